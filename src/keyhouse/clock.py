@@ -1,0 +1,75 @@
+"""Time and ids, as things that are handed in: nothing below the faces asks the machine for either on its own.
+
+Time is an integer of milliseconds since 1970 UTC, everywhere.
+"""
+
+import secrets
+import time
+from typing import Protocol, runtime_checkable
+
+from ulid import ULID
+
+
+@runtime_checkable
+class Clock(Protocol):
+    def now(self) -> int:
+        """Milliseconds since 1970 UTC. May step back when the machine's clock is set."""
+        ...
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that moves only when told, for tests and for replaying."""
+
+    __slots__ = ("_now",)
+
+    def __init__(self, now: int = 1_767_225_600_000) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> int:
+        self._now += round(seconds * 1_000) + milliseconds
+        return self._now
+
+    def set(self, now: int) -> None:
+        self._now = now
+
+
+class IdSource(Protocol):
+    def new(self, *, after: str | None = None) -> str:
+        """A new ULID, greater than every earlier one of this source, and than `after`."""
+        ...
+
+
+_RANDOM_BITS = 80
+_ULID_MAX = 2**128 - 1
+
+
+class UlidSource:
+    """ULIDs that only grow, also when the clock steps back: a ULID that repeats would overwrite a row."""
+
+    __slots__ = ("_clock", "_last", "_random")
+
+    def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
+        import random
+
+        self._clock = clock
+        self._last = 0
+        self._random = secrets.randbits if seed is None else random.Random(seed).getrandbits
+
+    def new(self, *, after: str | None = None) -> str:
+        drawn = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
+        least = self._last if after is None else max(self._last, int(ULID.from_str(after)))
+        number = drawn if drawn > least else least + 1
+        if number > _ULID_MAX:
+            raise OverflowError("no ULID is greater than the one given")
+        self._last = number
+        return str(ULID.from_bytes(number.to_bytes(16, "big")))

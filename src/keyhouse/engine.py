@@ -1,0 +1,234 @@
+"""The engine contract: what every engine promises and the store relies on. It is one page, and it is the manual.
+
+An engine keeps ordered rows in isolated spaces and changes them by one atomic, conditional `commit`. It knows keys as
+text and values as bytes; it knows no schema. The store is its only caller, from one event loop.
+
+**Order.** Keys order by their UTF-8 bytes, which is the order of their code points and of Python's `str`.
+
+**Spans** are half open: `start` is in, `stop` is out; `stop=None` has no end.
+
+**Time.** `clock` is the engine's only source of time. A row whose `expires <= clock.now()` is absent: for reads, scans,
+checks and adds alike, whether or not it has been swept. A put over it is a put of a new row.
+
+**Revisions** are positive integers. Each commit that writes gets one, greater than any before it in that space; all rows
+written by it carry it. The difference between two revisions means nothing.
+
+**Durability.** When `commit` returns a revision, the rows survive the loss of the process and of the machine's power
+(where `capabilities.durable`).
+
+**Outcome.** `commit` returns the revision, or `None` when a check did not hold: then nothing was written, and that is an
+answer, not an error. It raises `CounterError` when an add meets a row that is not a counter, or would pass its bounds
+(nothing written); `UnavailableError` or `FullError` (nothing written); `UnknownOutcomeError` when the engine can't
+tell: then the same batch with the same `id` may be sent again, and is applied once.
+
+**Isolation.** A space is an argument of its own. No key, span or cursor reaches another space.
+
+Whoever writes an engine runs `keyhouse.testing.conformance` over it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from keyhouse.clock import Clock
+from keyhouse.errors import KeyFieldError, LimitError
+from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One row as it is stored. `expires` is in the clock's milliseconds; `None`: never."""
+
+    key: str
+    value: bytes
+    revision: int
+    expires: int | None = None
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """The keys from `start` up to, and without, `stop`."""
+
+    start: str = ""
+    stop: str | None = None
+
+    @staticmethod
+    def prefix(text: str) -> "Span":
+        """All keys that start with `text`, literally: no character has a meaning of its own."""
+        return Span(text, _after_all_with_prefix(text))
+
+    def after(self, key: str) -> "Span":
+        """What is left of this span behind `key`, going forward."""
+        return Span(max(self.start, key + "\0"), self.stop)
+
+    def before(self, key: str) -> "Span":
+        """What is left of this span in front of `key`, going backward."""
+        return Span(self.start, key if self.stop is None else min(self.stop, key))
+
+    def __contains__(self, key: str) -> bool:
+        return self.start <= key and (self.stop is None or key < self.stop)
+
+
+def _after_all_with_prefix(text: str) -> str | None:
+    """The least text greater than all that start with `text`; `None` where there is no such text."""
+    while text:
+        last = ord(text[-1])
+        if last < 0x10FFFF:
+            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # surrogates are not text
+        text = text[:-1]
+    return None
+
+
+class Check(msgspec.Struct, frozen=True, gc=False):
+    """The row must be at this revision; `None`: must be absent."""
+
+    key: str
+    revision: int | None
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    value: bytes
+    expires: int | None = None
+
+
+class Add(msgspec.Struct, frozen=True, gc=False):
+    """Add to a counter: a row whose value is a JSON integer. An absent one counts from 0. Its expiry, if any, is kept."""
+
+    key: str
+    by: int
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """The only write there is. No key stands in more than one of `puts`, `deletes`, `adds`, nor twice in one of them.
+
+    All `checks` are of the state before the batch. Deleting an absent row is no error. With an `id`, a batch that was
+    applied in this space within the last day is not applied again, and its first revision is returned.
+    """
+
+    checks: tuple[Check, ...] = ()
+    puts: tuple[Put, ...] = ()
+    deletes: tuple[str, ...] = ()
+    adds: tuple[Add, ...] = ()
+    id: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Rows in the order asked, as they stood together at `revision`. `more`: the span holds at least one live row behind.
+
+    `watch(since=page.revision)` gives every change that this page does not show.
+    """
+
+    rows: list[Row]
+    more: bool
+    revision: int
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """A row was put (`value`), or is gone (`None`: deleted, or swept after its expiry)."""
+
+    key: str
+    revision: int
+    value: bytes | None
+    expires: int | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between engines, and nothing else does.
+
+    `durable`: acknowledged is on disk. `shared`: several processes may have it open at once.
+    """
+
+    name: str
+    durable: bool
+    shared: bool
+    commit_rows_max: int = COMMIT_ROWS_MAX
+    commit_bytes_max: int = COMMIT_BYTES_MAX
+
+
+class Engine(Protocol):
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        """The rows in the order of `keys`; `None` where absent. Not one snapshot: each row is a whole row, of its time."""
+        ...
+
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
+        """Up to `limit` (at least 1) live rows of the span, from one snapshot. With `keys_only`, values are `b""`."""
+        ...
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        """Apply all or nothing: see the head of this file. The batch keeps to `capabilities`: the store has checked."""
+        ...
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
+
+        Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
+        behind may be given only the newest of several changes of one key. `WatchExpiredError` when `since` is older than
+        what is kept. An expiry shows as a change when the row is swept.
+        """
+        ...
+
+    async def sweep(self, *, limit: int) -> int:
+        """Remove up to `limit` expired rows, of any space; how many went. Also prunes what the engine keeps for watches
+        and batch ids beyond their time."""
+        ...
+
+    def spaces(self) -> AsyncIterator[str]:
+        """Every space that holds a row, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun, and let go of everything. A second call does nothing."""
+        ...
+
+
+def check_limits(batch: Batch, capabilities: Capabilities) -> None:
+    """Refuse what no engine, or this one, can take, before it is asked: so all engines fail alike."""
+    rows = len(batch.puts) + len(batch.deletes) + len(batch.adds)
+    if rows > capabilities.commit_rows_max:
+        raise LimitError(
+            "One commit can't hold so many rows; split the work into a resumable job.",
+            rows=rows,
+            limit=capabilities.commit_rows_max,
+            engine=capabilities.name,
+        )
+    size = 0
+    for put in batch.puts:
+        if len(put.value) > VALUE_BYTES_MAX:
+            raise LimitError(
+                "The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX
+            )
+        size += len(put.value) + check_key(put.key)
+    if size > capabilities.commit_bytes_max:
+        raise LimitError(
+            "One commit can't hold so many bytes; split the work into a resumable job.",
+            bytes=size,
+            limit=capabilities.commit_bytes_max,
+            engine=capabilities.name,
+        )
+    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
+        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+
+
+def check_key(key: str) -> int:
+    """The key's length in bytes; refused when it is empty, too long, or not text that every engine keeps."""
+    size = len(key) if key.isascii() else len(encode_key(key))
+    if not 0 < size <= KEY_BYTES_MAX:
+        raise KeyFieldError("A key has 1 to 1,024 bytes of UTF-8.", key=key, bytes=size, limit=KEY_BYTES_MAX)
+    if "\0" in key:
+        raise KeyFieldError("A key can't hold the character U+0000.", key=key)
+    return size
+
+
+def encode_key(key: str) -> bytes:
+    try:
+        return key.encode()
+    except UnicodeEncodeError as error:
+        raise KeyFieldError("A key must be text: it holds a lone surrogate.", key=key) from error

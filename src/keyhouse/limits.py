@@ -1,0 +1,49 @@
+"""Every limit, with its unit and where it comes from. No number that refuses a caller lives elsewhere.
+
+The limits on one key and one value hold on every engine, so that a call refused on one is refused on all. How much
+fits in one commit differs by engine and is in its `Capabilities`.
+"""
+
+from typing import Final
+
+KEY_BYTES_MAX: Final = 1_024
+"""A key as UTF-8. DynamoDB's sort key ends here; PostgreSQL's index would at 2,704."""
+
+SPACE_BYTES_MAX: Final = 255
+"""A space's name as UTF-8. A NATS bucket or a file name made from it must still fit."""
+
+VALUE_BYTES_MAX: Final = 380 * 1_024
+"""A value as compact JSON. DynamoDB's item ends at 400 KB, names and key included."""
+
+DOCUMENT_DEPTH_MAX: Final = 128
+"""Nested arrays and objects in a value, counted before parsing: deeper ones exhaust a recursive parser."""
+
+INTEGER_DIGITS_MAX: Final = 4_000
+"""Digits of one integer. Python refuses to print more than 4,300; up to here integers are exact."""
+
+COUNTER_MAX: Final = 2**63 - 1
+"""A counter, either sign: a signed 64-bit integer on every engine."""
+
+TTL_SECONDS_MAX: Final = 2**31 - 1
+"""A time to live: 68 years, a signed 32-bit integer."""
+
+COMMIT_ROWS_MAX: Final = 10_000
+"""Rows in one commit on an engine that has no limit of its own."""
+
+COMMIT_BYTES_MAX: Final = 64 * 1_024 * 1_024
+"""Key and value bytes in one commit on an engine that has no limit of its own."""
+
+PAGE_ROWS_MAX: Final = 10_000
+"""Rows in one page of a scan."""
+
+TRANSACTION_ATTEMPTS_MAX: Final = 200
+"""Tries of one transaction that keeps losing races, before the caller is told."""
+
+CHANGES_KEPT: Final = 100_000
+"""Commits that a watch can be resumed from; older ones are pruned by the sweep."""
+
+BATCH_ID_BYTES_MAX: Final = 128
+"""An idempotency key."""
+
+BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
+"""How long a repeated idempotency key is recognised."""
