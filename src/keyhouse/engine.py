@@ -32,8 +32,10 @@ from typing import Protocol
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.errors import KeyFieldError, LimitError
-from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
+from keyhouse.errors import LimitError
+from keyhouse.keys.key import Span as Span
+from keyhouse.keys.key import check_key as check_key
+from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, VALUE_BYTES_MAX
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -43,39 +45,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     revision: int
     expires: int | None = None
-
-
-class Span(msgspec.Struct, frozen=True, gc=False):
-    """The keys from `start` up to, and without, `stop`."""
-
-    start: str = ""
-    stop: str | None = None
-
-    @staticmethod
-    def prefix(text: str) -> "Span":
-        """All keys that start with `text`, literally: no character has a meaning of its own."""
-        return Span(text, _after_all_with_prefix(text))
-
-    def after(self, key: str) -> "Span":
-        """What is left of this span behind `key`, going forward."""
-        return Span(max(self.start, key + "\0"), self.stop)
-
-    def before(self, key: str) -> "Span":
-        """What is left of this span in front of `key`, going backward."""
-        return Span(self.start, key if self.stop is None else min(self.stop, key))
-
-    def __contains__(self, key: str) -> bool:
-        return self.start <= key and (self.stop is None or key < self.stop)
-
-
-def _after_all_with_prefix(text: str) -> str | None:
-    """The least text greater than all that start with `text`; `None` where there is no such text."""
-    while text:
-        last = ord(text[-1])
-        if last < 0x10FFFF:
-            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # surrogates are not text
-        text = text[:-1]
-    return None
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
@@ -215,20 +184,3 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
         )
     if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
         raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
-
-
-def check_key(key: str) -> int:
-    """The key's length in bytes; refused when it is empty, too long, or not text that every engine keeps."""
-    size = len(key) if key.isascii() else len(encode_key(key))
-    if not 0 < size <= KEY_BYTES_MAX:
-        raise KeyFieldError("A key has 1 to 1,024 bytes of UTF-8.", key=key, bytes=size, limit=KEY_BYTES_MAX)
-    if "\0" in key:
-        raise KeyFieldError("A key can't hold the character U+0000.", key=key)
-    return size
-
-
-def encode_key(key: str) -> bytes:
-    try:
-        return key.encode()
-    except UnicodeEncodeError as error:
-        raise KeyFieldError("A key must be text: it holds a lone surrogate.", key=key) from error

@@ -1,0 +1,44 @@
+"""Keys: templates that build, parse and span, the typed segments they are made of, and the proofs that none collide.
+
+Pure: nothing here does I/O, asks the time, or awaits.
+"""
+
+from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
+from keyhouse.keys.key import Span, check_key
+from keyhouse.keys.segments import (
+    Choice,
+    Day,
+    Integer,
+    Match,
+    Normal,
+    Optional,
+    Scaled,
+    Segment,
+    Text,
+    Ulid,
+    normal,
+    segment,
+)
+from keyhouse.keys.template import Template
+
+__all__ = [
+    "NATS",
+    "NATS_KEY",
+    "PLAIN",
+    "Choice",
+    "Day",
+    "Escape",
+    "Integer",
+    "Match",
+    "Normal",
+    "Optional",
+    "Scaled",
+    "Segment",
+    "Span",
+    "Template",
+    "Text",
+    "Ulid",
+    "check_key",
+    "normal",
+    "segment",
+]

@@ -1,0 +1,148 @@
+"""Proofs about templates, by regular languages: that a key has one reading, and that no key has two templates.
+
+Every segment's `pattern` covers all that it writes, so what is proved of the patterns holds for the keys. A proof that
+fails shows a witness: the shortest key that two readings share. Most pairs are settled by their literal heads alone; only
+the rest are turned into automata (`interegular`).
+"""
+
+import re
+from collections import deque
+from functools import cache
+
+from interegular import FSM, parse_pattern
+from interegular.fsm import OblivionError, anything_else, crawl
+
+from keyhouse.keys.segments import Match, Optional, Segment, Text
+from keyhouse.keys.template import Template
+
+_ANY = "[^\\x00]*"
+_ODD = "\N{REPLACEMENT CHARACTER}"
+"""Stands in a witness for "any character not named in either template"."""
+
+
+def ambiguity(template: Template) -> str | None:
+    """A key of the template with two readings, or `None`: proved to have none."""
+    for index, segment in enumerate(template.segments):
+        rest = "".join(template.literals[index + 1 :])
+        if index + 1 == len(template.segments) and not template.literals[-1]:
+            continue  # nothing follows: it ends where the key ends
+        if _ends_itself(segment, template.literals[index + 1]):
+            continue
+        left = _of_segment(segment)
+        following = _concatenate(template, index)
+        shared = FSM.concatenate(_extensions(left), following) & following
+        if (witness := _witness(shared)) is not None:
+            start = _witness(left) or rest
+            return template.head + start + witness
+    return None
+
+
+def collision(one: Template, other: Template) -> str | None:
+    """A key that both templates build, or `None`: proved that there is none."""
+    if not _heads_meet(one, other):
+        return None
+    return _witness(_of_template(one) & _of_template(other))
+
+
+def intrusion(scanned: Template, other: Template) -> str | None:
+    """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none."""
+    if not _heads_meet(scanned, other):
+        return None
+    within = FSM.concatenate(_literal(scanned.head), _of_pattern(_ANY))
+    return _witness(within & _of_template(other))
+
+
+def example(template: Template) -> str:
+    """The shortest text of the template's shape."""
+    return _witness(_of_template(template)) or template.text
+
+
+def _heads_meet(one: Template, other: Template) -> bool:
+    return one.head.startswith(other.head) or other.head.startswith(one.head)
+
+
+def _ends_itself(segment: Segment, tail: str) -> bool:
+    if segment.fixed:
+        return True
+    if isinstance(segment, Optional):
+        return False
+    return isinstance(segment, Text) and bool(tail) and re.fullmatch(segment.pattern, tail[0]) is None
+
+
+def _extensions(language: FSM) -> FSM:
+    """All texts, other than none, by which a text of the language grows into another of the language."""
+    start = frozenset(language.finals)
+
+    def step(state: object, symbol: int) -> frozenset[object]:
+        states = start if state == "start" else state
+        assert isinstance(states, frozenset)
+        reached = {language.map[s][symbol] for s in states if symbol in language.map.get(s, {})}
+        if not reached:
+            raise OblivionError
+        return frozenset(reached)
+
+    def final(state: object) -> bool:
+        return isinstance(state, frozenset) and not start.isdisjoint(state)
+
+    return crawl(language.alphabet, "start", final, step)
+
+
+@cache
+def _of_pattern(pattern: str) -> FSM:
+    return parse_pattern(pattern).to_fsm()
+
+
+def _literal(text: str) -> FSM:
+    return _of_pattern(re.escape(text)) if text else _of_pattern("(?:)")
+
+
+@cache
+def _of_segment(segment: Segment) -> FSM:
+    language = _of_pattern(_unbounded(segment.pattern))
+    if isinstance(segment, Match):
+        for text in segment.without:
+            language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
+    return language
+
+
+@cache
+def _of_template(template: Template) -> FSM:
+    return FSM.concatenate(_literal(template.head), _concatenate(template, -1))
+
+
+def _concatenate(template: Template, index: int) -> FSM:
+    """The language of what follows field `index` (of all fields and literals behind the head for -1)."""
+    parts = [] if index < 0 else [_literal(template.literals[index + 1])]
+    for position in range(index + 1, len(template.segments)):
+        parts += [_of_segment(template.segments[position]), _literal(template.literals[position + 1])]
+    return FSM.concatenate(*parts) if parts else _literal("")
+
+
+def _unbounded(pattern: str) -> str:
+    """The pattern without upper bounds on repetition: it covers more, and its automaton stays small."""
+    return re.sub(r"\{1,\d+\}", "+", pattern)
+
+
+def _witness(language: FSM) -> str | None:
+    """The shortest text of the language; `None` when it has none."""
+    shown = {key: _shown(language, key) for key in language.alphabet.by_transition}
+    texts: dict[object, str] = {language.initial: ""}
+    queue = deque([language.initial])
+    while queue:
+        state = queue.popleft()
+        if state in language.finals:
+            return texts[state]
+        for key, reached in language.map.get(state, {}).items():
+            if reached not in texts:
+                texts[reached] = texts[state] + shown[key]
+                queue.append(reached)
+    return None
+
+
+def _shown(language: FSM, key: int) -> str:
+    symbols = [symbol for symbol in language.alphabet.by_transition[key] if symbol is not anything_else]
+    return str(min(symbols, key=_plainness)) if symbols else _ODD
+
+
+def _plainness(symbol: str) -> tuple[bool, str]:
+    return not symbol.isalnum(), symbol

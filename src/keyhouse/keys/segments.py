@@ -1,0 +1,288 @@
+"""The types of a key's fields: small objects that write a value as text, read it back, and say what the text looks like.
+
+Each writes every value in one way, so that `parse(format(x)) == x`; what it can't write it refuses with a ValueError whose
+text says why. `pattern` is a regular expression that covers all it writes, and may cover more; `fixed` says that all
+of it has one length, so that no delimiter is needed to end it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Protocol
+
+from keyhouse.errors import DeclarationError
+from keyhouse.keys.escape import PLAIN, Escape
+
+
+class Segment(Protocol):
+    @property
+    def pattern(self) -> str: ...
+
+    @property
+    def fixed(self) -> bool: ...
+
+    def format(self, value: object) -> str:
+        """The value as it stands in the key; ValueError when it can't."""
+        ...
+
+    def parse(self, text: str) -> object:
+        """The value that is written so; ValueError when none is."""
+        ...
+
+    def followed_by(self, literal: str, escape: Escape) -> "Segment":
+        """The same type, where `literal` ends it in a template of that alphabet."""
+        ...
+
+
+class _Plain:
+    """A segment that is written the same wherever it stands."""
+
+    fixed = False
+
+    def followed_by(self, literal: str, escape: Escape) -> "Segment":
+        return self  # type: ignore[return-value]  # each subclass is a Segment
+
+
+def text_of(value: object) -> str:
+    """Text that every engine keeps: no lone surrogate, no U+0000, not empty."""
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {type(value).__name__}")
+    if not value:
+        raise ValueError("must not be empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("holds a lone surrogate, which is not text") from None
+    if "\0" in value:
+        raise ValueError("can't hold the character U+0000")
+    return value
+
+
+class Text:
+    """Any text, escaped so that it can't hold the delimiter that follows. Last in a template it stands as it is."""
+
+    fixed = False
+
+    def __init__(self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True) -> None:
+        self._chars_max = chars_max
+        self._ends = ends
+        self._escape = escape.and_also(ends)
+        self._verbatim = last and escape is PLAIN
+        self.pattern = f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
+
+    def followed_by(self, literal: str, escape: Escape) -> "Text":
+        return type(self)(chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal)
+
+    def format(self, value: object) -> str:
+        text = text_of(value)
+        if self._chars_max is not None and len(text) > self._chars_max:
+            raise ValueError(f"has {len(text)} characters; {self._chars_max} are allowed")
+        return text if self._verbatim else self._escape.escape(text)
+
+    def parse(self, text: str) -> str:
+        plain = text if self._verbatim else self._escape.unescape(text)
+        if not plain:
+            raise ValueError("is not escaped as this template does")
+        if self.format(plain) != text:
+            raise ValueError("is not in its one form")
+        return plain
+
+    def begin(self, value: str) -> str:
+        """How every text that starts with `value` is written up to there."""
+        if self._escape.looks_around:
+            raise ValueError("can't be searched by its first characters in this alphabet")
+        return value if self._verbatim or not value else self._escape.escape(value)
+
+
+def normal(text: str) -> str:
+    """The normal form of names: NFKC, casefolded, trimmed, each run of white space one space. Normal text stays as it is."""
+    while True:
+        folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        if folded == text:
+            return text
+        text = folded
+
+
+class Normal(Text):
+    """Text in its normal form: names that differ only in case, width or spacing are one key."""
+
+    def format(self, value: object) -> str:
+        folded = normal(text_of(value))
+        if not folded:
+            raise ValueError("holds only white space")
+        return super().format(folded)
+
+    def begin(self, value: str) -> str:
+        return super().begin(normal(value) + (" " if value.strip() and value[-1:].isspace() else ""))
+
+
+class Match(_Plain):
+    """Text of a closed shape, never escaped: what does not match is refused. `without` names texts it can't hold, not even
+    together with the first characters of what follows it in the key."""
+
+    def __init__(self, pattern: str, *, without: tuple[str, ...] = (), says: str | None = None, tail: str = "") -> None:
+        self.pattern = pattern
+        self.without = without
+        self.says = says or f"must match {pattern}"
+        self._tail = tail
+        self._match = re.compile(pattern).fullmatch
+
+    def followed_by(self, literal: str, escape: Escape) -> "Match":
+        return Match(self.pattern, without=self.without, says=self.says, tail=literal)
+
+    def format(self, value: object) -> str:
+        if not isinstance(value, str) or not self._match(value):
+            raise ValueError(self.says)
+        for text in self.without:
+            if (value + self._tail).find(text) not in (-1, len(value)):
+                raise ValueError(f"can't hold {text!r}, alone or with what follows it")
+        return value
+
+    def parse(self, text: str) -> str:
+        return self.format(text)
+
+
+class Ulid(_Plain):
+    """A ULID in its canonical form: 26 characters of upper-case Crockford base 32, ordered by time."""
+
+    pattern = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
+    fixed = True
+    _match = re.compile(pattern).fullmatch
+
+    def format(self, value: object) -> str:
+        if isinstance(value, str) and Ulid._match(value):
+            return value
+        raise ValueError("must be a ULID: 26 upper-case characters of Crockford base 32")
+
+    def parse(self, text: str) -> str:
+        return self.format(text)
+
+
+class Integer(_Plain):
+    """A whole number from 0, padded with zeros so that it sorts as a number."""
+
+    fixed = True
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._stop = 10**width
+        self.pattern = f"[0-9]{{{width}}}"
+
+    def format(self, value: object) -> str:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("must be a whole number")
+        if not 0 <= value < self._stop:
+            raise ValueError(f"must be from 0 to {self._stop - 1}")
+        return f"{value:0{self._width}d}"
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+
+class Scaled(_Plain):
+    """A number with a few decimals, such as a position of 1.5, times a power of ten, padded: 1.5 is `0000001500`."""
+
+    fixed = True
+
+    def __init__(self, width: int, decimals: int) -> None:
+        self._whole = Integer(width)
+        self._decimals = decimals
+        self._scale = 10**decimals
+        self.pattern = self._whole.pattern
+
+    def format(self, value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            raise ValueError("must be a number")
+        try:
+            scaled = Decimal(str(value)) * self._scale
+            whole = int(scaled)
+        except (InvalidOperation, ValueError, OverflowError):
+            raise ValueError("must be a finite number") from None
+        if whole != scaled:
+            raise ValueError(f"can have {self._decimals} decimals at most")
+        return self._whole.format(whole)
+
+    def parse(self, text: str) -> int | float:
+        whole, rest = divmod(int(text), self._scale)
+        return whole if not rest else int(text) / self._scale
+
+
+class Choice(_Plain):
+    """One of a closed list of words. Words may hold the delimiter: the list says where they end."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.pattern = "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
+
+    def format(self, value: object) -> str:
+        if isinstance(value, str) and value in self.words:
+            return str(value)
+        raise ValueError("must be one of " + ", ".join(self.words))
+
+    def parse(self, text: str) -> str:
+        return self.format(text)
+
+
+class Day(_Plain):
+    """A calendar day, `2026-01-18`."""
+
+    pattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    fixed = True
+
+    def format(self, value: object) -> str:
+        if type(value) is not date:
+            raise ValueError("must be a datetime.date")
+        return value.isoformat()
+
+    def parse(self, text: str) -> date:
+        return date.fromisoformat(text)
+
+
+class Optional:
+    """A field that may be absent: `None` is written `null`, which sorts behind digits and upper-case letters."""
+
+    fixed = False
+    _NULL = "null"
+
+    def __init__(self, inner: Segment) -> None:
+        self._inner = inner
+        self.pattern = f"(?:{inner.pattern}|{self._NULL})"
+
+    def followed_by(self, literal: str, escape: Escape) -> "Optional":
+        return Optional(self._inner.followed_by(literal, escape))
+
+    def format(self, value: object) -> str:
+        if value is None:
+            return self._NULL
+        text = self._inner.format(value)
+        if text == self._NULL:
+            raise ValueError("can't be the text 'null', which means absent here")
+        return text
+
+    def parse(self, text: str) -> object:
+        return None if text == self._NULL else self._inner.parse(text)
+
+
+_NAMED: dict[str, Callable[[], Segment]] = {"": Text, "text": Text, "norm": Normal, "ulid": Ulid, "date": Day}
+_INTEGER = re.compile(r"0(\d+)d")
+_SCALED = re.compile(r"0(\d+)\.(\d+)f")
+
+
+def segment(spec: str) -> Segment:
+    """The type that a template names behind a field's colon: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
+    if spec.endswith("?"):
+        return Optional(segment(spec[:-1]))
+    if named := _NAMED.get(spec):
+        return named()
+    if match := _INTEGER.fullmatch(spec):
+        return Integer(int(match[1]))
+    if match := _SCALED.fullmatch(spec):
+        return Scaled(int(match[1]), int(match[2]))
+    if "|" in spec:
+        return Choice(*spec.split("|"))
+    raise DeclarationError(
+        "No such segment type.", spec=spec, known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "a|b|c", "…?"]
+    )

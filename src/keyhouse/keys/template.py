@@ -1,0 +1,175 @@
+"""Templates: the one place where keys are put together and taken apart.
+
+    Template("idx:book:series:{series_id:ulid}:{position:010.3f?}:{id:ulid}")
+
+A template is literal text and named, typed fields. `build` makes the key of some values, `parse` gives the values of a
+key (`None` for a key of another shape), and `span` covers the keys whose leading fields have given values: whole
+fields, so `/{show}/…` with show 1446 never covers `/14460/…`. `parse(build(x)) == x`, which `keyhouse.keys.proof`
+proves for each template when a schema is declared.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
+from keyhouse.keys.escape import PLAIN, Escape
+from keyhouse.keys.key import Span, check_key
+from keyhouse.keys.segments import Segment, Text, segment
+
+_FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
+_SHORT_CHARS = 256
+"""Keys up to here, in ASCII, are within the limit without counting."""
+
+
+class Template:
+    """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
+
+    __slots__ = ("_formats", "_match", "_parses", "_types", "escape", "fields", "literals", "segments", "text")
+
+    def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
+        pieces = _FIELD.split(text)
+        literals, names, specs = pieces[::3], pieces[1::3], pieces[2::3]
+        self.text = text
+        self.escape = escape
+        self.fields: tuple[str, ...] = tuple(names)
+        self.literals: tuple[str, ...] = tuple(literals)
+        self._check_text(segments)
+        self._types = tuple(
+            segments[name] if name in segments else segment(spec or "") for name, spec in zip(names, specs, strict=True)
+        )
+        self.segments: tuple[Segment, ...] = tuple(
+            type_.followed_by(tail, escape) for type_, tail in zip(self._types, literals[1:], strict=True)
+        )
+        self._formats = tuple(
+            (segment_.format, tail) for segment_, tail in zip(self.segments, self.literals[1:], strict=True)
+        )
+        self._parses = tuple(segment_.parse for segment_ in self.segments)
+        self._match = re.compile(self.pattern, re.DOTALL).fullmatch
+
+    def __repr__(self) -> str:
+        return f"Template({self.text!r})"
+
+    @property
+    def head(self) -> str:
+        """The literal text that all its keys start with."""
+        return self.literals[0]
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression that covers all its keys."""
+        fields = (f"({s.pattern}){re.escape(tail)}" for s, tail in zip(self.segments, self.literals[1:], strict=True))
+        return re.escape(self.head) + "".join(fields)
+
+    def build(self, values: Mapping[str, object]) -> str:
+        """The key of these values, one for each field; KeyFieldError names the field that can't be written."""
+        try:
+            chosen = [values[name] for name in self.fields]
+        except KeyError as error:
+            raise KeyFieldError("The key needs a field that was not given.", field=error.args[0], key=self.text) from None
+        if len(values) != len(chosen):
+            self._refuse_others(values)
+        return self.join(chosen)
+
+    def join(self, values: Sequence[object]) -> str:
+        """The same, from values in the order of `fields`."""
+        key = self.literals[0]
+        try:
+            for (format_, tail), value in zip(self._formats, values, strict=True):
+                key += format_(value) + tail
+        except ValueError:
+            raise self._blame(values) from None
+        if len(key) > _SHORT_CHARS or not key.isascii():
+            check_key(key)
+        return key
+
+    def parse(self, key: str) -> dict[str, object] | None:
+        """The values that build this key, or `None`."""
+        found = self.split(key)
+        return None if found is None else dict(zip(self.fields, found, strict=True))
+
+    def split(self, key: str) -> tuple[object, ...] | None:
+        """The same, as values in the order of `fields`."""
+        match = self._match(key)
+        if match is None:
+            return None
+        try:
+            return tuple([parse(text) for parse, text in zip(self._parses, match.groups(), strict=True)])
+        except ValueError:
+            return None
+
+    def span(self, values: Mapping[str, object], *, starting: str | None = None) -> Span:
+        """The keys whose leading fields have these values; `starting`: and whose next field starts with this text."""
+        count = len(values)
+        if any(name not in values for name in self.fields[:count]):
+            self._refuse_others(values)
+            raise UsageError(
+                "A scan is bound by leading fields: the ones in front are not given.",
+                given=list(values),
+                order=list(self.fields),
+                key=self.text,
+            )
+        prefix = self._lead(count, values)
+        if starting is not None:
+            return Span.prefix(prefix + self._begin(count, starting))
+        return Span.only(prefix) if count == len(self.fields) else Span.prefix(prefix)
+
+    def bind(self, values: Mapping[str, object]) -> "Template":
+        """The same keys with some fields fixed: they become literal text."""
+        if not any(name in values for name in self.fields):
+            return self
+        text = self.head
+        left: dict[str, Segment] = {}
+        for name, type_, bound, tail in zip(self.fields, self._types, self.segments, self.literals[1:], strict=True):
+            if name in values:
+                text += self._written(name, bound, values[name]) + tail
+            else:
+                text += "{" + name + "}" + tail
+                left[name] = type_
+        return Template(text, escape=self.escape, **left)
+
+    def _lead(self, count: int, values: Mapping[str, object]) -> str:
+        prefix = self.head
+        for name, bound, tail in zip(self.fields[:count], self.segments, self.literals[1:], strict=False):
+            prefix += self._written(name, bound, values[name]) + tail
+        return prefix
+
+    def _begin(self, index: int, starting: str) -> str:
+        bound = self.segments[index] if index < len(self.segments) else None
+        try:
+            if not isinstance(bound, Text):
+                raise ValueError("is not text, so it can't be searched by its first characters")
+            return bound.begin(starting)
+        except ValueError as error:
+            name = self.fields[index] if bound else None
+            raise UsageError(f"The next field {error}.", field=name, key=self.text) from None
+
+    def _written(self, name: str, bound: Segment, value: object) -> str:
+        try:
+            return bound.format(value)
+        except ValueError as error:
+            raise KeyFieldError(f"The field {error}.", field=name, value=value, key=self.text) from None
+
+    def _blame(self, values: Sequence[object]) -> Exception:
+        if len(values) != len(self.fields):
+            return UsageError("The key needs one value for each field.", fields=list(self.fields), given=len(values))
+        try:
+            for name, bound, value in zip(self.fields, self.segments, values, strict=True):
+                self._written(name, bound, value)
+        except KeyFieldError as error:
+            return error
+        raise AssertionError("no field is to blame")
+
+    def _refuse_others(self, values: Mapping[str, object]) -> None:
+        others = sorted(set(values) - set(self.fields))
+        if others:
+            raise UsageError("The key has no such field.", fields=others, known=list(self.fields), key=self.text)
+
+    def _check_text(self, segments: Mapping[str, Segment]) -> None:
+        if any(mark in literal for literal in self.literals for mark in "{}\0"):
+            raise DeclarationError("A template's fields are written {name} or {name:type}.", template=self.text)
+        if len(set(self.fields)) != len(self.fields):
+            raise DeclarationError("A template names each field once.", template=self.text)
+        if unused := sorted(set(segments) - set(self.fields)):
+            raise DeclarationError("The template has no such field.", fields=unused, template=self.text)
+        if not self.text:
+            raise DeclarationError("A template can't be empty.")

@@ -1,0 +1,87 @@
+"""JSON documents: what may be stored as a value, and the one form in which it is stored.
+
+The form is compact UTF-8 JSON. Members keep their order, numbers their kind (`1` and `1.0` differ) and, for integers, every
+digit; of duplicate members the last wins. What can't be kept alike on every engine is refused: NaN and infinities,
+lone surrogates, more than 128 levels, integers of more than 4,000 digits.
+"""
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import DocumentError
+from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
+
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (INTEGER_DIGITS_MAX + 1))
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_OPEN = frozenset(b"[{")
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode(value: object) -> bytes:
+    """The document of a Python value; DocumentError when it is not one."""
+    check(value)
+    return encode_checked(value)
+
+
+def encode_checked(value: object) -> bytes:
+    """The same for a value that is known to hold no number that isn't one, and not to be too deep."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError as error:
+        raise DocumentError("A text in the document holds a lone surrogate.", at=error.start) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DocumentError("The value is not a JSON document.", reason=str(error)) from None
+
+
+def parse(text: bytes) -> Any:
+    """The value of a JSON text from outside; DocumentError when it is not a document that can be stored."""
+    check_depth(text)
+    if len(text) > INTEGER_DIGITS_MAX and _LONG_NUMBER.search(_STRINGS.sub(b'""', text)):
+        raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)
+    try:
+        value = _decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise DocumentError("The text is not a JSON document.", reason=str(error)) from None
+    return value
+
+
+def check_depth(text: bytes) -> None:
+    """Refuse text nested too deep, before a parser sees it. Brackets within strings don't count."""
+    if text.count(b"[") + text.count(b"{") <= DOCUMENT_DEPTH_MAX:
+        return
+    depth = 0
+    for bracket in _BRACKETS.finditer(_STRINGS.sub(b'""', text)):
+        depth += 1 if text and bracket[0][0] in _OPEN else -1
+        if depth > DOCUMENT_DEPTH_MAX:
+            raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
+
+
+def check(value: object, *, depth: int = 0) -> None:
+    """Refuse what encoding would silently change, or could not end: NaN, infinities, endless nesting, endless digits."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise DocumentError("A number in the document is not finite.", value=value)
+    elif isinstance(value, int):
+        if abs(value) >= 2**64 and value.bit_length() > _DIGITS_AS_BITS:
+            raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)
+    elif isinstance(value, (dict, list, tuple, set, frozenset)):
+        if depth == DOCUMENT_DEPTH_MAX:
+            raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
+        if isinstance(value, dict):
+            for name in value:
+                if not isinstance(name, str):
+                    raise DocumentError("A member's name must be text.", name=name)
+        for part in value.values() if isinstance(value, dict) else value:
+            check(part, depth=depth + 1)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            check(getattr(value, name), depth=depth + 1)
+
+
+_DIGITS_AS_BITS = math.floor(INTEGER_DIGITS_MAX * math.log2(10))
