@@ -1,0 +1,139 @@
+"""The layers of ARCHITECTURE.md hold, and each rule that holds them can fail."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.project.layers import FILE_LINES_MAX, RULES, Rule, sources
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+SOUND = {
+    "__init__.py": '"""The root."""\n',
+    "errors.py": "class KeyhouseError(Exception): ...\n",
+    "clock.py": "import time\nfrom ulid import ULID\n",
+    "engine.py": "from keyhouse.clock import Clock\nfrom keyhouse.keys.key import Span as Span\n",
+    "keys/__init__.py": 'from keyhouse.keys.key import Span\n__all__ = ["Span"]\n',
+    "keys/key.py": "import re\nfrom datetime import date\nimport msgspec\nclass Span: ...\n",
+    "keys/escape.py": "PLAIN = 1\n",
+    "schema/__init__.py": 'from .record import Record\n__all__ = ["Record"]\n',
+    "schema/record.py": "from keyhouse.keys import Span\nclass Record: ...\n",
+    "engines/__init__.py": "",
+    "engines/sqlite.py": '__all__ = ["Sqlite"]\nimport apsw\nfrom keyhouse.keys.escape import PLAIN\nclass Sqlite: ...\n',
+    "store/__init__.py": 'from keyhouse.store.store import Store\n__all__ = ["Store"]\n',
+    "store/store.py": (
+        "import asyncio\nfrom keyhouse.schema import Record\nfrom keyhouse.engine import Row\nclass Store: ...\n"
+    ),
+    "systems/rosey/__init__.py": 'from keyhouse.systems.rosey.schema import ROSEY\n__all__ = ["ROSEY"]\n',
+    "systems/rosey/schema.py": "from keyhouse.schema import Record\nROSEY = 1\n",
+    "systems/streamkit/__init__.py": "",
+    "cli/__init__.py": '__all__ = ["main"]\n',
+    "cli/commands.py": (
+        "import typer\nfrom keyhouse.cli._output import table\nfrom keyhouse.engines.sqlite import Sqlite\n"
+        "from keyhouse.errors import KeyhouseError\nfrom keyhouse.systems import rosey\n"
+        "from keyhouse.systems.rosey import ROSEY\n"
+    ),
+    "cli/_output.py": "import rich\ndef table(): ...\n",
+    "testing/__init__.py": "from keyhouse.engines.sqlite import Sqlite\nimport hypothesis\n",
+}
+
+
+def breaches(root: Path) -> list[str]:
+    return [breach for source in sources(root) for rule in RULES for breach in rule(source)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_source_keeps_the_rule(rule: Rule) -> None:
+    found = [breach for source in sources(SOURCE) for breach in rule(source)]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name, text in SOUND.items():
+        path = tmp_path / "src" / "keyhouse" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "src"
+
+
+def test_a_sound_package_breaks_no_rule(package: Path) -> None:
+    assert breaches(package) == []
+
+
+PLANTED = [
+    ("keys/key.py", "from keyhouse.schema import Record", "imports keyhouse.schema, which is not below keys"),
+    ("keys/key.py", "from keyhouse.clock import Clock", "take the time or the id as an argument"),
+    ("keys/key.py", "from ..schema.record import Record", "imports keyhouse.schema.record, which is not below keys"),
+    ("keys/__init__.py", "from ..schema import Record", "imports keyhouse.schema, which is not below keys"),
+    ("schema/record.py", "from keyhouse.engine import Row", "the store makes the Batch"),
+    ("errors.py", "from keyhouse.keys import Span", "imports keyhouse.keys, which is not below errors"),
+    ("engine.py", "from keyhouse.schema import Record", "an engine knows rows"),
+    ("engines/sqlite.py", "from keyhouse.schema import Record", "an engine knows rows"),
+    ("engines/sqlite.py", "from keyhouse.store import Store", "the store calls it"),
+    ("engines/sqlite.py", "from keyhouse.keys import Span", "import Span and check_key from keyhouse.engine"),
+    ("store/store.py", "from keyhouse.engines.sqlite import Sqlite", "take an Engine as an argument"),
+    ("store/store.py", "from keyhouse import engines", "take an Engine as an argument"),
+    ("store/store.py", "import keyhouse.engines.sqlite", "take an Engine as an argument"),
+    (
+        "store/store.py",
+        "import importlib\nimportlib.import_module('keyhouse.engines')",
+        "take an Engine as an argument",
+    ),
+    ("store/store.py", "def late():\n    from keyhouse.engines import sqlite", "take an Engine as an argument"),
+    ("store/store.py", "from keyhouse.testing import x", "imports keyhouse.testing, which is not below store"),
+    ("store/store.py", "from keyhouse import Store", "imports keyhouse, which is not below store"),
+    ("systems/rosey/schema.py", "from keyhouse.engines.sqlite import Sqlite", "a system names no engine"),
+    ("systems/rosey/schema.py", "from keyhouse.systems import streamkit", "systems do not know each other"),
+    ("systems/rosey/schema.py", "from keyhouse.cli import main", "imports keyhouse.cli, which is not below systems"),
+    ("__init__.py", "from keyhouse.cli import main", "which is not below keyhouse itself"),
+    ("cache/__init__.py", "", "is in no layer: give keyhouse.cache its row in MAY_IMPORT"),
+    ("store/store.py", "import apsw", "imports apsw, which belongs in engines"),
+    ("systems/rosey/schema.py", "import asyncpg", "imports asyncpg, which belongs in engines"),
+    ("store/store.py", "from starlette.routing import Route", "which belongs in serve"),
+    ("engines/sqlite.py", "import requests", "a library without its row in THIRD_PARTY"),
+    ("engines/sqlite.py", "import sqlite3", "use apsw"),
+    ("keys/key.py", "import apsw", "imports apsw, which belongs in engines"),
+    ("keys/key.py", "import asyncio", "imports asyncio in the pure core"),
+    ("keys/key.py", "from time import time_ns", "imports time in the pure core"),
+    ("schema/record.py", "import os.path", "imports os.path in the pure core"),
+    ("schema/record.py", "import random", "imports random in the pure core"),
+    ("schema/record.py", "import secrets", "imports secrets in the pure core"),
+    ("schema/record.py", "from pathlib import Path", "imports pathlib in the pure core"),
+    ("schema/record.py", "from datetime import datetime\nx = datetime.now()", "calls now() in the pure core"),
+    ("schema/record.py", "from datetime import date\nx = date.today()", "calls today() in the pure core"),
+    ("schema/record.py", "x = open('x')", "calls open() in the pure core"),
+    ("schema/record.py", "from ulid import ULID\nx = ULID()", "makes an id in the pure core"),
+    ("keys/key.py", "async def build(): ...", "is async in the pure core"),
+    ("store/store.py", "from typing import TYPE_CHECKING", "uses TYPE_CHECKING"),
+    ("store/store.py", "import typing\nif typing.TYPE_CHECKING: ...", "uses TYPE_CHECKING"),
+    ("store/utils.py", "", "is called utils, which says nothing"),
+    ("store/_helpers.py", "", "is called _helpers, which says nothing"),
+    ("store/manager/x.py", "", "is called manager, which says nothing"),
+    ("store/common.py", "", "is called common, which says nothing"),
+    ("store/store.py", "\n" * FILE_LINES_MAX, "find the second idea in it"),
+    ("cli/commands.py", "from keyhouse.store.store import Store", "import it from keyhouse.store"),
+    (
+        "cli/commands.py",
+        "from keyhouse.store import Lease",
+        "add it to the __all__ of keyhouse.store",
+    ),
+    ("cli/commands.py", "import keyhouse.store.store", "use the names that keyhouse.store publishes"),
+    ("cli/commands.py", "from keyhouse.schema import record", "use the names that keyhouse.schema publishes"),
+    ("cli/commands.py", "from keyhouse.errors import _short", "imports keyhouse.errors._short, which is private"),
+    ("cli/commands.py", "from keyhouse.systems.rosey.schema import ROSEY", "import it from keyhouse.systems.rosey"),
+    ("systems/rosey/schema.py", "from keyhouse.schema.record import Record", "import it from keyhouse.schema"),
+    ("systems/rosey/schema.py", "from keyhouse.store._lease import Lease", "which is private"),
+    ("demo.py", "from keyhouse.store.store import Store", "import it from keyhouse.store"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "sentence"), PLANTED)
+def test_a_planted_breach_is_found_and_says_what_to_do(package: Path, path: str, text: str, sentence: str) -> None:
+    planted = package / "keyhouse" / path
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(SOUND.get(path, "") + text + "\n")
+    found = breaches(package)
+    assert len(found) == 1, found
+    assert found[0].startswith(f"src/keyhouse/{path}:")
+    assert sentence in found[0]
