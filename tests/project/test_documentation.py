@@ -1,0 +1,208 @@
+"""The documentation is true: what it names exists, what exists is named, and what it shows runs."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE_LINES_MAX = 150
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository that git tracks or would track, so that a new page is held before its commit."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return sorted(ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a Markdown page."""
+    return [Block(*found) for found in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+
+
+def prose(page: str) -> str:
+    """A Markdown page without what is code."""
+    return re.sub(r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(page: str) -> set[str]:
+    """The names that a page's headings can be linked by."""
+    headings = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def broken_links(path: Path) -> Iterator[str]:
+    """The relative links of a page that lead nowhere."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (path.parent / place) if place else path
+        if not target.exists():
+            yield f"{path.name} links to {link}, which is not there"
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+            yield f"{path.name} links to {link}, and that page has no such heading"
+
+
+def make_targets(makefile: str) -> set[str]:
+    return set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
+
+
+# Written so that this file does not match itself.
+MACHINE = re.compile(r"/(?:wor[k]|roo[t]|far[m]|hom[e]/\w+|User[s]/\w+|tm[p]/bash_jobs|op[t]/(?:pypi|wheels))[/.]")
+
+
+def machine_paths(text: str) -> list[str]:
+    """Lines with a path that exists on one machine only."""
+    return [line.strip() for line in text.splitlines() if MACHINE.search(line)]
+
+
+# The README
+
+
+def readme_commands() -> list[str]:
+    shells = [
+        block.text for block in blocks((ROOT / "README.md").read_text()) if block.language in ("sh", "bash", "console")
+    ]
+    return [
+        line.removeprefix("$ ").split("#")[0].strip() for text in shells for line in text.splitlines() if line.strip()
+    ]
+
+
+def test_the_readme_shows_the_two_commands() -> None:
+    assert {"make test", "make demo"} <= set(readme_commands())
+
+
+def test_every_make_command_of_the_readme_is_a_target() -> None:
+    named = {command.split()[1] for command in readme_commands() if command.startswith("make ")}
+    assert named <= make_targets((ROOT / "Makefile").read_text())
+
+
+def test_every_keyhouse_command_of_the_readme_exists() -> None:
+    named = sorted({command.split()[1] for command in readme_commands() if re.match(r"(\S*/)?keyhouse [a-z]", command)})
+    for command in named:
+        ran = subprocess.run([sys.executable, "-m", "keyhouse.cli", command, "--help"], capture_output=True, text=True)
+        assert ran.returncode == 0, f"keyhouse {command}: {ran.stderr}"
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    """All of it, top to bottom, as one program in an empty folder."""
+    script = tmp_path / "readme.py"
+    script.write_text(
+        "\n".join(block.text for block in blocks((ROOT / "README.md").read_text()) if block.language == "python")
+    )
+    assert script.read_text(), "the README shows no Python"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+# The pages
+
+
+@pytest.mark.parametrize("path", tracked("*.md"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    assert list(broken_links(path)) == []
+
+
+def test_the_architecture_is_one_sitting_long() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < ARCHITECTURE_LINES_MAX
+
+
+def test_the_architecture_names_every_part_of_the_package() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    parts = [path for path in (ROOT / "src" / "keyhouse").iterdir() if not path.name.startswith(("_", "."))]
+    names = [f"{path.name}/" if path.is_dir() else path.name for path in parts if path.suffix in ("", ".py")]
+    assert [name for name in sorted(names) if name not in page] == []
+
+
+def test_every_error_has_its_entry() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    tree = ast.parse((ROOT / "src" / "keyhouse" / "errors.py").read_text())
+    errors = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert [name for name in errors if not re.search(rf"\b{name}\b", page)] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text()
+    assert [path.name for path in sorted(folder.glob("0*.md")) if f"({path.name})" not in index] == []
+
+
+def test_the_changelog_has_a_place_for_the_next_change() -> None:
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+# The project
+
+
+def test_make_help_names_every_target() -> None:
+    targets = make_targets((ROOT / "Makefile").read_text())
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert targets == set(re.findall(r"^ +make (\S+) +\S", shown, re.MULTILINE))
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    found = {}
+    for path in tracked():
+        try:
+            lines = machine_paths(path.read_text())
+        except UnicodeDecodeError:
+            continue
+        if lines:
+            found[str(path.relative_to(ROOT))] = lines
+    assert found == {}
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-bench.lock"])
+def test_a_lock_file_names_no_place_and_pins_by_hash(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert not re.search(r"://|^-|@ ", text, re.MULTILINE)
+    for pin in re.split(r"\n(?=[a-z0-9])", text)[1:]:
+        assert re.match(r"[\w.\-]+(\[[\w,\-]+\])?==[^\n]+\\\n +--hash=sha256:", pin), pin
+
+
+# Each check can fail.
+
+
+def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# A heading, with `code`\n```\n# not a heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md) [b](there.md#a-heading-with-code) [c](https://example.org) `[d](none.md)` [e](#here)\n# Here\n"
+        "[f](gone.md) [g](there.md#not-a-heading) [h](#gone)\n```\n[i](none.md)\n```\n"
+    )
+    assert [breach.split(" links to ")[1].split(",")[0] for breach in broken_links(page)] == [
+        "gone.md",
+        "there.md#not-a-heading",
+        "#gone",
+    ]
+
+
+def test_a_path_of_somebodys_machine_is_found() -> None:
+    planted = ["/" + "work/main", "/" + "root/x", "/" + "home/ann/x", "/" + "opt/pypi/x"]
+    assert machine_paths("\n".join([*planted, "docs/adr/x", "/usr/bin/env", "https://example.org/a"])) == planted
+
+
+def test_blocks_are_told_by_their_language() -> None:
+    assert blocks("a\n```sh\nmake test\n```\nb\n```python\nx = 1\n```\n") == [
+        Block("sh", "make test\n"),
+        Block("python", "x = 1\n"),
+    ]
