@@ -43,8 +43,8 @@ check: .venv/installed ## Check format, lint and types
 	@echo "Format, lint and types are clean."
 
 .PHONY: format
-format: .venv/installed ## Rewrite the code in its format, and fix what lint can fix
-	@$(BIN)/ruff check --quiet --fix . || true
+format: .venv/installed ## Rewrite the code in its format, imports in order
+	@$(BIN)/ruff check --quiet --select I --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: demo
