@@ -8,6 +8,7 @@ the rest are turned into automata (`interegular`).
 import re
 from collections import deque
 from functools import cache
+from typing import Any
 
 from interegular import FSM, parse_pattern
 from interegular.fsm import OblivionError, anything_else, crawl
@@ -30,7 +31,7 @@ def ambiguity(template: Template) -> str | None:
             continue
         left = _of_segment(segment)
         following = _concatenate(template, index)
-        shared = FSM.concatenate(_extensions(left), following) & following
+        shared = _join(_extensions(left), following) & following
         if (witness := _witness(shared)) is not None:
             start = _witness(left) or rest
             return template.head + start + witness
@@ -48,13 +49,18 @@ def intrusion(scanned: Template, other: Template) -> str | None:
     """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none."""
     if not _heads_meet(scanned, other):
         return None
-    within = FSM.concatenate(_literal(scanned.head), _of_pattern(_ANY))
+    within = _join(_literal(scanned.head), _of_pattern(_ANY))
     return _witness(within & _of_template(other))
 
 
 def example(template: Template) -> str:
     """The shortest text of the template's shape."""
     return _witness(_of_template(template)) or template.text
+
+
+def _join(*languages: FSM) -> FSM:
+    joined: FSM = FSM.concatenate(*languages)  # type: ignore[no-untyped-call]
+    return joined
 
 
 def _heads_meet(one: Template, other: Template) -> bool:
@@ -73,7 +79,7 @@ def _extensions(language: FSM) -> FSM:
     """All texts, other than none, by which a text of the language grows into another of the language."""
     start = frozenset(language.finals)
 
-    def step(state: object, symbol: int) -> frozenset[object]:
+    def step(state: object, symbol: Any) -> frozenset[object]:
         states = start if state == "start" else state
         assert isinstance(states, frozenset)
         reached = {language.map[s][symbol] for s in states if symbol in language.map.get(s, {})}
@@ -84,7 +90,8 @@ def _extensions(language: FSM) -> FSM:
     def final(state: object) -> bool:
         return isinstance(state, frozenset) and not start.isdisjoint(state)
 
-    return crawl(language.alphabet, "start", final, step)
+    grown: FSM = crawl(language.alphabet, "start", final, step)  # type: ignore[no-untyped-call]
+    return grown
 
 
 @cache
@@ -107,7 +114,7 @@ def _of_segment(segment: Segment) -> FSM:
 
 @cache
 def _of_template(template: Template) -> FSM:
-    return FSM.concatenate(_literal(template.head), _concatenate(template, -1))
+    return _join(_literal(template.head), _concatenate(template, -1))
 
 
 def _concatenate(template: Template, index: int) -> FSM:
@@ -115,7 +122,7 @@ def _concatenate(template: Template, index: int) -> FSM:
     parts = [] if index < 0 else [_literal(template.literals[index + 1])]
     for position in range(index + 1, len(template.segments)):
         parts += [_of_segment(template.segments[position]), _literal(template.literals[position + 1])]
-    return FSM.concatenate(*parts) if parts else _literal("")
+    return _join(*parts) if parts else _literal("")
 
 
 def _unbounded(pattern: str) -> str:
@@ -139,7 +146,7 @@ def _witness(language: FSM) -> str | None:
     return None
 
 
-def _shown(language: FSM, key: int) -> str:
+def _shown(language: FSM, key: Any) -> str:
     symbols = [symbol for symbol in language.alphabet.by_transition[key] if symbol is not anything_else]
     return str(min(symbols, key=_plainness)) if symbols else _ODD
 

@@ -7,7 +7,7 @@ of it has one length, so that no delimiter is needed to end it.
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Protocol
@@ -16,7 +16,7 @@ from keyhouse.errors import DeclarationError
 from keyhouse.keys.escape import PLAIN, Escape
 
 
-class Segment(Protocol):
+class Segment(Hashable, Protocol):
     @property
     def pattern(self) -> str: ...
 
@@ -190,7 +190,7 @@ class Scaled(_Plain):
     def __init__(self, width: int, decimals: int) -> None:
         self._whole = Integer(width)
         self._decimals = decimals
-        self._scale = 10**decimals
+        self._scale: int = 10**decimals
         self.pattern = self._whole.pattern
 
     def format(self, value: object) -> str:

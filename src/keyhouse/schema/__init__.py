@@ -1,0 +1,42 @@
+"""Schemas: typed records, the rows derived from them, logs that fold, and the proof that they live together.
+
+Pure: nothing here does I/O, asks the time, or awaits.
+"""
+
+from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique
+from keyhouse.schema.log import Counter, Folded, Log, LogState
+from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone
+from keyhouse.schema.record import Expiry, Record, at_field, fixed, per_write, sliding
+from keyhouse.schema.schema import Declared, Found, Schema, Space
+from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
+
+__all__ = [
+    "MILLISECONDS",
+    "SECONDS",
+    "Count",
+    "Counter",
+    "Declared",
+    "Derived",
+    "Expiry",
+    "First",
+    "Folded",
+    "Found",
+    "Index",
+    "JobState",
+    "Keys",
+    "Log",
+    "LogState",
+    "Meta",
+    "Migration",
+    "MigrationDone",
+    "Record",
+    "Schema",
+    "Space",
+    "Summary",
+    "TimeFormat",
+    "Unique",
+    "at_field",
+    "fixed",
+    "per_write",
+    "sliding",
+]

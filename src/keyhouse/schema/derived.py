@@ -1,0 +1,322 @@
+"""Derived rows: what a record's other rows must be, as pure functions of that one record.
+
+Each kind says, for a record, which rows it earns and what it puts into each (`rows`). A write compares what the old record
+earned with what the new one earns and carries the difference into the rows; that one comparison serves insert, change, move
+and delete. How a difference changes a row is the kind's own, and is of three sorts (`sort`):
+
+    put    the record owns the whole row: write it or delete it          Index
+    merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
+    add    the row is a counter                                          Count
+
+A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's attribute
+of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, Self
+
+import msgspec
+
+from keyhouse.errors import DeclarationError, UniqueError, UnreadableError
+from keyhouse.keys.segments import Choice, Optional
+from keyhouse.keys.template import Template
+from keyhouse.schema import document
+
+Source = str | Callable[[Any], object]
+"""Where a field comes from: the name of an attribute, or a function of the record."""
+
+Keys = tuple[object, ...]
+"""The values of a record's key, in the order of its template's fields."""
+
+Sort = Literal["put", "merge", "add"]
+
+
+class Derived:
+    """What all kinds share: a template, where its fields come from, and the way back to the record."""
+
+    sort: ClassVar[Sort] = "put"
+
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        fields: Mapping[str, Source] | None = None,
+        each: Mapping[str, Source] | None = None,
+        when: Callable[[Any], bool] | None = None,
+    ) -> None:
+        """`each`: fields that take every value of a collection in turn. `when`: only records for which this holds."""
+        self.template = at if isinstance(at, Template) else Template(at)
+        self.fields = dict(fields or {})
+        self.each = dict(each or {})
+        self.when = when
+        self.record_name = ""
+        if len(self.each) > 1:
+            raise DeclarationError("A derived row takes each value of one field.", template=self.template.text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.template.text!r})"
+
+    def attach(self, record_name: str, key: Template, attributes: frozenset[str]) -> Self:
+        """Settle where each field comes from, once the record is known."""
+        self.record_name = record_name
+        self._record_fields = key.fields
+        self._attributes = attributes
+        self._sources = tuple(self._source(name, key) for name in self.template.fields)
+        self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
+        self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
+        self._owner = tuple(self._origin(name, key) for name in key.fields)
+        return self
+
+    def bind(self, values: Mapping[str, object], key: Template) -> Self:
+        """The same rows with some fields of their keys fixed."""
+        bound = copy.copy(self)
+        bound.template = self.template.bind(values)
+        return bound.attach(self.record_name, key, self._attributes)
+
+    def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
+        """The keys of the rows that the record earns, each with what it contributes there."""
+        if self.when is not None and not self.when(record):
+            return {}
+        values = [keys[s] if type(s) is int else s(record) for s in self._sources]  # type: ignore[operator]
+        if self._each_at is None:
+            return self._row(record, keys, values)
+        found: dict[str, Any] = {}
+        many: Iterable[object] = values[self._each_at]  # type: ignore[assignment]
+        for one in many or ():
+            values[self._each_at] = one
+            found.update(self._row(record, keys, values))
+        return found
+
+    def contribution(self, record: Any, keys: Keys) -> Any:
+        raise AssertionError("each kind has its own")
+
+    def holds(self, row: bytes | None, contribution: Any) -> bool:
+        """Whether the stored row shows this contribution."""
+        return bool(row == contribution)
+
+    def owners(self, key: str, row: bytes) -> list[list[Keys]]:
+        """For each contribution in the row, the key values of every record that may have made it."""
+        found = self.template.split(key)
+        return [] if found is None else [self._candidates(found, self.member(row))]
+
+    def member(self, row: bytes) -> object:
+        """The record's own key field, where the row's value holds it."""
+        return None
+
+    def _row(self, record: Any, keys: Keys, values: list[object]) -> dict[str, Any]:
+        if None in values and any(v is None and n for v, n in zip(values, self._needed, strict=True)):
+            return {}
+        return {self.template.join(values): self.contribution(record, keys)}
+
+    def _source(self, name: str, key: Template) -> int | Callable[[Any], object]:
+        source = self.each.get(name, self.fields.get(name))
+        if callable(source):
+            return source
+        if source is None and name in key.fields:
+            return key.fields.index(name)
+        attribute = source or name
+        if attribute.partition(".")[0] not in self._attributes:
+            raise DeclarationError(
+                "The derived row has a field that its record does not.",
+                field=name,
+                template=self.template.text,
+                record=self.record_name,
+            )
+        return attrgetter(attribute)
+
+    def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
+        """Where a field of the record's key is found again: in the derived key, in the row's value, or one of a few words."""
+        if name in self.template.fields and name not in self.fields:
+            return self.template.fields.index(name)
+        if name == self.carried():
+            if self.sort == "put":
+                raise DeclarationError(
+                    "Two records could earn this row: put the record's key field into its key, or make it Unique.",
+                    field=name,
+                    template=self.template.text,
+                )
+            return None
+        segment = key.segments[key.fields.index(name)]
+        if isinstance(segment, Choice):
+            return segment.words
+        raise DeclarationError(
+            "The derived row does not lead back to its record: its key or value must hold the record's key field.",
+            field=name,
+            template=self.template.text,
+            record=self.record_name,
+        )
+
+    def carried(self) -> str | None:
+        """The field of the record's key that the row's value holds."""
+        return None
+
+    def _candidates(self, found: Keys, member: object) -> list[Keys]:
+        options: list[Iterable[object]] = []
+        for origin in self._owner:
+            if origin is None:
+                options.append((member,))
+            elif isinstance(origin, int):
+                options.append((found[origin],))
+            else:
+                options.append(origin)
+        return list(product(*options))
+
+    def siblings(self, keys: Keys) -> list[Keys]:
+        """Key values of the other records that may contribute the same member to the same row."""
+        options = [(k,) if not isinstance(o, tuple) else o for k, o in zip(keys, self._owner, strict=True)]
+        return [other for other in product(*options) if other != keys]
+
+
+class Index(Derived):
+    """A row of the record's own, found by other fields than its key. Its value is `1`, or a field: `value="id"`."""
+
+    def __init__(self, at: str | Template, *, value: str | None = None, **options: Any) -> None:
+        super().__init__(at, **options)
+        self.value = value
+        self._constant = b"1" if value is None else None
+
+    def contribution(self, record: Any, keys: Keys) -> bytes:
+        if self._constant is not None:
+            return self._constant
+        return document.encode_checked(self._carried_value(record, keys))
+
+    def carried(self) -> str | None:
+        return self.value
+
+    def member(self, row: bytes) -> object:
+        return None if self.value is None else document.parse(row)
+
+    def _carried_value(self, record: Any, keys: Keys) -> object:
+        assert self.value is not None
+        if self.value in self._record_fields:
+            return keys[self._record_fields.index(self.value)]
+        return getattr(record, self.value)
+
+
+class Unique(Index):
+    """An index that one record at most can hold: another that earns the same row is refused with UniqueError."""
+
+    sort = "merge"
+
+    def __init__(self, at: str | Template, *, value: str, **options: Any) -> None:
+        super().__init__(at, value=value, **options)
+
+    def merge(self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None) -> bytes | None:
+        """The row's new value; `None`: no row. `lost` and `earned` are this record's contributions before and after."""
+        mine = row is not None and row in (lost, earned)
+        if earned is None:
+            return None if mine else row
+        if row is not None and not mine:
+            raise UniqueError("Another record holds this value.", index=self.template.text, key=key)
+        return earned
+
+
+class First(Unique):
+    """An index of which the first record to earn the row is the holder; when it goes, the next in `among` follows.
+
+    `among` is an index of the same record whose template has the same leading fields and lists all that earn the row.
+    """
+
+    def __init__(self, at: str | Template, *, value: str, among: Index, **options: Any) -> None:
+        super().__init__(at, value=value, **options)
+        self.among = among
+
+    def merge(self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None) -> bytes | None:
+        """As for Unique, but a row that another holds stays: rewritten as it is, so that a holder who leaves at the
+        same moment loses the race and sees the new one."""
+        mine = row is not None and row in (lost, earned)
+        if mine or row is None:
+            return earned
+        return row
+
+    def holds(self, row: bytes | None, contribution: Any) -> bool:
+        return row is not None
+
+
+class Summary(Derived):
+    """A row that lists the records at a place: `{"assetIds": ["1981", …]}`. The last one out deletes it.
+
+    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the list. With
+    `entry` it is a map from the member to what `entry` says of the record. `constant` are further members, always the same.
+    """
+
+    sort = "merge"
+
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        member: str,
+        under: str,
+        entry: Callable[[Any], object] | None = None,
+        constant: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(at, **options)
+        self.member_field = member
+        self.under = under
+        self.entry = entry
+        self.constant = dict(constant or {})
+
+    def attach(self, record_name: str, key: Template, attributes: frozenset[str]) -> Self:
+        if self.member_field not in key.fields:
+            raise DeclarationError("A summary lists a field of its record's key.", field=self.member_field)
+        self._member_at = key.fields.index(self.member_field)
+        return super().attach(record_name, key, attributes)
+
+    def contribution(self, record: Any, keys: Keys) -> tuple[str, object]:
+        entry = None if self.entry is None else msgspec.to_builtins(self.entry(record))
+        return str(keys[self._member_at]), entry
+
+    def carried(self) -> str | None:
+        return self.member_field
+
+    def members(self, row: bytes | None) -> dict[str, object]:
+        """What the row lists. A map may stand as a plain list too: that form is read, and never written."""
+        if row is None:
+            return {}
+        try:
+            value = document.parse(row)
+            listed = value[self.under] if isinstance(value, dict) else value
+            return dict(listed) if isinstance(listed, dict) else dict.fromkeys(listed)
+        except (KeyError, TypeError) as error:
+            raise UnreadableError("The summary row is not a list of members.", index=self.template.text) from error
+
+    def merge(
+        self, key: str, row: bytes | None, lost: tuple[str, object] | None, earned: tuple[str, object] | None
+    ) -> bytes | None:
+        members = self.members(row)
+        if lost is not None and earned is None:
+            members.pop(lost[0], None)
+        if earned is not None:
+            members[earned[0]] = earned[1]
+        if not members:
+            return None
+        listed: object = members if self.entry is not None else list(members)
+        return document.encode_checked({self.under: listed, **self.constant})
+
+    def holds(self, row: bytes | None, contribution: Any) -> bool:
+        members = self.members(row)
+        return contribution[0] in members and members[contribution[0]] == contribution[1]
+
+    def owners(self, key: str, row: bytes) -> list[list[Keys]]:
+        found = self.template.split(key)
+        return [] if found is None else [self._candidates(found, member) for member in self.members(row)]
+
+
+class Count(Derived):
+    """A counter of the records that earn the row. An absent row counts 0."""
+
+    sort = "add"
+
+    def contribution(self, record: Any, keys: Keys) -> int:
+        return 1
+
+    def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
+        return None  # a count does not lead back to any one record
+
+    def owners(self, key: str, row: bytes) -> list[list[Keys]]:
+        return []

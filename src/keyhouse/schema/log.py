@@ -1,0 +1,74 @@
+"""Counters, and logs: append-only records in time order that fold into snapshots and counters, each exactly once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from keyhouse.errors import DeclarationError
+from keyhouse.keys.template import Template
+from keyhouse.schema.record import Record
+
+T = TypeVar("T")
+
+
+class Counter(Record[int]):
+    """A row that holds a whole number and is changed by adding. Absent, it counts 0."""
+
+    def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
+        super().__init__(int, at, name=name, doc=doc)
+
+
+class Folded(msgspec.Struct):
+    """What one event does: the log's next state, records to put, and counters to add to (each with its key fields)."""
+
+    state: Any
+    puts: list[tuple[Record[Any], Any, dict[str, object]]] = []
+    adds: list[tuple[Counter, int, dict[str, object]]] = []
+
+
+class LogState(msgspec.Struct, kw_only=True):
+    """The base of a log's state: `through` is the last event that was folded. Whatever folding must remember is added."""
+
+    through: str | int
+
+
+Fold = Callable[[Any, Any, Mapping[str, Any]], Folded]
+"""`fold(state, event, found)`: pure. `state` is `None` before the first event; the store sets its `through`."""
+
+
+class Log(Record[T]):
+    """Events of one stream (the leading fields of the key) in the order of the last field.
+
+    The last field is a ULID that the store draws, always greater than the last one folded; or, with `sequence`, the next
+    number of that counter. `fold` and `state` (a record at the stream's fields, its type a LogState) go together: appending
+    an event, folding it and moving the state's `through` are one commit, so an event counts once however often the work
+    is tried. `needs` names records that folding looks at: `lambda event: {"book": (BOOK, {"id": event.book_id})}`.
+    """
+
+    def __init__(
+        self,
+        type: type[T],
+        at: str | Template,
+        *,
+        sequence: Counter | None = None,
+        state: Record[Any] | None = None,
+        fold: Fold | None = None,
+        needs: Callable[[Any], Mapping[str, tuple[Record[Any], dict[str, object]]]] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(type, at, **options)
+        self.sequence = sequence
+        self.state = state
+        self.fold = fold
+        self.needs = needs
+        self.stream = self.template.fields[:-1]
+        if (state is None) != (fold is None):
+            raise DeclarationError("A log that folds has both a fold and a state.", log=self.name)
+        if state is not None and not issubclass(state.type, LogState):
+            raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
+
+    @property
+    def order(self) -> str:
+        """The field that orders the events of a stream."""
+        return self.template.fields[-1]

@@ -1,0 +1,320 @@
+"""Records: typed values at a template, with what the store sets in them, and the rows derived from them.
+
+A `Record` is the declaration and the handle: `store.get(BOOK, id=…)` and `store.put(BOOK, book)` take it, and its type
+parameter is what comes back. The value is a msgspec Struct, or any type that msgspec reads from JSON.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Generic, Literal, Self, TypeGuard, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from keyhouse.errors import (
+    DeclarationError,
+    DocumentError,
+    KeyFieldError,
+    NewerError,
+    RecordError,
+    UnreadableError,
+    UsageError,
+)
+from keyhouse.keys.template import Template
+from keyhouse.limits import TTL_SECONDS_MAX
+from keyhouse.schema import document
+from keyhouse.schema.derived import Count, Derived, First, Keys, Source, Summary
+from keyhouse.schema.times import SECONDS, TimeFormat
+
+T = TypeVar("T")
+
+RESERVED = frozenset({"by", "cursor", "expect", "limit", "reverse", "since", "starting", "ttl"})
+"""Arguments of the store's own calls: a key field can't have such a name."""
+
+
+class Expiry(msgspec.Struct, frozen=True):
+    """When a record goes by itself: a time after it was made (`fixed`), after it was last written (`sliding`), as each write
+    says (`write`), or at the time that one of its fields holds (`field`)."""
+
+    mode: Literal["fixed", "sliding", "write", "field"]
+    seconds: int = 0
+    field: str = ""
+
+
+def fixed(seconds: int) -> Expiry:
+    return Expiry("fixed", seconds=seconds)
+
+
+def sliding(seconds: int) -> Expiry:
+    return Expiry("sliding", seconds=seconds)
+
+
+def per_write() -> Expiry:
+    return Expiry("write")
+
+
+def at_field(name: str) -> Expiry:
+    return Expiry("field", field=name)
+
+
+class Record(Generic[T]):
+    """Declares that values of `type` are stored at `at`.
+
+    `fields`: key fields that aren't attributes of the same name (`{"asset": "attr.assetId"}`); key fields that the value
+    does not hold at all are given with each call. `computed`: attributes that the store sets from the others at each write.
+    `version`: the attribute with the version of the JSON, and the version that this code writes. `created`, `updated`:
+    attributes stamped in the form of `times`. `unknown`: the attribute (a dict) that carries members this code does not
+    know. `private`: attributes that `shown` leaves out. `upgrade`: turns the JSON of an older version into today's.
+    """
+
+    def __init__(
+        self,
+        type: type[T],
+        at: str | Template,
+        *derived: Derived,
+        name: str | None = None,
+        doc: str = "",
+        fields: Mapping[str, Source] | None = None,
+        computed: Mapping[str, Callable[[Any], object]] | None = None,
+        version: tuple[str, int] | None = None,
+        created: str | None = None,
+        updated: str | None = None,
+        times: TimeFormat = SECONDS,
+        unknown: str | None = None,
+        private: tuple[str, ...] = (),
+        expiry: Expiry | None = None,
+        upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        self.type = type
+        self.name = name or getattr(type, "__name__", "value").lower()
+        self.doc = doc or (getattr(type, "__doc__", None) or "" if _is_struct(type) else "")
+        self.template = at if isinstance(at, Template) else Template(at)
+        self.fields = dict(fields or {})
+        self.computed = dict(computed or {})
+        self.version = version
+        self.created = created
+        self.updated = updated
+        self.times = times
+        self.unknown = unknown
+        self.private = private
+        self.expiry = expiry
+        self.upgrade = upgrade
+        self.derived = derived
+        self._decoder = msgspec.json.Decoder(type)
+        self._attributes = frozenset(f.name for f in msgspec.structs.fields(type)) if _is_struct(type) else frozenset()
+        self._unchecked = not _may_hold_odd_numbers(inspect.type_info(type))
+        self._check_declaration()
+        self._settle()
+        for each in derived:
+            each.attach(self.name, self.template, self._attributes)
+
+    def __repr__(self) -> str:
+        return f"Record({self.name} at {self.template.text!r})"
+
+    @property
+    def stamped(self) -> bool:
+        """Whether a write must know the record that it replaces, though nothing is derived from it."""
+        return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
+
+    def bind(self, values: Mapping[str, object]) -> Self:
+        """The same record in a store that fixes some key fields."""
+        templates = [self.template, *(each.template for each in self.derived)]
+        if not any(name in values for template in templates for name in template.fields):
+            return self
+        bound = copy.copy(self)
+        bound.template = self.template.bind(values)
+        bound._settle()
+        copies = {id(each): each.bind(values, bound.template) for each in self.derived}
+        for each in copies.values():
+            if isinstance(each, First):
+                each.among = copies[id(each.among)]  # type: ignore[assignment]  # an Index binds to an Index
+        bound.derived = tuple(copies.values())
+        return bound
+
+    def keys(self, value: T, given: Mapping[str, object]) -> Keys:
+        """The values of the record's key: from the record, else as given. One that is given and differs is refused."""
+        if not given and self._all_held:
+            return tuple([held(value) for held in self._held])  # type: ignore[misc]
+        return tuple(self._key_values(value, given))
+
+    def compute(self, value: T) -> T:
+        """The value with its computed attributes set. The caller's own is left as it is."""
+        if not self.computed:
+            return value
+        return _replace(value, {name: make(value) for name, make in self.computed.items()})
+
+    def stamp(self, value: T, before: T | None, now: int) -> T:
+        """The value with its version and times set: `before` is the record that it replaces."""
+        changes: dict[str, object] = {}
+        if self.version is not None:
+            changes[self.version[0]] = self.version[1]
+        if self.created is not None:
+            changes[self.created] = getattr(before, self.created) if before is not None else self.times.format(now)
+        if self.updated is not None:
+            changes[self.updated] = self.times.format(now)
+        return _replace(value, changes) if changes else value
+
+    def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
+        """When a record written now expires. `before`: when the one it replaces would have."""
+        mode = self.expiry.mode if self.expiry is not None else None
+        if ttl is not None:
+            return now + _checked_ttl(ttl, self) * 1_000
+        if mode is None or mode == "write" or self.expiry is None:
+            return None
+        if mode == "field":
+            text = attrgetter(self.expiry.field)(value)
+            return None if text is None else self.times.parse(text)
+        if mode == "fixed" and before is not None:
+            return before
+        return now + self.expiry.seconds * 1_000
+
+    def encode(self, value: T) -> bytes:
+        """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
+        plain: object = value
+        if self.unknown is not None:
+            plain = _with_unknown(value, self.unknown)
+        if not self._unchecked:
+            document.check(plain)
+        data = document.encode_checked(plain)
+        try:
+            read = self._decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+        if self.type is Any and read != value:
+            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
+        return data
+
+    def decode(self, data: bytes, key: str = "") -> T:
+        """The value of a stored row; UnreadableError or NewerError when it is not of this record."""
+        if self.upgrade is not None:
+            data = self._upgraded(data, key)
+        try:
+            value = self._decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._refuse_newer(data, key)
+            raise UnreadableError(
+                "A stored row does not decode as its record; see `keyhouse verify`.",
+                record=self.name,
+                key=key,
+                reason=str(error),
+            ) from None
+        if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
+            self._refuse_newer(data, key)
+        if self.unknown is not None:
+            known = set(value.__struct_encode_fields__)  # type: ignore[attr-defined]
+            others = {name: part for name, part in document.parse(data).items() if name not in known}
+            value = _replace(value, {self.unknown: others})
+        return value
+
+    def shown(self, value: T) -> Any:
+        """The value for whoever asks from outside: plain JSON, without what must not leave the store."""
+        plain = msgspec.to_builtins(_with_unknown(value, self.unknown) if self.unknown else value)
+        return {name: part for name, part in plain.items() if name not in self.private} if self.private else plain
+
+    def _settle(self) -> None:
+        self._held = tuple(self._holder(name) for name in self.template.fields)
+        self._all_held = all(held is not None for held in self._held)
+
+    def _holder(self, name: str) -> Callable[[Any], object] | None:
+        source = self.fields.get(name, name)
+        if callable(source):
+            return source
+        return attrgetter(source) if source.partition(".")[0] in self._attributes else None
+
+    def _key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
+        if others := sorted(set(given) - set(self.template.fields)):
+            raise UsageError("The record's key has no such field.", fields=others, key=self.template.text)
+        for name, held in zip(self.template.fields, self._held, strict=True):
+            if held is None:
+                if name not in given:
+                    raise KeyFieldError(
+                        "The key needs a field that was not given.", field=name, key=self.template.text
+                    )
+                yield given[name]
+                continue
+            found = held(value)
+            if name in given and given[name] != found:
+                raise KeyFieldError("The record has another value there.", field=name, given=given[name], record=found)
+            yield found
+
+    def _upgraded(self, data: bytes, key: str) -> bytes:
+        assert self.upgrade is not None and self.version is not None
+        try:
+            plain = document.parse(data)
+        except DocumentError as error:
+            raise UnreadableError("A stored row is not JSON.", record=self.name, key=key) from error
+        if not isinstance(plain, dict) or plain.get(self.version[0], 0) >= self.version[1]:
+            return data
+        return document.encode(self.upgrade(plain) | {self.version[0]: self.version[1]})
+
+    def _refuse_newer(self, data: bytes, key: str) -> None:
+        if self.version is None:
+            return
+        try:
+            found = document.parse(data).get(self.version[0])
+        except (DocumentError, AttributeError):
+            return
+        if isinstance(found, int) and found > self.version[1]:
+            raise NewerError(
+                "The row was written by newer code: update Keyhouse before using this store.",
+                key=key,
+                found=found,
+                known=self.version[1],
+            )
+
+    def _check_declaration(self) -> None:
+        sets = [*self.computed, *self.private, *filter(None, (self.created, self.updated, self.unknown))]
+        sets += [self.version[0]] if self.version else []
+        if taken := sorted(RESERVED & set(self.template.fields)):
+            raise DeclarationError("These names are the store's own arguments.", record=self.name, fields=taken)
+        if unknown := sorted(set(sets) - self._attributes):
+            raise DeclarationError("The record's type has no such attributes.", record=self.name, attributes=unknown)
+        if self.upgrade is not None and self.version is None:
+            raise DeclarationError("A record that upgrades needs a version.", record=self.name)
+        shared = [each for each in self.derived if isinstance(each, (Summary, Count))]
+        if self.expiry is not None and shared:
+            raise DeclarationError(
+                "A record that expires can't feed a row shared by several: that row would outlive it.",
+                record=self.name,
+                row=shared[0].template.text,
+            )
+
+
+def _replace(value: T, changes: dict[str, Any]) -> T:
+    if not isinstance(value, msgspec.Struct):
+        raise RecordError("The value does not have its record's type.", found=type(value).__name__)
+    return msgspec.structs.replace(value, **changes)
+
+
+def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def _with_unknown(value: Any, attribute: str) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    others = plain.pop(attribute) or {}
+    return plain | {name: part for name, part in others.items() if name not in plain}
+
+
+def _checked_ttl(ttl: int, record: Record[Any]) -> int:
+    if record.expiry is None or record.expiry.mode == "field":
+        raise UsageError("The record is not declared to expire by a TTL.", record=record.name)
+    if type(ttl) is not int or not 1 <= ttl <= TTL_SECONDS_MAX:
+        raise RecordError("A TTL is a whole number of seconds.", ttl=ttl, least=1, most=TTL_SECONDS_MAX)
+    return ttl
+
+
+def _may_hold_odd_numbers(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
+    """Whether a value of the type could hold a float that isn't a number, which JSON would turn into null."""
+    if isinstance(info, (inspect.FloatType, inspect.AnyType, inspect.IntType)):
+        return not isinstance(info, inspect.IntType) or info.le is None
+    if isinstance(info, inspect.StructType):
+        if info.cls in seen:
+            return False
+        return any(_may_hold_odd_numbers(field.type, seen | {info.cls}) for field in info.fields)
+    parts = [getattr(info, name) for name in ("item_type", "key_type", "value_type") if hasattr(info, name)]
+    parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
+    return any(_may_hold_odd_numbers(part, seen) for part in parts)

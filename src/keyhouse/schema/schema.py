@@ -1,0 +1,184 @@
+"""A schema: the records, derived rows, logs and migrations of one keyspace, proved not to get into each other's way.
+
+Declaring it proves that every key has one reading, that no two templates build the same key, and that no scan returns another
+template's rows, or raises a DeclarationError that shows a witness key. An overlap that is meant (`b:duration_map:…` among the
+books at `b:…`) is declared as known, and scans then leave out what does not have the shape they list.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import DeclarationError, KeyFieldError
+from keyhouse.keys import proof
+from keyhouse.keys.segments import Segment
+from keyhouse.keys.template import Template
+from keyhouse.limits import SPACE_BYTES_MAX
+from keyhouse.schema.derived import Derived, Keys
+from keyhouse.schema.log import Log
+from keyhouse.schema.meta import Meta, Migration
+from keyhouse.schema.record import Record
+
+Declared = Record[Any] | Derived
+
+
+class Space:
+    """What one space of the schema is: `what` in words; `segment`, what its name may be; `field`, the key field that repeats
+    it; `name`, where the schema has one space only."""
+
+    def __init__(
+        self, what: str, *, field: str | None = None, segment: Segment | None = None, name: str | None = None
+    ) -> None:
+        self.what = what
+        self.field = field
+        self.segment = segment
+        self.name = name
+
+    def bound(self, space: str) -> dict[str, object]:
+        """The key fields that a store of this space fixes; KeyFieldError when it can't be a space of this schema."""
+        try:
+            size = len(space.encode())
+        except UnicodeEncodeError:
+            raise KeyFieldError("A space's name must be text: this one holds a lone surrogate.", space=space) from None
+        if not 0 < size <= SPACE_BYTES_MAX or "\0" in space:
+            raise KeyFieldError("A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size)
+        if self.name is not None and space != self.name:
+            raise KeyFieldError("The schema has one space.", space=space, only=self.name)
+        if self.segment is not None:
+            try:
+                self.segment.format(space)
+            except ValueError as error:
+                raise KeyFieldError(f"The space {error}.", space=space) from None
+        return {} if self.field is None else {self.field: space}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a key is: the declaration whose key it is, the record behind it, and the values of its fields."""
+
+    declared: Any
+    record: Any
+    values: Keys
+
+    @property
+    def fields(self) -> dict[str, object]:
+        return dict(zip(self.declared.template.fields, self.values, strict=True))
+
+
+class Schema:
+    """`overlaps`: pairs of (what is scanned, what lies within) that are known. `fixed`: key fields that are settings of the
+    store, not of a call, with their defaults (`{"namespace": "default"}`)."""
+
+    def __init__(
+        self,
+        name: str,
+        *records: Record[Any],
+        space: Space,
+        doc: str = "",
+        overlaps: tuple[tuple[Declared, Declared], ...] = (),
+        fixed: Mapping[str, str] | None = None,
+        meta: Meta | None = None,
+        migrations: tuple[Migration, ...] = (),
+    ) -> None:
+        self.name = name
+        self.doc = doc
+        self.space = space
+        self.fixed = dict(fixed or {})
+        self.meta = meta
+        self.migrations = migrations
+        self.records = records + (meta.records if meta is not None else ())
+        self.overlaps = overlaps
+        self.filtered = frozenset(id(scanned) for scanned, _ in overlaps)
+        self._check_names()
+        self._check_migrations()
+        self._prove()
+
+    def __repr__(self) -> str:
+        return f"Schema({self.name!r})"
+
+    @property
+    def version(self) -> int:
+        """The version that this code writes: the number of its last migration."""
+        return self.migrations[-1].id if self.migrations else 0
+
+    def declared(self) -> Iterator[tuple[Record[Any], Declared]]:
+        """Every record and derived row, with the record it belongs to, in the order declared."""
+        for record in self.records:
+            yield record, record
+            for derived in record.derived:
+                yield record, derived
+
+    def find(self, key: str) -> Found | None:
+        """What the key is, or `None` for a key of no template."""
+        for record, declared in self.declared():
+            if key.startswith(declared.template.head) and (values := declared.template.split(key)) is not None:
+                return Found(declared, record, values)
+        return None
+
+    def record(self, name: str) -> Record[Any]:
+        for record in self.records:
+            if record.name == name:
+                return record
+        raise DeclarationError("The schema has no such record.", record=name, known=[r.name for r in self.records])
+
+    def bind(self, values: Mapping[str, object]) -> dict[int, Declared]:
+        """Each declaration (by its id) as it is in a store that fixes these key fields."""
+        bound: dict[int, Declared] = {}
+        for record in self.records:
+            copy = record.bind(values)
+            bound[id(record)] = copy
+            bound.update(zip(map(id, record.derived), copy.derived, strict=True))
+        for migration in self.migrations:
+            bound.setdefault(id(migration.over), migration.over.bind(values))
+        return bound
+
+    def _check_names(self) -> None:
+        names = [record.name for record in self.records]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise DeclarationError("Two records have the same name.", schema=self.name, names=twice)
+        for record in self.records:
+            if isinstance(record, Log) and record.state is not None and record.state not in self.records:
+                raise DeclarationError("A log's state is a record of the same schema.", log=record.name)
+
+    def _check_migrations(self) -> None:
+        ids = [migration.id for migration in self.migrations]
+        if ids != list(range(1, len(ids) + 1)):
+            raise DeclarationError("Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids)
+        if ids and self.meta is None:
+            raise DeclarationError("A schema with migrations says where its `meta` rows are.", schema=self.name)
+
+    def _prove(self) -> None:
+        all_declared = [declared for _, declared in self.declared()]
+        for declared in all_declared:
+            if (key := proof.ambiguity(declared.template)) is not None:
+                raise DeclarationError(
+                    "A key of this template has two readings.", template=declared.template.text, witness=key
+                )
+        known = {(id(scanned), id(within)) for scanned, within in self.overlaps}
+        for index, one in enumerate(all_declared):
+            for other in all_declared[index + 1 :]:
+                self._prove_apart(one.template, other.template)
+                for scanned, within in ((one, other), (other, one)):
+                    self._prove_scan(scanned, within, known=(id(scanned), id(within)) in known)
+
+    def _prove_apart(self, one: Template, other: Template) -> None:
+        if (key := proof.collision(one, other)) is not None:
+            raise DeclarationError(
+                "Two templates build the same key.", one=one.text, other=other.text, witness=key
+            )
+
+    def _prove_scan(self, scanned: Declared, within: Declared, *, known: bool) -> None:
+        key = proof.intrusion(scanned.template, within.template)
+        if key is not None and not known:
+            raise DeclarationError(
+                "A scan of one template would return rows of another; declare the overlap if it is meant.",
+                scanned=scanned.template.text,
+                within=within.template.text,
+                witness=key,
+            )
+        if key is None and known:
+            raise DeclarationError(
+                "An overlap is declared that does not exist.",
+                scanned=scanned.template.text,
+                within=within.template.text,
+            )
