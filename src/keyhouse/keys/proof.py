@@ -16,6 +16,10 @@ from interegular.fsm import OblivionError, anything_else, crawl
 from keyhouse.keys.segments import Match, Optional, Segment, Text
 from keyhouse.keys.template import Template
 
+_concatenation: Any = FSM.concatenate
+_crawl: Any = crawl
+"""Two functions of `interegular` that carry no types."""
+
 _ANY = "[^\\x00]*"
 _ODD = "\N{REPLACEMENT CHARACTER}"
 """Stands in a witness for "any character not named in either template"."""
@@ -59,7 +63,7 @@ def example(template: Template) -> str:
 
 
 def _join(*languages: FSM) -> FSM:
-    joined: FSM = FSM.concatenate(*languages)  # type: ignore[no-untyped-call]
+    joined: FSM = _concatenation(*languages)
     return joined
 
 
@@ -90,7 +94,7 @@ def _extensions(language: FSM) -> FSM:
     def final(state: object) -> bool:
         return isinstance(state, frozenset) and not start.isdisjoint(state)
 
-    grown: FSM = crawl(language.alphabet, "start", final, step)  # type: ignore[no-untyped-call]
+    grown: FSM = _crawl(language.alphabet, "start", final, step)
     return grown
 
 

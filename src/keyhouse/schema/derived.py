@@ -189,6 +189,13 @@ class Index(Derived):
     def member(self, row: bytes) -> object:
         return None if self.value is None else document.parse(row)
 
+    def owner(self, key: str, row: bytes) -> Keys:
+        """The key values of the one record behind the row."""
+        found = self.template.split(key)
+        if found is None:
+            raise UnreadableError("The row is not of its index's shape; see `keyhouse verify`.", key=key)
+        return self._candidates(found, self.member(row))[0]
+
     def _carried_value(self, record: Any, keys: Keys) -> object:
         assert self.value is not None
         if self.value in self._record_fields:
@@ -231,6 +238,11 @@ class First(Unique):
         if mine or row is None:
             return earned
         return row
+
+    def heir(self, key: str, row: bytes) -> bytes:
+        """What the row becomes when the record behind this row of `among` takes it over."""
+        assert self.value is not None
+        return document.encode_checked(self.among.owner(key, row)[self._record_fields.index(self.value)])
 
     def holds(self, row: bytes | None, contribution: Any) -> bool:
         return row is not None

@@ -23,14 +23,14 @@ class Folded(msgspec.Struct):
     """What one event does: the log's next state, records to put, and counters to add to (each with its key fields)."""
 
     state: Any
-    puts: list[tuple[Record[Any], Any, dict[str, object]]] = []
-    adds: list[tuple[Counter, int, dict[str, object]]] = []
+    puts: list[tuple[Record[Any], Any, dict[str, Any]]] = []
+    adds: list[tuple[Counter, int, dict[str, Any]]] = []
 
 
 class LogState(msgspec.Struct, kw_only=True):
     """The base of a log's state: `through` is the last event that was folded. Whatever folding must remember is added."""
 
-    through: str | int
+    through: str
 
 
 Fold = Callable[[Any, Any, Mapping[str, Any]], Folded]
@@ -41,9 +41,10 @@ class Log(Record[T]):
     """Events of one stream (the leading fields of the key) in the order of the last field.
 
     The last field is a ULID that the store draws, always greater than the last one folded; or, with `sequence`, the next
-    number of that counter. `fold` and `state` (a record at the stream's fields, its type a LogState) go together: appending
+    number of that counter (whose key has the stream's fields). `fold` and `state` (a record at the stream's fields, its type a LogState) go together: appending
     an event, folding it and moving the state's `through` are one commit, so an event counts once however often the work
     is tried. `needs` names records that folding looks at: `lambda event: {"book": (BOOK, {"id": event.book_id})}`.
+    `deferred`: events are folded later, many in one commit, instead of each with its own.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class Log(Record[T]):
         sequence: Counter | None = None,
         state: Record[Any] | None = None,
         fold: Fold | None = None,
-        needs: Callable[[Any], Mapping[str, tuple[Record[Any], dict[str, object]]]] | None = None,
+        needs: Callable[[Any], Mapping[str, tuple[Record[Any], dict[str, Any]]]] | None = None,
+        deferred: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(type, at, **options)
@@ -62,11 +64,17 @@ class Log(Record[T]):
         self.state = state
         self.fold = fold
         self.needs = needs
+        self.deferred = deferred
         self.stream = self.template.fields[:-1]
         if (state is None) != (fold is None):
             raise DeclarationError("A log that folds has both a fold and a state.", log=self.name)
         if state is not None and not issubclass(state.type, LogState):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The key fields that the event itself holds."""
+        return frozenset(name for name in self.template.fields if self.holder(name) is not None)
 
     @property
     def order(self) -> str:

@@ -215,10 +215,11 @@ class Record(Generic[T]):
         return {name: part for name, part in plain.items() if name not in self.private} if self.private else plain
 
     def _settle(self) -> None:
-        self._held = tuple(self._holder(name) for name in self.template.fields)
+        self._held = tuple(self.holder(name) for name in self.template.fields)
         self._all_held = all(held is not None for held in self._held)
 
-    def _holder(self, name: str) -> Callable[[Any], object] | None:
+    def holder(self, name: str) -> Callable[[Any], object] | None:
+        """How a key field is read from the value; `None` when the value does not hold it."""
         source = self.fields.get(name, name)
         if callable(source):
             return source

@@ -1,0 +1,56 @@
+"""A schema as it is in one space: its declarations with the space's own key fields fixed."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from keyhouse.errors import UsageError
+from keyhouse.schema import Declared, Derived, Found, Record, Schema
+
+T = TypeVar("T")
+D = TypeVar("D", bound=Derived)
+
+
+class Binding:
+    """Finds, for a declaration that a caller names, the bound one. Another schema's is refused."""
+
+    __slots__ = ("_bound", "_originals", "schema", "values")
+
+    def __init__(self, schema: Schema, values: Mapping[str, object]) -> None:
+        self.schema = schema
+        self.values = dict(values)
+        self._bound = schema.bind(values)
+        self._originals = {id(self._bound[id(declared)]): declared for _, declared in schema.declared()}
+
+    def record(self, record: Record[T]) -> Record[T]:
+        try:
+            return self._bound[id(record)]  # type: ignore[return-value]  # a record's copy is of its own type
+        except KeyError:
+            raise self._foreign(record) from None
+
+    def derived(self, derived: D) -> D:
+        try:
+            return self._bound[id(derived)]  # type: ignore[return-value]  # a derived row's copy is of its own type
+        except KeyError:
+            raise self._foreign(derived) from None
+
+    def records(self) -> list[Record[object]]:
+        return [self.record(record) for record in self.schema.records]
+
+    def filters(self, bound: Declared) -> bool:
+        """Whether its scans must leave out rows of other shapes."""
+        return id(self._originals.get(id(bound))) in self.schema.filtered
+
+    def find(self, key: str) -> Found | None:
+        """What a key of this space is, or `None`."""
+        for record in self.records():
+            for declared in _all(record):
+                if key.startswith(declared.template.head) and (values := declared.template.split(key)) is not None:
+                    return Found(declared, record, values)
+        return None
+
+    def _foreign(self, declared: Declared) -> UsageError:
+        return UsageError("The schema of this store has no such declaration.", given=repr(declared), schema=self.schema.name)
+
+
+def _all(record: Record[object]) -> list[Declared]:
+    return [record, *record.derived]

@@ -1,0 +1,50 @@
+"""What the store gives back: a record with where it was, at which revision, and until when."""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from keyhouse.schema import Keys
+
+T = TypeVar("T")
+
+
+class Entry(msgspec.Struct, Generic[T], frozen=True):
+    """One stored record. `values` are its key's fields in order; `revision` is 0 until the transaction has committed."""
+
+    record: T
+    key: str
+    values: Keys
+    revision: int
+    expires: int | None = None
+
+
+class PageOf(msgspec.Struct, Generic[T], frozen=True):
+    """Some records of a scan. `cursor` asks for what follows; `None`: that was the end. A page may be short and yet not the
+    last, where records went away while it was read. `watch(since=revision)` gives every change it does not show."""
+
+    entries: list[Entry[T]]
+    cursor: str | None
+    revision: int
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """A record was put (`record`), or is gone (`None`)."""
+
+    record: T | None
+    key: str
+    values: Keys
+    revision: int
+    expires: int | None = None
+
+
+class Unset(msgspec.Struct, frozen=True):
+    """No expectation was given; `None` would mean "absent"."""
+
+
+ANY = Unset()
+
+Written = tuple[bytes, int | None]
+"""What a row will be: its value and expiry."""
+
+Values = dict[str, Any]

@@ -1,0 +1,113 @@
+"""Jobs: work on many records that no single commit can hold, done in steps that a kill can't repeat or lose.
+
+Each step changes some records and moves the job's cursor in the same commit. One runner works at a time: it holds a lease,
+renews it with every step, and finds out at the commit if another has taken over after it fell silent.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from keyhouse.errors import LeaseError, LimitError, UsageError
+from keyhouse.schema import JobState, Record
+from keyhouse.store.entry import Entry
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+
+T = TypeVar("T")
+Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
+Progress = Callable[[int], None]
+
+_CHUNK_ROWS = 100
+_LEASE_MS = 60_000
+
+
+async def run_job(
+    store: Store, name: str, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None
+) -> JobState:
+    """Call `step` once for each record of `over`, from where the last run came to. A finished job stays finished."""
+    owner = store.ids.new()
+    state = await store.transact(partial(_claim, store, name, owner))
+    chunk_rows = _CHUNK_ROWS
+    while not state.finished:
+        try:
+            state = await store.transact(partial(_work, store, name, owner, over, step, chunk_rows))
+        except LimitError:
+            if chunk_rows == 1:
+                raise
+            chunk_rows //= 2  # what these records write does not fit one commit of this engine
+            continue
+        if on_progress is not None:
+            on_progress(state.done)
+    return state
+
+
+async def try_job(store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None) -> JobState:
+    """What the job would do, without doing it: each step runs in a transaction that is thrown away."""
+    state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
+    while not state.finished:
+        tx = Transaction(store.engine, store.space, store.binding)
+        state = await _advance(store, tx, state, over, step, _CHUNK_ROWS)
+        if on_progress is not None:
+            on_progress(state.done)
+    return state
+
+
+async def forget_job(tx: Transaction, store: Store, name: str) -> None:
+    """Remove a job's row, so that the job can run anew."""
+    await tx.delete(_record(store), name=name)
+
+
+def _record(store: Store) -> Record[JobState]:
+    if store.schema.meta is None:
+        raise UsageError("The schema does not say where the rows of its jobs are: give it a `meta`.")
+    return store.schema.meta.job
+
+
+async def _claim(store: Store, name: str, owner: str, tx: Transaction) -> JobState:
+    state = await tx.get(_record(store), name=name)
+    if state is not None and not state.finished and state.lease_until > tx.now:
+        raise LeaseError(
+            "Another runner is at this job; it may go on alone, or its lease will run out.",
+            job=name,
+            seconds=(state.lease_until - tx.now + 999) // 1_000,
+        )
+    if state is None:
+        state = JobState(owner=owner, lease_until=0, started_at=tx.now)
+    if not state.finished:
+        state.owner, state.lease_until = owner, tx.now + _LEASE_MS
+        await tx.put(_record(store), state, name=name)
+    return state
+
+
+async def _work(
+    store: Store, name: str, owner: str, over: Record[T], step: Step[T], chunk_rows: int, tx: Transaction
+) -> JobState:
+    state = await tx.get(_record(store), name=name)
+    if state is None or state.owner != owner:
+        raise LeaseError("Another runner has taken this job over.", job=name)
+    state = await _advance(store, tx, state, over, step, chunk_rows)
+    state.lease_until = tx.now + _LEASE_MS
+    await tx.put(_record(store), state, name=name)
+    return state
+
+
+async def _advance(
+    store: Store, tx: Transaction, state: JobState, over: Record[T], step: Step[T], chunk_rows: int
+) -> JobState:
+    bound = store.binding.record(over)
+    span = bound.template.span({})
+    page = await store.engine.scan(store.space, span.after(state.cursor) if state.cursor else span, limit=chunk_rows)
+    await tx.prefetch([row.key for row in page.rows])
+    for row in page.rows:
+        values = bound.template.split(row.key)
+        if values is None or (written := await tx.row(row.key)) is None:
+            continue
+        await step(tx, Entry(bound.decode(written[0], row.key), row.key, values, row.revision, written[1]))
+        state.done += 1
+    state.changed += tx.pending
+    state.cursor = page.rows[-1].key if page.rows else state.cursor
+    state.finished = not page.more
+    return state
+
+

@@ -1,0 +1,181 @@
+"""Logs at work: append, fold, prune. An event is folded by exactly one commit, the one that moves the state's `through` past it.
+
+A log folds as it is appended to or, when `deferred`, by `fold`. Either way appending writes the stream's state row, so that
+folding and appending at the same moment can't both win: no event ever lands behind `through` unseen. What is pruned has
+been folded first. A run that is killed anywhere goes on where its last commit left it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from ulid import ULID
+
+from keyhouse.clock import IdSource
+from keyhouse.engine import Row, Span
+from keyhouse.errors import RecordError, UsageError
+from keyhouse.schema import Folded, Keys, Log
+from keyhouse.store.entry import Entry
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+
+T = TypeVar("T")
+
+_CHUNK_ROWS = 50
+"""Events folded or deleted in one commit: each may write several rows, and DynamoDB's commit ends at 100."""
+
+
+async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    """Append an event, and fold it in the same commit unless the log is `deferred`. Its place in the stream is drawn by the
+    store; an import may give it (`at=…`, by the name of the key's last field), behind all that was folded."""
+    return await store.transact(lambda tx: append_in(tx, store.ids, log, event, **fields))
+
+
+async def append_in(tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+    """The same within a transaction."""
+    stream = _stream_of(tx, log, event, fields)
+    state = None if log.state is None else await tx.get(log.state, **stream)
+    place: Any = fields.get(log.order)
+    if log.sequence is not None:
+        place = await tx.get(log.sequence, **stream)
+        tx.add(log.sequence, 1, **stream)
+    elif place is None:
+        place = ids.new(after=None if state is None else state.through or None)
+    elif state is not None and str(place) <= state.through:
+        raise RecordError("An event can't be put before those already folded.", at=place, through=state.through)
+    if log.order in log.held:
+        event = msgspec.structs.replace(event, **{log.order: place})  # type: ignore[type-var]
+        fields = {name: value for name, value in fields.items() if name != log.order}
+    else:
+        fields = {**fields, log.order: place}
+    entry = await tx.put(log, event, expect=None, **fields)
+    if log.state is not None and log.deferred:
+        await tx.put(log.state, state if state is not None else log.state.type(through=""), **_beside(log, stream))
+    elif log.state is not None:
+        await _fold(tx, log, stream, state, entry)
+    return entry
+
+
+async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
+    """Fold what a deferred log has pending in one stream; how many events."""
+    folded = 0
+    while chunk := await store.transact(partial(_fold_chunk, store, log, stream)):
+        folded += chunk
+    return folded
+
+
+async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, **fields: Any) -> AsyncIterator[int]:
+    """Delete the events that are older than `before` (clock milliseconds) but for the newest `keep` of each stream, after
+    folding them. Yields how many are gone so far. `fields` narrows it to some streams."""
+    if log.sequence is not None:
+        raise UsageError("Events of a log that counts its sequence have no time to be pruned by.", log=log.name)
+    cutoff = str(ULID.from_bytes((max(before, 0) << 80).to_bytes(16, "big")))
+    gone = 0
+    async for stream in _streams(store, log, fields):
+        if log.deferred:
+            await fold(store, log, **stream)
+        work = partial(_prune_chunk, store, log, stream, cutoff, keep)
+        while chunk := await store.transact(work):
+            gone += chunk
+            yield gone
+
+
+async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: Any, entry: Entry[Any]) -> Any:
+    assert log.fold is not None and log.state is not None
+    found = {}
+    for name, (record, fields) in (log.needs(entry.record) if log.needs is not None else {}).items():
+        found[name] = await tx.get(record, **fields)
+    folded: Folded = log.fold(state, entry.record, found)
+    for record, value, fields in folded.puts:
+        await tx.put(record, value, **fields)
+    for counter, by, fields in folded.adds:
+        tx.add(counter, by, **fields)
+    after = msgspec.structs.replace(folded.state, through=entry.values[-1])
+    await tx.put(log.state, after, **_beside(log, stream))
+    return after
+
+
+async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: Transaction) -> int:
+    assert log.state is not None
+    state = await tx.get(log.state, **stream)
+    if state is None:
+        return 0
+    bound = tx.binding.record(log)
+    span = bound.template.span(stream)
+    if state.through:
+        span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
+    rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
+    for row, values in rows:
+        entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
+        state = await _fold(tx, log, stream, state if state.through else None, entry)
+    return len(rows)
+
+
+async def _prune_chunk(
+    store: Store, log: Log[Any], stream: dict[str, Any], cutoff: str, keep: int, tx: Transaction
+) -> int:
+    state = None if log.state is None else await tx.get(log.state, **stream)
+    bound = tx.binding.record(log)
+    stop = cutoff if state is None or log.state is None else min(cutoff, str(state.through) + "\0")
+    span = bound.template.span(stream)
+    kept = await _rows(store, span, keep, bound.template.split, reverse=True) if keep else []
+    if keep and len(kept) == keep:
+        span = span.before(kept[-1][0].key)
+    rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
+    gone = [values for _, values in rows if str(values[-1]) < stop]
+    for values in gone:
+        named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
+        await tx.delete(log, **named)
+    return len(gone)
+
+
+async def _streams(store: Store, log: Log[Any], fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """Each stream that has an event, found by jumping from one to the next."""
+    bound = store.binding.record(log)
+    span = bound.template.span(fields)
+    while found := await _rows(store, span, 1, bound.template.split):
+        stream = dict(zip(bound.template.fields[:-1], found[0][1][:-1], strict=True))
+        yield stream
+        stop = bound.template.span(stream).stop
+        if stop is None:
+            return
+        span = Span(stop, span.stop)
+
+
+async def _rows(
+    store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
+) -> list[tuple[Row, Keys]]:
+    """Up to `limit` rows of the log's own shape."""
+    found: list[tuple[Row, Keys]] = []
+    while len(found) < limit:
+        page = await store.engine.scan(store.space, span, limit=limit, reverse=reverse)
+        found += [(row, values) for row in page.rows if (values := split(row.key)) is not None]
+        if not page.more:
+            break
+        span = span.before(page.rows[-1].key) if reverse else span.after(page.rows[-1].key)
+    return found[:limit]
+
+
+def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
+    bound = tx.binding.record(log)
+    names = bound.template.fields[:-1]
+    stream: dict[str, Any] = {}
+    for name in names:
+        if name in fields:
+            stream[name] = fields[name]
+        elif (held := bound.holder(name)) is not None:
+            stream[name] = held(event)
+        else:
+            raise UsageError("The log's key needs a field that was not given.", field=name, log=log.name)
+    return stream
+
+
+def _beside(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
+    """The key fields of the state's row that its value does not hold."""
+    assert log.state is not None
+    return {name: value for name, value in stream.items() if log.state.holder(name) is None}
+
+
+def _ordered(fields: Sequence[str], stream: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(stream[name] for name in fields[:-1])

@@ -1,0 +1,91 @@
+"""Migrations: a space's rows brought to the version that this code writes, one numbered step after the other.
+
+Each step is a job (see `jobs`): one runner, checkpoints, killed and resumed at will. Its record and the new version are
+written in one commit. A space that is newer than the code is refused and left untouched.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from keyhouse.errors import NewerError, UsageError
+from keyhouse.schema import JobState, Meta, Migration, MigrationDone
+from keyhouse.store.jobs import forget_job, run_job, try_job
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+
+Progress = Callable[[Migration, int], None]
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """One step: how many records it looked at, and how many rows it wrote (or, in a dry run, would write)."""
+
+    migration: Migration
+    records: int
+    rows: int
+    duration_ms: int
+
+
+async def version(store: Store) -> int:
+    """The version of the space's rows; NewerError when this code does not know it."""
+    found = await store.get(_meta(store).version) or 0
+    if found > store.schema.version:
+        raise NewerError(
+            "The store was migrated by newer code: update Keyhouse before using it.",
+            space=store.space,
+            found=found,
+            known=store.schema.version,
+        )
+    return found
+
+
+async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress | None = None) -> list[Migrated]:
+    """Apply every migration that the space has not had. With `dry_run` nothing is written, and a step sees the rows as they
+    are, without what an earlier step would have changed."""
+    done: list[Migrated] = []
+    at = await version(store)
+    for migration in store.schema.migrations[at:]:
+        report = None if on_progress is None else _reporter(on_progress, migration)
+        if dry_run:
+            state = await try_job(store, migration.over, migration.step, on_progress=report)
+        else:
+            state = await run_job(store, _job(migration), migration.over, migration.step, on_progress=report)
+        took = store.engine.clock.now() - state.started_at
+        done.append(Migrated(migration, state.done, state.changed, took))
+        if not dry_run:
+            await _finish(store, migration, state, took)
+    return done
+
+
+async def _finish(store: Store, migration: Migration, state: JobState, took: int) -> None:
+    meta = _meta(store)
+
+    async def work(tx: Transaction) -> None:
+        if (await tx.get(meta.version) or 0) >= migration.id:
+            return
+        record = MigrationDone(
+            id=migration.id,
+            applied_at=meta.times.format(tx.now),
+            description=migration.description,
+            duration_ms=took,
+            counts={"records": state.done, "rows": state.changed},
+        )
+        await tx.put(meta.done, record)
+        await tx.put(meta.version, migration.id)
+        await forget_job(tx, store, _job(migration))
+
+    await store.transact(work)
+
+
+def _job(migration: Migration) -> str:
+    return f"migrate-{migration.id}"
+
+
+def _meta(store: Store) -> Meta:
+    if store.schema.meta is None:
+        raise UsageError("The schema has no version: it has no `meta` rows.", schema=store.schema.name)
+    return store.schema.meta
+
+
+def _reporter(on_progress: Progress, migration: Migration) -> Callable[[int], None]:
+    return lambda done: on_progress(migration, done)

@@ -1,0 +1,117 @@
+"""Scans: pages of records in key order or in an index's order, cursors, and counts.
+
+A cursor is opaque: it names the scan it belongs to and the last key seen, and asks for what follows. It can't leave the
+span of its scan, whatever it holds.
+"""
+
+import base64
+import binascii
+import zlib
+from typing import TypeVar
+
+import msgspec
+
+from keyhouse.engine import Engine, Page, Row, Span
+from keyhouse.errors import CursorError, UsageError
+from keyhouse.limits import PAGE_ROWS_MAX
+from keyhouse.schema import Declared, Index, Record
+from keyhouse.store.binding import Binding
+from keyhouse.store.entry import Entry, PageOf
+
+T = TypeVar("T")
+
+
+class Scan:
+    """One scan of a declaration's rows: where it runs, in which direction, and what it leaves out."""
+
+    __slots__ = ("_binding", "_engine", "_space", "declared", "reverse", "span")
+
+    def __init__(
+        self, engine: Engine, space: str, binding: Binding, declared: Declared, span: Span, *, reverse: bool
+    ) -> None:
+        self._engine = engine
+        self._space = space
+        self._binding = binding
+        self.declared = declared
+        self.span = span
+        self.reverse = reverse
+
+    async def rows(self, limit: int, cursor: str | None, *, keys_only: bool = False) -> tuple[Page, str | None]:
+        """Up to `limit` rows of this shape, and the cursor to what follows."""
+        if not 1 <= limit <= PAGE_ROWS_MAX:
+            raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
+        span = self.span if cursor is None else self._left(self.span, self._opened(cursor))
+        if not self._binding.filters(self.declared):
+            page = await self._engine.scan(self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only)
+            return page, self._cursor(page.rows[-1].key) if page.more else None
+        return await self._filtered(span, limit, keys_only=keys_only)
+
+    async def _filtered(self, span: Span, limit: int, *, keys_only: bool) -> tuple[Page, str | None]:
+        kept: list[Row] = []
+        split = self.declared.template.split
+        first: Page | None = None
+        while len(kept) <= limit:
+            page = await self._engine.scan(
+                self._space, span, limit=limit + 1, reverse=self.reverse, keys_only=keys_only
+            )
+            first = first or page
+            kept += [row for row in page.rows if split(row.key) is not None]
+            if not page.more:
+                break
+            span = self._left(span, page.rows[-1].key)
+        assert first is not None
+        more = len(kept) > limit
+        return Page(kept[:limit], more, first.revision), self._cursor(kept[limit - 1].key) if more else None
+
+    def _left(self, span: Span, key: str) -> Span:
+        return span.before(key) if self.reverse else span.after(key)
+
+    def _cursor(self, key: str) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode([self._mark(), key])).decode().rstrip("=")
+
+    def _opened(self, cursor: str) -> str:
+        try:
+            mark, key = msgspec.json.decode(
+                base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)), type=tuple[int, str]
+            )
+        except (binascii.Error, ValueError, AttributeError, msgspec.MsgspecError):
+            raise CursorError("Not a cursor: pass one exactly as a page gave it.", cursor=cursor) from None
+        if mark != self._mark():
+            raise CursorError("The cursor is of another scan: pass the same fields and direction.", cursor=cursor)
+        return key
+
+    def _mark(self) -> int:
+        named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}"
+        return zlib.crc32(named.encode())
+
+
+async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> PageOf[T]:
+    """A page of the records at their own keys."""
+    page, following = await scan.rows(limit, cursor)
+    split, decode = record.template.split, record.decode
+    entries = [
+        Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires) for row in page.rows
+    ]
+    return PageOf(entries, following, page.revision)
+
+
+async def records_by(
+    engine: Engine, space: str, scan: Scan, record: Record[T], index: Index, limit: int, cursor: str | None
+) -> PageOf[T]:
+    """A page of the records that an index lists, in its order.
+
+    The index rows and the records are read one after the other. A record that changed in between, which its revision shows,
+    is left out if it no longer earns its place.
+    """
+    page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
+    owners = [index.owner(row.key, row.value) for row in page.rows]
+    keys = [record.template.join(values) for values in owners]
+    rows = await engine.read(space, keys) if keys else []
+    entries: list[Entry[T]] = []
+    for listed, values, row in zip(page.rows, owners, rows, strict=True):
+        if row is None:
+            continue
+        found = record.decode(row.value, row.key)
+        if row.revision <= page.revision or listed.key in index.rows(found, values):
+            entries.append(Entry(found, row.key, values, row.revision, row.expires))
+    return PageOf(entries, following, page.revision)

@@ -1,0 +1,254 @@
+"""The store: a schema on an engine, bound to one space. It is where a program reads and writes.
+
+    store = Store(SCHEMA, engine, "library-1")
+    await store.put(BOOK, Book(id=…, title="…"))
+    book = await store.get(BOOK, id=…)
+    async for entry in store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=…): …
+
+Every write is a transaction that is tried again when it loses a race. A store holds no state but its binding: make as many
+as you like, though one for each space makes its own writers wait for each other instead of racing.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from keyhouse.clock import IdSource, UlidSource
+from keyhouse.engine import Engine, Row, check_key
+from keyhouse.errors import ContentionError, UsageError
+from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
+from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary
+from keyhouse.store.binding import Binding
+from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
+from keyhouse.store.scan import Scan, records, records_by
+from keyhouse.store.transaction import Transaction
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_SCAN_PAGE_ROWS = 500
+_PATIENCE_ATTEMPTS = 8
+"""Tries before a transaction that keeps losing to other processes waits a little between them."""
+
+
+class Store:
+    """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs."""
+
+    def __init__(
+        self, schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str
+    ) -> None:
+        if unknown := sorted(set(fixed) - set(schema.fixed)):
+            raise UsageError("The schema has no such setting.", settings=unknown, known=sorted(schema.fixed))
+        self.schema = schema
+        self.engine = engine
+        self.space = space
+        self.ids: IdSource = ids or UlidSource(engine.clock)
+        self.binding = Binding(schema, {**schema.fixed, **fixed, **schema.space.bound(space)})
+        self._turn = asyncio.Lock()
+
+    # Reading
+
+    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+        """The record, or `None`. An absent counter is 0."""
+        bound = self.binding.record(record)
+        key = bound.template.build(fields)
+        row = (await self.engine.read(self.space, (key,)))[0]
+        if row is None:
+            return 0 if isinstance(record, Counter) else None  # type: ignore[return-value]  # a Counter's T is int
+        return bound.decode(row.value, key)
+
+    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+        """The record with its key, revision and expiry, or `None`."""
+        return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
+
+    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+        """The record that a Unique or First row leads to, or `None`."""
+        bound, index = self.binding.record(record), self.binding.derived(by)
+        key = index.template.build(fields)
+        [row] = await self.engine.read(self.space, (key,))
+        if row is None:
+            return None
+        values = index.owner(key, row.value)
+        [found] = await self.engine.read(self.space, (bound.template.join(values),))
+        if found is None:
+            return None
+        value = bound.decode(found.value, found.key)
+        if found.revision > row.revision and key not in index.rows(value, values):
+            return await self.lookup(record, by, **fields)  # it moved while we looked
+        return Entry(value, found.key, values, found.revision, found.expires)
+
+    async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
+        """What a summary row lists: each member with its entry (`None` in a plain list). Absent: nothing."""
+        bound = self.binding.derived(summary)
+        [row] = await self.engine.read(self.space, (bound.template.build(fields),))
+        return bound.members(None if row is None else row.value)
+
+    async def total(self, count: Count, /, **fields: Any) -> int:
+        """How many records a Count row counts."""
+        bound = self.binding.derived(count)
+        [row] = await self.engine.read(self.space, (bound.template.build(fields),))
+        return 0 if row is None else int(row.value)
+
+    async def page(
+        self,
+        record: Record[T],
+        /,
+        *,
+        by: Index | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+        starting: str | None = None,
+        **fields: Any,
+    ) -> PageOf[T]:
+        """Some records whose leading key fields (of the index, with `by`) have these values; `starting`: and whose next
+        field starts with this text."""
+        bound = self.binding.record(record)
+        if by is None:
+            return await records(self._scan(bound, starting, reverse, fields), bound, limit, cursor)
+        index = self.binding.derived(by)
+        scan = self._scan(index, starting, reverse, fields)
+        return await records_by(self.engine, self.space, scan, bound, index, limit, cursor)
+
+    async def scan(
+        self,
+        record: Record[T],
+        /,
+        *,
+        by: Index | None = None,
+        reverse: bool = False,
+        starting: str | None = None,
+        **fields: Any,
+    ) -> AsyncIterator[Entry[T]]:
+        """All of them, page by page: each page is of its own moment."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(
+                record, by=by, limit=_SCAN_PAGE_ROWS, cursor=cursor, reverse=reverse, starting=starting, **fields
+            )
+            for entry in page.entries:
+                yield entry
+            if (cursor := page.cursor) is None:
+                return
+
+    async def keys(
+        self,
+        declared: Declared,
+        /,
+        *,
+        limit: int = 1_000,
+        cursor: str | None = None,
+        reverse: bool = False,
+        starting: str | None = None,
+        **fields: Any,
+    ) -> tuple[list[str], str | None]:
+        """Some keys, without their values, and the cursor to what follows."""
+        scan = self._scan(self._bound(declared), starting, reverse, fields)
+        page, following = await scan.rows(limit, cursor, keys_only=True)
+        return [row.key for row in page.rows], following
+
+    async def count(self, declared: Declared, /, *, starting: str | None = None, **fields: Any) -> int:
+        """How many rows there are, by counting them."""
+        scan = self._scan(self._bound(declared), starting, False, fields)
+        total, cursor = 0, None
+        while True:
+            page, cursor = await scan.rows(10_000, cursor, keys_only=True)
+            total += len(page.rows)
+            if cursor is None:
+                return total
+
+    async def watch(
+        self, declared: Record[T], /, *, since: int | None = None, starting: str | None = None, **fields: Any
+    ) -> AsyncIterator[Event[T]]:
+        """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
+        the engine's: nothing missed, nothing twice; an expiry shows when it is swept."""
+        bound = self.binding.record(declared)
+        span = bound.template.span(fields, starting=starting)
+        async for change in self.engine.watch(self.space, span, since=since):
+            values = bound.template.split(change.key)
+            if values is None:
+                continue
+            record = None if change.value is None else bound.decode(change.value, change.key)
+            yield Event(record, change.key, values, change.revision, change.expires)
+
+    async def row(self, key: str) -> Row | None:
+        """One row as it is stored, whatever it is."""
+        check_key(key)
+        return (await self.engine.read(self.space, (key,)))[0]
+
+    def find(self, key: str) -> Found | None:
+        """What a key is: its declaration and fields; `None` for a key of no template."""
+        return self.binding.find(key)
+
+    # Writing
+
+    async def put(
+        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | None | Unset = ANY, **fields: Any
+    ) -> Entry[T]:
+        """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
+        for attempt in range(TRANSACTION_ATTEMPTS_MAX):
+            tx = Transaction(self.engine, self.space, self.binding)
+            entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
+            if (revision := await tx.commit()) is not None:
+                return Entry(entry.record, entry.key, entry.values, revision, entry.expires)
+            if attempt:
+                await self._pause(attempt)
+        raise self._contended()
+
+    async def delete(
+        self, record: Record[Any], /, *, expect: int | None | Unset = ANY, **fields: Any
+    ) -> bool:
+        """Delete a record and all that is derived from it; whether it was there."""
+        return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
+
+    async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+        """Add to a counter: no update is lost, whoever else adds."""
+
+        async def work(tx: Transaction) -> None:
+            tx.add(counter, by, **fields)
+
+        await self.transact(work)
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None) -> R:
+        """Run `work` in a transaction and commit it; again from the start when it lost a race. `work` must do nothing but
+        read and write through the transaction. With a `batch_id`, a repeat after an unknown outcome applies once."""
+        tx = Transaction(self.engine, self.space, self.binding)
+        result = await work(tx)
+        if await tx.commit(batch_id=batch_id) is not None:
+            return result
+        async with self._turn:
+            for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
+                tx = Transaction(self.engine, self.space, self.binding)
+                result = await work(tx)
+                if await tx.commit(batch_id=batch_id) is not None:
+                    return result
+                await self._pause(attempt)
+        raise self._contended()
+
+    @asynccontextmanager
+    async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
+        """One transaction, committed at the end of the block; ContentionError when it lost a race (`transact` retries)."""
+        tx = Transaction(self.engine, self.space, self.binding)
+        yield tx
+        if await tx.commit(batch_id=batch_id) is None:
+            raise ContentionError("Something read in the transaction changed before it committed: run it again.")
+
+    def _scan(self, bound: Declared, starting: str | None, reverse: bool, fields: dict[str, Any]) -> Scan:
+        span = bound.template.span(fields, starting=starting)
+        return Scan(self.engine, self.space, self.binding, bound, span, reverse=reverse)
+
+    def _bound(self, declared: Declared) -> Declared:
+        return self.binding.derived(declared) if isinstance(declared, Derived) else self.binding.record(declared)
+
+    async def _pause(self, attempt: int) -> None:
+        if attempt >= _PATIENCE_ATTEMPTS:
+            await asyncio.sleep(random.uniform(0, 0.001 * min(attempt, 50)))
+
+    def _contended(self) -> ContentionError:
+        return ContentionError(
+            "The transaction lost every race: too many writers of the same rows. Try again later.",
+            attempts=TRANSACTION_ATTEMPTS_MAX,
+            space=self.space,
+        )

@@ -1,0 +1,22 @@
+"""The sweep: expired rows are invisible at once; this takes them off the disk, a few at a time."""
+
+import asyncio
+from collections.abc import Callable
+
+from keyhouse.engine import Engine
+
+_CHUNK_ROWS = 500
+"""Rows of one step: little enough that a foreground write which meets it does not notice."""
+
+
+async def sweep(engine: Engine, *, chunk_rows: int = _CHUNK_ROWS, on_progress: Callable[[int], None] | None = None) -> int:
+    """Remove every row that has expired, of all spaces, in bounded steps between which others have their turn."""
+    swept = 0
+    while True:
+        gone = await engine.sweep(limit=chunk_rows)
+        swept += gone
+        if on_progress is not None:
+            on_progress(swept)
+        if gone < chunk_rows:
+            return swept
+        await asyncio.sleep(0)

@@ -1,0 +1,262 @@
+"""A transaction: reads that are remembered, writes that wait, and one commit in which all of it still holds.
+
+This is the only place where a record's change becomes a Batch. Every row that was read becomes a check on its revision (or
+absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
+record earned and what the new one earns. A row written here is seen by later reads here.
+
+Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
+from keyhouse.errors import CounterError, RecordError, RevisionError, UsageError
+from keyhouse.limits import COUNTER_MAX
+from keyhouse.schema import Counter, Derived, First, Keys, Record, Summary
+from keyhouse.store.binding import Binding
+from keyhouse.store.entry import ANY, Entry, Unset, Written
+
+T = TypeVar("T")
+
+
+class Transaction:
+    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writes", "binding")
+
+    def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
+        self._engine = engine
+        self._space = space
+        self.binding = binding
+        self._now = engine.clock.now()
+        self._rows: dict[str, Row | None] = {}
+        self._writes: dict[str, Written | None] = {}
+        self._adds: dict[str, int] = {}
+
+    @property
+    def pending(self) -> int:
+        """How many rows a commit would write now."""
+        return len(self._writes) + len(self._adds)
+
+    @property
+    def now(self) -> int:
+        """The one time of this transaction, in the clock's milliseconds."""
+        return self._now
+
+    async def get(self, record: Record[T], /, **fields: Any) -> T | None:
+        """The record, or `None`. An absent counter is 0."""
+        found = await self.entry(record, **fields)
+        if found is None and isinstance(record, Counter):
+            return 0  # type: ignore[return-value]  # a Counter's T is int
+        return None if found is None else found.record
+
+    async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
+        """The record with its key, revision and expiry, or `None`."""
+        bound = self.binding.record(record)
+        key = bound.template.build(fields)
+        return await self._entry(bound, key, tuple(fields[name] for name in bound.template.fields))
+
+    async def put(
+        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | None | Unset = ANY, **fields: Any
+    ) -> Entry[T]:
+        """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
+        RevisionError. The entry shows the record as stored: computed fields, version and times set."""
+        bound = self.binding.record(record)
+        value = bound.compute(value)
+        keys = bound.keys(value, fields)
+        key = bound.template.join(keys)
+        before: Entry[T] | None = None
+        if bound.derived or bound.stamped or expect is not ANY or key in self._adds:
+            before = await self._entry(bound, key, keys)
+        if expect is not ANY:
+            self._check_expected(key, before, expect)
+        value = bound.stamp(value, before.record if before is not None else None, self._now)
+        data = bound.encode(value)
+        expires = bound.expires(value, before.expires if before is not None else None, ttl, self._now)
+        if expires is not None and expires <= self._now:
+            raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
+        self._writes[key] = (data, expires)
+        self._adds.pop(key, None)
+        after = Entry(value, key, keys, 0, expires)
+        if bound.derived:
+            await self._derive(bound, before, after)
+        return after
+
+    async def delete(
+        self, record: Record[Any], /, *, expect: int | None | Unset = ANY, **fields: Any
+    ) -> bool:
+        """Delete the record and every row derived from it; whether it was there."""
+        bound = self.binding.record(record)
+        key = bound.template.build(fields)
+        before = await self._entry(bound, key, tuple(fields[name] for name in bound.template.fields))
+        if expect is not ANY:
+            self._check_expected(key, before, expect)
+        if before is None:
+            return False
+        self._writes[key] = None
+        self._adds.pop(key, None)
+        if bound.derived:
+            await self._derive(bound, before, None)
+        return True
+
+    def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
+        """Add to a counter, without reading it: adds of others between now and the commit are no conflict."""
+        if type(by) is not int or abs(by) > COUNTER_MAX:
+            raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
+        if not isinstance(counter, Counter):
+            raise UsageError("Only a Counter can be added to.", record=repr(counter))
+        self._add(self.binding.record(counter).template.build(fields), by)
+
+    async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
+        """Write a record's derived rows anew, earned before or not: for migrations that add or change them."""
+        bound = self.binding.record(record)
+        if bound.derived:
+            await self._derive(bound, None, entry)
+
+    async def row(self, key: str) -> Written | None:
+        """The row as this transaction sees it: value and expiry."""
+        if key in self._writes:
+            return self._writes[key]
+        row = await self._read(key)
+        if key in self._adds:
+            return _sum(key, row, self._adds[key])
+        return None if row is None else (row.value, row.expires)
+
+    def write(self, key: str, written: Written | None) -> None:
+        """Put or delete one row as it is: for the store's own mending, where no record speaks for the row."""
+        self._writes[key] = written
+
+    def forget(self) -> None:
+        """Drop what was to be written; what was read stays checked."""
+        self._writes.clear()
+        self._adds.clear()
+
+    async def commit(self, *, batch_id: str | None = None) -> int | None:
+        """The revision; `None` when something read here has changed since. Nothing to write: revision 0."""
+        if not self._writes and not self._adds:
+            return 0
+        batch = self._batch(batch_id)
+        check_limits(batch, self._engine.capabilities)
+        return await self._engine.commit(self._space, batch)
+
+    def _batch(self, batch_id: str | None) -> Batch:
+        puts: list[Put] = []
+        deletes: list[str] = []
+        for key, written in self._writes.items():
+            if written is not None:
+                puts.append(Put(key, *written))
+            elif self._rows.get(key, ...) is not None:
+                deletes.append(key)
+        return Batch(
+            tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()]),
+            tuple(puts),
+            tuple(deletes),
+            tuple([Add(key, by) for key, by in self._adds.items()]),
+            batch_id,
+        )
+
+    async def _read(self, key: str) -> Row | None:
+        if key not in self._rows:
+            self._rows[key] = (await self._engine.read(self._space, (key,)))[0]
+        return self._rows[key]
+
+    async def prefetch(self, keys: Sequence[str]) -> None:
+        """Read rows that will be needed in one call."""
+        missing = [key for key in keys if key not in self._rows]
+        if missing:
+            self._rows.update(zip(missing, await self._engine.read(self._space, missing), strict=True))
+
+    async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        written = await self.row(key)
+        if written is None:
+            return None
+        row = self._rows.get(key)
+        revision = row.revision if row is not None and key not in self._writes else 0
+        return Entry(bound.decode(written[0], key), key, keys, revision, written[1])
+
+    def _check_expected(self, key: str, before: Entry[Any] | None, expect: int | None | Unset) -> None:
+        found = None if before is None else before.revision
+        if found != expect:
+            raise RevisionError("The record is not at the revision expected.", key=key, expected=expect, found=found)
+
+    def _add(self, key: str, by: int) -> None:
+        written = self._writes.get(key)
+        if key in self._writes:
+            self._writes[key] = _sum(key, None if written is None else Row(key, written[0], 0, written[1]), by)
+        elif total := self._adds.get(key, 0) + by:
+            self._adds[key] = total
+        else:
+            self._adds.pop(key, None)
+
+    async def _derive(self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None) -> None:
+        """Carry the difference between two states of one record into its derived rows."""
+        kept = before is not None and after is not None and before.expires == after.expires
+        expires = None if after is None else after.expires
+        for derived in bound.derived:
+            lost = {} if before is None else derived.rows(before.record, before.values)
+            earned = {} if after is None else derived.rows(after.record, after.values)
+            if kept and lost == earned:
+                continue
+            if derived.sort == "put":
+                for key in lost:
+                    if key not in earned:
+                        self._writes[key] = None
+                for key, value in earned.items():
+                    if not kept or lost.get(key) != value:
+                        self._writes[key] = (value, expires)
+            elif derived.sort == "add":
+                for key in (lost.keys() | earned.keys()) if lost != earned else ():
+                    self._add(key, earned.get(key, 0) - lost.get(key, 0))
+            else:
+                await self.prefetch([*lost, *earned])
+                for key in dict.fromkeys((*lost, *earned)):
+                    keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
+                    await self.merge(bound, derived, key, keys, lost.get(key), earned.get(key), expires)
+
+    async def merge(
+        self, bound: Record[Any], derived: Any, key: str, keys: Keys, lost: Any, earned: Any, expires: int | None
+    ) -> None:
+        """Carry one record's difference into one row that it shares with others."""
+        written = await self.row(key)
+        row = None if written is None else written[0]
+        if earned is None and isinstance(derived, Summary) and await self._still_earned(bound, derived, key, keys):
+            return
+        merged = derived.merge(key, row, lost, earned)
+        if merged is None and row is not None and isinstance(derived, First):
+            merged = await self._heir(derived, key, lost)
+        if merged is not None:
+            self._writes[key] = (merged, expires)
+        elif row is not None:
+            self._writes[key] = None
+
+    async def _still_earned(self, bound: Record[Any], derived: Derived, key: str, keys: Keys) -> bool:
+        """Whether another record lists the same member there: then it stays."""
+        for sibling in derived.siblings(keys):
+            entry = await self._entry(bound, bound.template.join(sibling), sibling)
+            if entry is not None and key in derived.rows(entry.record, sibling):
+                return True
+        return False
+
+    async def _heir(self, derived: First, key: str, leaving: bytes) -> bytes | None:
+        """The next holder of a row whose first one leaves."""
+        values = derived.template.parse(key)
+        assert values is not None
+        span: Span | None = derived.among.template.span(values)
+        while span is not None:
+            page = await self._engine.scan(self._space, span, limit=8)
+            for row in page.rows:
+                if (heir := derived.heir(row.key, row.value)) != leaving and await self.row(row.key) is not None:
+                    return heir
+            span = span.after(page.rows[-1].key) if page.more else None
+        return None
+
+
+def _sum(key: str, row: Row | None, by: int) -> Written:
+    """A counter's row after adding, as an engine would make it."""
+    if row is None:
+        return str(by).encode(), None
+    if not row.value.lstrip(b"-").isdigit():
+        raise CounterError("The row is not a counter.", key=key)
+    total = int(row.value) + by
+    if abs(total) > COUNTER_MAX:
+        raise CounterError("The counter would pass its bounds.", key=key, limit=COUNTER_MAX)
+    return str(total).encode(), row.expires

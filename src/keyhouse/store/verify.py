@@ -1,0 +1,236 @@
+"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend what does not.
+
+The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction, with
+the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit. Memory grows
+with the number of Count rows only.
+
+Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record earns
+it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that does not decode as
+its record), `unknown` (a key of no template). The last three are never mended by themselves: there is nothing to go by.
+"""
+
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from keyhouse.engine import Row, Span
+from keyhouse.errors import DataError, DocumentError, UniqueError
+from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
+from keyhouse.store.store import Store
+from keyhouse.store.transaction import Transaction
+
+_PAGE_ROWS = 500
+_RECOUNTS_MAX = 20
+
+Kind = Literal["missing", "wrong", "dangling", "miscounted", "conflict", "unreadable", "unknown"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One row that is not as it should be. `mended`: it is now."""
+
+    kind: Kind
+    key: str
+    of: str
+    detail: str = ""
+    mended: bool = False
+
+
+async def verify(
+    store: Store, *, repair: bool = False, on_progress: Callable[[int], None] | None = None
+) -> AsyncIterator[Finding]:
+    """Every finding, as it is made. `on_progress` is told how many rows were read."""
+    counted: Tally[str] = Tally()
+    stored: set[str] = set()
+    span: Span | None = Span()
+    seen = 0
+    while span is not None:
+        page = await store.engine.scan(store.space, span, limit=_PAGE_ROWS)
+        for row in page.rows:
+            found = store.find(row.key)
+            if found is None:
+                yield Finding("unknown", row.key, "", "no template builds this key")
+            elif isinstance(found.declared, Record):
+                async for finding in _check_record(store, found, row, counted, repair=repair):
+                    yield finding
+            elif isinstance(found.declared, Count):
+                stored.add(row.key)
+            else:
+                async for finding in _check_derived(store, found, row, repair=repair):
+                    yield finding
+        seen += len(page.rows)
+        if on_progress is not None:
+            on_progress(seen)
+        span = span.after(page.rows[-1].key) if page.more else None
+    for key in sorted(stored | counted.keys()):
+        if (miscount := await _check_count(store, key, counted[key], repair=repair)) is not None:
+            yield miscount
+
+
+async def _check_record(
+    store: Store, found: Found, row: Row, counted: Tally[str], *, repair: bool
+) -> AsyncIterator[Finding]:
+    record: Record[Any] = found.record
+    try:
+        value = record.decode(row.value, row.key)
+    except DataError as error:
+        yield Finding("unreadable", row.key, record.name, str(error))
+        return
+    expected = {
+        key: (derived, contribution)
+        for derived in record.derived
+        if derived.sort != "add"
+        for key, contribution in derived.rows(value, found.values).items()
+    }
+    counted.update(
+        key for derived in record.derived if derived.sort == "add" for key in derived.rows(value, found.values)
+    )
+    rows = await store.engine.read(store.space, list(expected)) if expected else []
+    for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
+        if not _agrees(derived, there, contribution, row.expires):
+            work = partial(_mend_missing, record, derived, row.key, found.values, key, repair)
+            if (finding := await store.transact(work)) is not None:
+                yield finding
+
+
+async def _mend_missing(
+    record: Record[Any], derived: Derived, owner: str, keys: Keys, key: str, repair: bool, tx: Transaction
+) -> Finding | None:
+    """Look again at a record and one row it should have; report what is wrong, and mend it."""
+    written = await tx.row(owner)
+    if written is None:
+        return None
+    earned = derived.rows(record.decode(written[0], owner), keys)
+    there = await tx.row(key)
+    row = None if there is None else Row(key, there[0], 0, there[1])
+    if key not in earned or _agrees(derived, row, earned[key], written[1]):
+        return None
+    kind: Kind = "missing" if row is None else "wrong"
+    detail = f"{owner} should have it"
+    if repair and derived.sort == "put":
+        tx.write(key, (earned[key], written[1]))
+    elif derived.sort == "merge":
+        try:
+            await tx.merge(record, derived, key, keys, None, earned[key], written[1])
+        except UniqueError:
+            return Finding("conflict", key, record.name, f"{owner} claims it, another record holds it")
+        except DataError as error:
+            if repair:
+                tx.write(key, None)
+            return Finding("unreadable", key, record.name, str(error), repair)
+        if not repair:
+            tx.forget()
+    return Finding(kind, key, record.name, detail, repair)
+
+
+def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int | None) -> bool:
+    try:
+        if not derived.holds(None if row is None else row.value, contribution):
+            return False
+    except (DataError, DocumentError):
+        return False
+    own = derived.sort == "put" or (isinstance(derived, Unique) and row is not None and row.value == contribution)
+    return not own or row is None or row.expires == expires
+
+
+async def _check_derived(store: Store, found: Found, row: Row, *, repair: bool) -> AsyncIterator[Finding]:
+    derived: Derived = found.declared
+    record: Record[Any] = found.record
+    try:
+        owners = derived.owners(row.key, row.value)
+        keys = [[record.template.join(values) for values in candidates] for candidates in owners]
+    except (DataError, DocumentError) as error:
+        yield Finding("unreadable", row.key, record.name, str(error))
+        return
+    flat = [key for candidates in keys for key in candidates]
+    rows = iter(await store.engine.read(store.space, flat) if flat else [])
+    for candidates, their_keys in zip(owners, keys, strict=True):
+        there = [next(rows) for _ in their_keys]
+        if not any(_earns(record, derived, row.key, r, values) for r, values in zip(there, candidates, strict=True)):
+            work = partial(_mend_dangling, record, derived, candidates, row.key, repair)
+            if (finding := await store.transact(work)) is not None:
+                yield finding
+
+
+def _earns(record: Record[Any], derived: Derived, key: str, owner: Row | None, values: Keys) -> bool:
+    if owner is None:
+        return False
+    try:
+        return key in derived.rows(record.decode(owner.value, owner.key), values)
+    except DataError:
+        return True  # the record is unreadable, which is a finding of its own; its rows are left alone
+
+
+async def _mend_dangling(
+    record: Record[Any], derived: Derived, candidates: list[Keys], key: str, repair: bool, tx: Transaction
+) -> Finding | None:
+    there = await tx.row(key)
+    if there is None:
+        return None
+    for values in candidates:
+        owner = record.template.join(values)
+        written = await tx.row(owner)
+        if written is not None and _earns(record, derived, key, Row(owner, written[0], 0, None), values):
+            return None
+    detail = f"no record {record.name} earns it"
+    if isinstance(derived, Summary):
+        member = str(candidates[0][record.template.fields.index(derived.member_field)])
+        if member not in derived.members(there[0]):
+            return None
+        detail = f"no record {record.name} earns its member {member}"
+        lost: Any = (member, None)
+    else:
+        lost = there[0]
+    if repair and derived.sort == "put":
+        tx.write(key, None)
+    elif repair:
+        await tx.merge(record, derived, key, candidates[0], lost, None, there[1])
+    return Finding("dangling", key, record.name, detail, repair)
+
+
+async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -> Finding | None:
+    """A count that seems wrong is counted again until nobody changed it meanwhile: every record that changes the true
+    count changes this row in the same commit."""
+    found = store.find(key)
+    assert found is not None
+    row = await store.row(key)
+    if _stored_count(row) == expected:
+        return None
+    for _ in range(_RECOUNTS_MAX):
+        true = await _recount(store, found, key)
+        tx = Transaction(store.engine, store.space, store.binding)
+        written = await tx.row(key)
+        again = await store.row(key)
+        if (row and row.revision) != (again and again.revision):
+            row = again
+            continue
+        if _stored_count(row) == true:
+            return None
+        if repair:
+            tx.write(key, (str(true).encode(), None if written is None else written[1]))
+            if await tx.commit() is None:
+                row = await store.row(key)
+                continue
+        return Finding("miscounted", key, found.record.name, f"says {_stored_count(row)}, should be {true}", repair)
+    return Finding("miscounted", key, found.record.name, "changes too often to be counted: run verify again later")
+
+
+def _stored_count(row: Row | None) -> int | None:
+    if row is None:
+        return 0
+    return int(row.value) if row.value.lstrip(b"-").isdigit() else None
+
+
+async def _recount(store: Store, found: Found, key: str) -> int:
+    total = 0
+    record: Record[Any] = found.record
+    span: Span | None = record.template.span({})
+    while span is not None:
+        page = await store.engine.scan(store.space, span, limit=_PAGE_ROWS)
+        for row in page.rows:
+            values = record.template.split(row.key)
+            total += values is not None and _earns(record, found.declared, key, row, values)
+        span = span.after(page.rows[-1].key) if page.more else None
+    return total
