@@ -1,1 +1,105 @@
-"""Keyhouse: declare a keyspace once, and get a typed, transactional, isolated, inspectable store on the engine you have."""
+"""Keyhouse: declare a keyspace once, and get a typed, transactional, isolated, inspectable store on the engine you have.
+
+These names are all that a program needs: declare with `Record`, `Index`, … and `Schema`; open an engine with
+`open_engine`; read and write with a `Store`.
+"""
+
+from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource
+from keyhouse.engines.registry import open_engine
+from keyhouse.errors import KeyhouseError
+from keyhouse.keys import NATS, Choice, Day, Integer, Match, Normal, Optional, Scaled, Span, Template, Text, Ulid, normal
+from keyhouse.schema import (
+    MILLISECONDS,
+    SECONDS,
+    Count,
+    Counter,
+    First,
+    Folded,
+    Index,
+    Log,
+    LogState,
+    Meta,
+    Migration,
+    Record,
+    Schema,
+    Space,
+    Summary,
+    Unique,
+    at_field,
+    fixed,
+    per_write,
+    sliding,
+)
+from keyhouse.store import (
+    Entry,
+    Event,
+    Finding,
+    PageOf,
+    Store,
+    Transaction,
+    append,
+    fold,
+    migrate,
+    prune,
+    run_job,
+    sweep,
+    verify,
+)
+
+__all__ = [
+    "MILLISECONDS",
+    "NATS",
+    "SECONDS",
+    "Choice",
+    "Clock",
+    "Count",
+    "Counter",
+    "Day",
+    "Entry",
+    "Event",
+    "Finding",
+    "First",
+    "Folded",
+    "IdSource",
+    "Index",
+    "Integer",
+    "KeyhouseError",
+    "Log",
+    "LogState",
+    "ManualClock",
+    "Match",
+    "Meta",
+    "Migration",
+    "Normal",
+    "Optional",
+    "PageOf",
+    "Record",
+    "Scaled",
+    "Schema",
+    "Space",
+    "Span",
+    "Store",
+    "Summary",
+    "SystemClock",
+    "Template",
+    "Text",
+    "Transaction",
+    "Ulid",
+    "UlidSource",
+    "Unique",
+    "append",
+    "at_field",
+    "fixed",
+    "fold",
+    "migrate",
+    "normal",
+    "open_engine",
+    "per_write",
+    "prune",
+    "run_job",
+    "sliding",
+    "sweep",
+    "verify",
+]
+
+__version__ = "0.1.0"

@@ -3,11 +3,10 @@
 Time is an integer of milliseconds since 1970 UTC, everywhere.
 """
 
+import random
 import secrets
 import time
 from typing import Protocol, runtime_checkable
-
-from ulid import ULID
 
 
 @runtime_checkable
@@ -49,8 +48,34 @@ class IdSource(Protocol):
         ...
 
 
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUES = {character: value for value, character in enumerate(_CROCKFORD)}
 _RANDOM_BITS = 80
+_ULID_CHARS = 26
 _ULID_MAX = 2**128 - 1
+
+
+def ulid_text(number: int) -> str:
+    """A ULID's 128 bits in its 26 characters: they sort alike."""
+    return "".join([_CROCKFORD[number >> shift & 31] for shift in range(5 * (_ULID_CHARS - 1), -1, -5)])
+
+
+def ulid_number(text: str) -> int:
+    """The 128 bits of a ULID in its canonical form; ValueError for anything else."""
+    number = 0
+    try:
+        for character in text:
+            number = number << 5 | _VALUES[character]
+    except KeyError:
+        raise ValueError("not a ULID") from None
+    if len(text) != _ULID_CHARS or number > _ULID_MAX:
+        raise ValueError("not a ULID")
+    return number
+
+
+def ulid_at(now: int) -> str:
+    """The least ULID of a moment: all drawn before it are less."""
+    return ulid_text(max(now, 0) << _RANDOM_BITS)
 
 
 class UlidSource:
@@ -59,17 +84,15 @@ class UlidSource:
     __slots__ = ("_clock", "_last", "_random")
 
     def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
-        import random
-
         self._clock = clock
         self._last = 0
         self._random = secrets.randbits if seed is None else random.Random(seed).getrandbits
 
     def new(self, *, after: str | None = None) -> str:
         drawn = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
-        least = self._last if after is None else max(self._last, int(ULID.from_str(after)))
+        least = self._last if after is None else max(self._last, ulid_number(after))
         number = drawn if drawn > least else least + 1
         if number > _ULID_MAX:
             raise OverflowError("no ULID is greater than the one given")
         self._last = number
-        return str(ULID.from_bytes(number.to_bytes(16, "big")))
+        return ulid_text(number)

@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from ulid import ULID
 
-from keyhouse.clock import IdSource
+from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import RecordError, UsageError
 from keyhouse.schema import Folded, Keys, Log
@@ -70,7 +69,7 @@ async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, *
     folding them. Yields how many are gone so far. `fields` narrows it to some streams."""
     if log.sequence is not None:
         raise UsageError("Events of a log that counts its sequence have no time to be pruned by.", log=log.name)
-    cutoff = str(ULID.from_bytes((max(before, 0) << 80).to_bytes(16, "big")))
+    cutoff = ulid_at(before)
     gone = 0
     async for stream in _streams(store, log, fields):
         if log.deferred:
