@@ -1,0 +1,206 @@
+"""The engine in memory: the contract in its plainest form, and the model that the other engines are compared with.
+
+Every call but `watch` is one step of the event loop, so nothing here needs a lock. It keeps nothing when it is closed.
+"""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span
+from keyhouse.engines.counter import sum_of
+from keyhouse.errors import ClosedError, WatchExpiredError
+from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+
+CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False)
+
+
+class _Commit(NamedTuple):
+    """What a commit did, for the watches: keys only, because a watch gives out the newest row."""
+
+    space: str
+    put: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+class _Applied(NamedTuple):
+    revision: int
+    at: int
+
+
+class _Space:
+    """The rows of one space, and their keys in order. Expired rows stay until they are swept."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.keys: list[str] = []
+
+    def put(self, row: Row) -> None:
+        if row.key not in self.rows:
+            insort(self.keys, row.key)
+        self.rows[row.key] = row
+
+    def delete(self, key: str) -> None:
+        if self.rows.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+    def span(self, span: Span) -> list[str]:
+        stop = len(self.keys) if span.stop is None else bisect_left(self.keys, span.stop)
+        return self.keys[bisect_left(self.keys, span.start) : stop]
+
+
+class MemoryEngine:
+    """See `keyhouse.engine` for what each method promises."""
+
+    def __init__(self, clock: Clock | None = None, *, changes_kept: int = CHANGES_KEPT) -> None:
+        self._clock = clock or SystemClock()
+        self._changes_kept = changes_kept
+        self._spaces: dict[str, _Space] = {}
+        self._revision = 0
+        self._pruned = 0  # the newest revision that is no longer in the log
+        self._log: list[_Commit] = []  # of the revisions behind `_pruned`, without holes
+        self._applied: dict[tuple[str, str], _Applied] = {}
+        self._news = asyncio.Event()  # set, and replaced, by every commit
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        self._check_open()
+        return [self._live(space, key) for key in keys]
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        self._check_open()
+        keys = self._spaces[space].span(span) if space in self._spaces else []
+        live = (row for key in (reversed(keys) if reverse else keys) if (row := self._live(space, key)) is not None)
+        rows = list(islice(live, limit + 1))
+        page = [Row(row.key, b"", row.revision, row.expires) for row in rows] if keys_only else rows
+        return Page(page[:limit], len(rows) > limit, self._revision)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        self._check_open()
+        if batch.id is not None and (applied := self._applied.get((space, batch.id))) and not self._forgotten(applied):
+            return applied.revision
+        for check in batch.checks:
+            row = self._live(space, check.key)
+            if (None if row is None else row.revision) != check.revision:
+                return None
+        puts = [*batch.puts, *self._sums(space, batch)]
+        if not puts and not batch.deletes:
+            return self._revision
+        revision = self._write(space, puts, batch.deletes)
+        if batch.id is not None:
+            self._applied[space, batch.id] = _Applied(revision, self._clock.now())
+        return revision
+
+    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        position = self._revision if since is None else since
+        while True:
+            self._check_open()
+            news, commits = self._news, self._commits_after(position)
+            for position, commit in commits:
+                for change in self._changes(position, commit, space, span):
+                    yield change
+            if news is self._news:
+                await news.wait()
+
+    async def sweep(self, *, limit: int) -> int:
+        self._check_open()
+        now = self._clock.now()
+        expired = sorted(
+            (row.expires, name, row.key)
+            for name, space in self._spaces.items()
+            for row in space.rows.values()
+            if row.expires is not None and row.expires <= now
+        )[:limit]
+        for name in dict.fromkeys(name for _, name, _ in expired):
+            self._write(name, (), tuple(key for _, of, key in expired if of == name))
+        self._prune()
+        return len(expired)
+
+    async def spaces(self) -> AsyncIterator[str]:
+        for name in sorted(self._spaces):
+            self._check_open()
+            if any(self._live(name, key) is not None for key in self._spaces[name].keys):
+                yield name
+
+    async def close(self) -> None:
+        self._closed = True
+        self._spaces.clear()
+        self._tell()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The engine is closed.")
+
+    def _stored(self, space: str, key: str) -> Row | None:
+        return self._spaces[space].rows.get(key) if space in self._spaces else None
+
+    def _live(self, space: str, key: str) -> Row | None:
+        row = self._stored(space, key)
+        return None if row is None or (row.expires is not None and row.expires <= self._clock.now()) else row
+
+    def _sums(self, space: str, batch: Batch) -> list[Put]:
+        sums = []
+        for add in batch.adds:
+            row = self._live(space, add.key)
+            value, expires = (None, None) if row is None else (row.value, row.expires)
+            sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
+        return sums
+
+    def _write(self, space: str, puts: Sequence[Put], deletes: tuple[str, ...]) -> int:
+        rows = self._spaces.setdefault(space, _Space())
+        self._revision += 1
+        for put in puts:
+            rows.put(Row(put.key, put.value, self._revision, put.expires))
+        for key in deletes:
+            rows.delete(key)
+        self._log.append(_Commit(space, tuple(put.key for put in puts), deletes))
+        self._tell()
+        return self._revision
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _commits_after(self, position: int) -> list[tuple[int, _Commit]]:
+        if position < self._pruned:
+            raise WatchExpiredError(
+                "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
+                since=position,
+                oldest=self._pruned + 1,
+            )
+        return list(enumerate(self._log[position - self._pruned :], position + 1))
+
+    def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:
+        """What the commit changed in the span, without what a newer commit has changed since.
+
+        A row that has expired is as good as gone, and its sweep will be a newer commit.
+        """
+        if commit.space != space:
+            return
+        for key in commit.put:
+            row = self._live(space, key)
+            if key in span and row is not None and row.revision == revision:
+                yield Change(key, revision, row.value, row.expires)
+        for key in commit.deleted:
+            if key in span and self._stored(space, key) is None:
+                yield Change(key, revision, None)
+
+    def _prune(self) -> None:
+        extra = max(0, len(self._log) - self._changes_kept)
+        del self._log[:extra]
+        self._pruned += extra
+        self._applied = {key: applied for key, applied in self._applied.items() if not self._forgotten(applied)}
+
+    def _forgotten(self, applied: _Applied) -> bool:
+        return applied.at <= self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000

@@ -1,0 +1,46 @@
+"""Engines by URL. An engine's driver is imported when its engine is opened, and not before."""
+
+from collections.abc import Callable
+from typing import Final
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
+
+
+def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
+    """Open the engine that `url` names.
+
+    `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
+    `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root.
+    """
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        raise UsageError("No engine has this scheme.", url=url, known=sorted(_OPENERS))
+    return opener(url, rest, clock or SystemClock())
+
+
+def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
+    from keyhouse.engines.memory import MemoryEngine
+
+    if rest.strip("/"):
+        raise UsageError("The memory engine has no name: its URL is memory:", url=url)
+    return MemoryEngine(clock=clock)
+
+
+def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
+    path = rest.removeprefix("///")
+    if not path or path.startswith("//") or path == ":memory:":
+        raise UsageError("A SQLite URL names a file: sqlite:///folder/file.db", url=url)
+    try:
+        from keyhouse.engines.sqlite import SqliteEngine
+    except ModuleNotFoundError as error:
+        raise ImportError("The SQLite engine needs apsw: pip install 'keyhouse[sqlite]'") from error
+    return SqliteEngine.open(path, clock=clock)
+
+
+_OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+}

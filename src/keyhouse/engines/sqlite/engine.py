@@ -1,0 +1,113 @@
+"""The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches through the feed."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from itertools import starmap
+from typing import Final
+
+import apsw
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.sqlite.feed import Feed
+from keyhouse.engines.sqlite.file import open_reader, open_writer
+from keyhouse.engines.sqlite.job import Job
+from keyhouse.engines.sqlite.reader import Reader
+from keyhouse.engines.sqlite.sql import Layout, Statements, statements, stop_of
+from keyhouse.engines.sqlite.writer import Writer
+from keyhouse.limits import CHANGES_KEPT
+
+SWEEP_ROWS: Final = 500
+"""Rows that a sweep removes in one transaction: between two of them, others commit."""
+
+PRUNE_ROWS: Final = 2_000
+"""Changes, and batch ids, that a sweep prunes in one transaction."""
+
+CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True)
+
+
+class SqliteEngine:
+    """See `keyhouse.engine` for what each method promises."""
+
+    def __init__(
+        self, writer: apsw.Connection, reader: apsw.Connection, sql: Statements, clock: Clock, changes_kept: int
+    ) -> None:
+        self._clock = clock
+        self._sql = sql
+        self._changes_kept = changes_kept
+        self._reader = Reader(reader, sql, clock)
+        self._rows = self._reader.rows
+        self._feed = Feed(self._reader, sql, clock)
+        self._writer = Writer(writer, sql, clock, committed=self._feed.pull)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+    ) -> "SqliteEngine":
+        """Open the file, or make it; its folder must be there. Waits while another process is making it."""
+        sql = statements(Layout())
+        writer = open_writer(os.fspath(path), sql)
+        try:
+            reader = open_reader(os.fspath(path))
+        except BaseException:
+            writer.close()
+            raise
+        return cls(writer, reader, sql, clock or SystemClock(), changes_kept)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        return self._rows(space, keys)
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
+        found = self._reader.all(self._sql.scans[reverse, keys_only], bindings)
+        return Page(list(starmap(Row, found[1 : limit + 1])), len(found) > limit + 1, found[0][0] or 0)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
+        size = sum([len(put.value) for put in batch.puts])
+        return await self._writer.submit(
+            Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
+        )
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        return self._feed.changes(space, span, since)
+
+    async def sweep(self, *, limit: int) -> int:
+        swept = 0
+        while swept < limit:
+            rows = min(SWEEP_ROWS, limit - swept)
+            gone = await self._sweep(rows)
+            swept += gone
+            if gone < rows:
+                break
+        while await self._prune():
+            pass
+        return swept
+
+    async def _sweep(self, rows: int) -> int:
+        return await self._writer.submit(Job(lambda transaction: transaction.sweep(rows), alone=True))
+
+    async def _prune(self) -> int:
+        kept = self._changes_kept
+        return await self._writer.submit(Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True))
+
+    async def spaces(self) -> AsyncIterator[str]:
+        least = ""
+        while found := self._reader.all(self._sql.next_space, (least, self._clock.now())):
+            space = found[0][0]
+            yield space
+            least = space + "\0"
+
+    async def close(self) -> None:
+        self._feed.close()
+        await self._writer.stop()
+        self._reader.connection.close()
+        await self._writer.close()  # last, so that it is the one that checkpoints, on its own thread

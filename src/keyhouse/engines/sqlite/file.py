@@ -1,0 +1,143 @@
+"""Opening the file: its settings, its format, and whose it is. Nothing here knows a row."""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import apsw
+
+from keyhouse.engines.sqlite.faults import translated
+from keyhouse.engines.sqlite.sql import Statements
+from keyhouse.errors import NewerError, UnavailableError, UsageError
+
+APPLICATION_ID: Final = 0x4B455948
+"""`KEYH`, in the file's header: this file is Keyhouse's."""
+
+FORMAT: Final = 1
+"""The version of the tables, in the file's header. A newer one is refused."""
+
+LOCK_WAIT_SECONDS: Final = 10.0
+"""How long the lock of another process is waited for, before the caller is told."""
+
+LOCK_RETRY_SECONDS: Final = 0.000_5
+"""Between two tries for a lock: SQLite's own waiting grows to 100 ms, and starves beside a busy process."""
+
+READ_WAIT_MILLISECONDS: Final = 1_000
+"""A reader waits only for another process that recovers the file after a crash: rare, and short."""
+
+CACHE_KIBIBYTES: Final = 8_192
+"""Pages kept in memory, per connection."""
+
+CHECKPOINT_PAGES: Final = 4_000
+"""The WAL goes into the file when it holds so many pages; more makes it rarer, and each one longer."""
+
+WAL_BYTES_KEPT: Final = 64 * 1_024 * 1_024
+"""A WAL that a burst has made larger is cut back to this."""
+
+_WRITER_SETTINGS = f"""
+    PRAGMA synchronous = FULL;
+    PRAGMA fullfsync = ON;
+    PRAGMA checkpoint_fullfsync = ON;
+    PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+    PRAGMA journal_size_limit = {WAL_BYTES_KEPT};
+    PRAGMA cache_size = -{CACHE_KIBIBYTES};
+    PRAGMA temp_store = MEMORY;
+    PRAGMA foreign_keys = OFF;
+    PRAGMA trusted_schema = OFF;
+"""
+
+_READER_SETTINGS = f"""
+    PRAGMA synchronous = FULL;
+    PRAGMA wal_autocheckpoint = 0;
+    PRAGMA query_only = ON;
+    PRAGMA cache_size = -{CACHE_KIBIBYTES};
+    PRAGMA temp_store = MEMORY;
+    PRAGMA trusted_schema = OFF;
+"""
+
+Answer = TypeVar("Answer")
+
+
+def open_writer(path: str, sql: Statements) -> apsw.Connection:
+    """The one connection that writes and checkpoints; makes the tables in a new file. Never waits on its own."""
+    try:
+        connection = apsw.Connection(path)
+    except apsw.Error as error:
+        raise translated(error, path) from error
+    try:
+        patiently(lambda: _prepare(connection, path, sql))
+    except apsw.Error as error:
+        connection.close()
+        raise translated(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str) -> apsw.Connection:
+    """A connection that only reads, of a file that a writer has opened."""
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(READ_WAIT_MILLISECONDS)
+        connection.execute(_READER_SETTINGS)
+    except apsw.Error as error:
+        raise translated(error, path) from error
+    return connection
+
+
+def patiently(call: Callable[[], Answer]) -> Answer:
+    """Call again while another process holds the lock, up to `LOCK_WAIT_SECONDS`. Blocks: not for the event loop."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    while True:
+        try:
+            return call()
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOCK_RETRY_SECONDS)
+
+
+def _prepare(connection: apsw.Connection, path: str, sql: Statements) -> None:
+    """Repeatable: a try that met a lock starts over."""
+    if connection.pragma("encoding") != "UTF-8":
+        raise UsageError("The database's text is not UTF-8; keys would order wrongly in it.", file=path)
+    _check_owner(connection, path)
+    mode = connection.pragma("journal_mode", "WAL")
+    if mode != "wal":
+        raise UnavailableError(
+            "SQLite can't keep a write-ahead log here; name a file on a local disk.", file=path, mode=mode
+        )
+    connection.execute(_WRITER_SETTINGS)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _check_owner(connection, path) == 0:
+            _create(connection, sql)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_owner(connection: apsw.Connection, path: str) -> int:
+    """The file's format, 0 for a new file; refused when it is newer than this code, or another program's."""
+    owner: int = connection.pragma("application_id")
+    version: int = connection.pragma("user_version")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if owner == 0 and version == 0 and tables == 0:
+        return 0
+    if owner != APPLICATION_ID:
+        raise UsageError("The database belongs to another program; name another file.", file=path)
+    if version > FORMAT:
+        raise NewerError(
+            "The database was written by a newer Keyhouse; use that one.", file=path, format=version, known=FORMAT
+        )
+    return version
+
+
+def _create(connection: apsw.Connection, sql: Statements) -> None:
+    for table in sql.tables:
+        connection.execute(table)
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", FORMAT)

@@ -1,0 +1,111 @@
+"""What is done inside one write transaction: batches, sweeping, pruning. Knows nothing of threads, groups or waiting.
+
+Within a batch everything that can refuse it comes before its first write, so that a refusal has nothing to undo and the
+other batches of the transaction go on.
+"""
+
+from collections.abc import Iterable
+
+import apsw
+
+from keyhouse.engine import Add, Batch, Check
+from keyhouse.engines.counter import sum_of
+from keyhouse.engines.sqlite.changes import Keys, encode
+from keyhouse.engines.sqlite.sql import Statements
+from keyhouse.limits import BATCH_ID_KEPT_SECONDS
+
+_Put = tuple[str, str, int, int | None, bytes]
+
+
+class Transaction:
+    """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
+
+    __slots__ = ("_cursor", "_log", "_sql", "now", "revision", "wrote")
+
+    def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int) -> None:
+        self._cursor = cursor
+        self._sql = sql
+        self._log: list[tuple[int, str, bytes]] = []
+        self.now = now
+        self.revision: int = cursor.execute(sql.head).get or 0
+        self.wrote = False
+
+    def apply(self, space: str, batch: Batch) -> int | None:
+        if batch.id is not None and (revision := self._applied(space, batch.id)) is not None:
+            return revision
+        if batch.checks and not self._holds(space, batch.checks):
+            return None
+        revision = self.revision + 1
+        puts: list[_Put] = [(space, put.key, revision, put.expires, put.value) for put in batch.puts]
+        if batch.adds:
+            puts += self._sums(space, batch.adds, revision)
+        if not puts and not batch.deletes:
+            return self.revision
+        self._write(space, puts, batch.deletes)
+        if batch.id is not None:
+            self._cursor.execute(self._sql.remember, (space, batch.id, revision, self.now))
+        return revision
+
+    def sweep(self, limit: int) -> int:
+        """Delete up to `limit` expired rows, as one change of each space they were in."""
+        gone: dict[str, list[str]] = {}
+        count = 0
+        for space, key in self._cursor.execute(self._sql.expired, (self.now, limit)):
+            gone.setdefault(space, []).append(key)
+            count += 1
+        for space, keys in gone.items():
+            self._record(space, Keys([], keys))
+        return count
+
+    def prune(self, kept: int, limit: int) -> int:
+        """Drop up to `limit` of the oldest changes beyond `kept`, and as many forgotten batch ids; how many went."""
+        before = self._cursor.connection.total_changes()
+        self._cursor.execute(self._sql.prune, (kept, limit))
+        self._cursor.execute(self._sql.forget, (self._forgotten(), limit))
+        count = self._cursor.connection.total_changes() - before
+        self.wrote = self.wrote or count > 0
+        return count
+
+    def finish(self) -> None:
+        """Write the log; nothing may be applied after it."""
+        if self._log:
+            self._cursor.executemany(self._sql.log, self._log)
+
+    def _applied(self, space: str, batch_id: str) -> int | None:
+        revision: int | None = self._cursor.execute(self._sql.applied, (space, batch_id, self._forgotten())).get
+        return revision
+
+    def _forgotten(self) -> int:
+        return self.now - BATCH_ID_KEPT_SECONDS * 1_000
+
+    def _holds(self, space: str, checks: Iterable[Check]) -> bool:
+        execute, state, now = self._cursor.execute, self._sql.state, self.now
+        for check in checks:
+            found = None
+            for revision, expires in execute(state, (space, check.key)):
+                found = revision if expires is None or expires > now else None
+            if found != check.revision:
+                return False
+        return True
+
+    def _sums(self, space: str, adds: Iterable[Add], revision: int) -> list[_Put]:
+        sums: list[_Put] = []
+        for add in adds:
+            value, kept = None, None
+            for found, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
+                if expires is None or expires > self.now:
+                    value, kept = found, expires
+            sums.append((space, add.key, revision, kept, sum_of(add.key, value, add.by)))
+        return sums
+
+    def _write(self, space: str, puts: list[_Put], deletes: tuple[str, ...]) -> None:
+        if puts:
+            self._cursor.executemany(self._sql.put, puts)
+        if deletes:
+            self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
+        self._record(space, Keys([put[1] for put in puts], deletes))
+
+    def _record(self, space: str, keys: Keys) -> None:
+        self.revision += 1
+        self.wrote = True
+        self._log.append((self.revision, space, encode(keys)))
