@@ -159,7 +159,8 @@ class Engine(Protocol):
 
 
 def check_limits(batch: Batch, capabilities: Capabilities) -> None:
-    """Refuse what no engine, or this one, can take, before it is asked: so all engines fail alike."""
+    """Refuse what no engine, or this one, can take, before it is asked: so all engines fail alike. Keys were checked when
+    they were built."""
     rows = len(batch.puts) + len(batch.deletes) + len(batch.adds)
     if rows > capabilities.commit_rows_max:
         raise LimitError(
@@ -174,7 +175,7 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             raise LimitError(
                 "The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX
             )
-        size += len(put.value) + check_key(put.key)
+        size += len(put.value) + len(put.key)
     if size > capabilities.commit_bytes_max:
         raise LimitError(
             "One commit can't hold so many bytes; split the work into a resumable job.",

@@ -9,7 +9,8 @@ proves for each template when a schema is declared.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
@@ -24,7 +25,7 @@ _SHORT_CHARS = 256
 class Template:
     """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
 
-    __slots__ = ("_formats", "_match", "_parses", "_types", "escape", "fields", "literals", "segments", "text")
+    __slots__ = ("_build", "_join", "_match", "_parses", "_types", "escape", "fields", "literals", "segments", "text")
 
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
         pieces = _FIELD.split(text)
@@ -40,9 +41,8 @@ class Template:
         self.segments: tuple[Segment, ...] = tuple(
             type_.followed_by(tail, escape) for type_, tail in zip(self._types, literals[1:], strict=True)
         )
-        self._formats = tuple(
-            (segment_.format, tail) for segment_, tail in zip(self.segments, self.literals[1:], strict=True)
-        )
+        self._build = self._compiled("v[n{}]")
+        self._join = self._compiled("v[{}]")
         self._parses = tuple(segment_.parse for segment_ in self.segments)
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
 
@@ -63,21 +63,21 @@ class Template:
     def build(self, values: Mapping[str, object]) -> str:
         """The key of these values, one for each field; KeyFieldError names the field that can't be written."""
         try:
-            chosen = [values[name] for name in self.fields]
-        except KeyError as error:
-            raise KeyFieldError("The key needs a field that was not given.", field=error.args[0], key=self.text) from None
-        if len(values) != len(chosen):
+            key = self._build(values)
+        except (ValueError, KeyError):
+            raise self._blame(values) from None
+        if len(values) != len(self.fields):
             self._refuse_others(values)
-        return self.join(chosen)
+        if len(key) > _SHORT_CHARS or not key.isascii():
+            check_key(key)
+        return key
 
     def join(self, values: Sequence[object]) -> str:
         """The same, from values in the order of `fields`."""
-        key = self.literals[0]
         try:
-            for (format_, tail), value in zip(self._formats, values, strict=True):
-                key += format_(value) + tail
+            key = self._join(values)
         except ValueError:
-            raise self._blame(values) from None
+            raise self._blame(dict(zip(self.fields, values, strict=True))) from None
         if len(key) > _SHORT_CHARS or not key.isascii():
             check_key(key)
         return key
@@ -149,14 +149,24 @@ class Template:
         except ValueError as error:
             raise KeyFieldError(f"The field {error}.", field=name, value=value, key=self.text) from None
 
-    def _blame(self, values: Sequence[object]) -> Exception:
-        if len(values) != len(self.fields):
-            return UsageError("The key needs one value for each field.", fields=list(self.fields), given=len(values))
-        try:
-            for name, bound, value in zip(self.fields, self.segments, values, strict=True):
-                self._written(name, bound, value)
-        except KeyFieldError as error:
-            return error
+    def _compiled(self, value: str) -> Callable[[Any], str]:
+        """The concatenation that makes a key, as one expression: keys are built several times for every write, and a loop
+        over the fields costs twice as much. Only names are compiled; texts and formats are looked up by them."""
+        terms, scope = ["l0"], {"l0": self.head}
+        for index, (name, bound, tail) in enumerate(zip(self.fields, self.segments, self.literals[1:], strict=True)):
+            terms += [f"f{index}({value.format(index)})", f"l{index + 1}"]
+            scope |= {f"n{index}": name, f"f{index}": bound.format, f"l{index + 1}": tail}
+        compiled: Callable[[Any], str] = eval(f"lambda v: {' + '.join(terms)}", scope)
+        return compiled
+
+    def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
+        for name, bound in zip(self.fields, self.segments, strict=True):
+            if name not in values:
+                return KeyFieldError("The key needs a field that was not given.", field=name, key=self.text)
+            try:
+                self._written(name, bound, values[name])
+            except KeyFieldError as error:
+                return error
         raise AssertionError("no field is to blame")
 
     def _refuse_others(self, values: Mapping[str, object]) -> None:

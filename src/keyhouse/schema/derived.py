@@ -13,7 +13,7 @@ of that name. A field that is `None` earns no row, unless its segment is optiona
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
@@ -67,7 +67,9 @@ class Derived:
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
         self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
         self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
+        self._plain = self._attributes_alone(key)
         self._owner = tuple(self._origin(name, key) for name in key.fields)
+        self._owner_at = tuple(origin for origin in self._owner if isinstance(origin, int))
         return self
 
     def bind(self, values: Mapping[str, object], key: Template) -> Self:
@@ -80,7 +82,9 @@ class Derived:
         """The keys of the rows that the record earns, each with what it contributes there."""
         if self.when is not None and not self.when(record):
             return {}
-        values = [keys[s] if type(s) is int else s(record) for s in self._sources]  # type: ignore[operator]
+        if self._plain is not None:
+            return self._row(record, keys, self._plain(record))
+        values = [keys[s] if isinstance(s, int) else s(record) for s in self._sources]
         if self._each_at is None:
             return self._row(record, keys, values)
         found: dict[str, Any] = {}
@@ -106,10 +110,19 @@ class Derived:
         """The record's own key field, where the row's value holds it."""
         return None
 
-    def _row(self, record: Any, keys: Keys, values: list[object]) -> dict[str, Any]:
+    def _row(self, record: Any, keys: Keys, values: Sequence[object]) -> dict[str, Any]:
         if None in values and any(v is None and n for v, n in zip(values, self._needed, strict=True)):
             return {}
         return {self.template.join(values): self.contribution(record, keys)}
+
+    def _attributes_alone(self, key: Template) -> Callable[[Any], tuple[object, ...]] | None:
+        """All fields by one call, where each is an attribute of the record: the usual case, and the fast one."""
+        names = [self.fields.get(name, name) for name in self.template.fields]
+        plain = [name for name in names if isinstance(name, str) and name in self._attributes]
+        held = all(name in self._attributes for name in self.template.fields if name in key.fields)
+        if self.each or len(plain) != len(names) or len(names) < 2 or not held:
+            return None
+        return attrgetter(*plain)  # of two names or more, it gives a tuple
 
     def _source(self, name: str, key: Template) -> int | Callable[[Any], object]:
         source = self.each.get(name, self.fields.get(name))
@@ -154,6 +167,8 @@ class Derived:
         return None
 
     def _candidates(self, found: Keys, member: object) -> list[Keys]:
+        if len(self._owner_at) == len(self._owner):
+            return [tuple([found[at] for at in self._owner_at])]
         options: list[Iterable[object]] = []
         for origin in self._owner:
             if origin is None:

@@ -32,18 +32,21 @@ def encode(value: object) -> bytes:
 def encode_checked(value: object) -> bytes:
     """The same for a value that is known to hold no number that isn't one, and not to be too deep."""
     try:
-        return _encoder.encode(value)
+        data = _encoder.encode(value)
     except UnicodeEncodeError as error:
         raise DocumentError("A text in the document holds a lone surrogate.", at=error.start) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError("The value is not a JSON document.", reason=str(error)) from None
+    if len(data) > INTEGER_DIGITS_MAX:
+        _refuse_endless_digits(data)
+    return data
 
 
 def parse(text: bytes) -> Any:
     """The value of a JSON text from outside; DocumentError when it is not a document that can be stored."""
     check_depth(text)
-    if len(text) > INTEGER_DIGITS_MAX and _LONG_NUMBER.search(_STRINGS.sub(b'""', text)):
-        raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)
+    if len(text) > INTEGER_DIGITS_MAX:
+        _refuse_endless_digits(text)
     try:
         value = _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -63,13 +66,10 @@ def check_depth(text: bytes) -> None:
 
 
 def check(value: object, *, depth: int = 0) -> None:
-    """Refuse what encoding would silently change, or could not end: NaN, infinities, endless nesting, endless digits."""
+    """Refuse what encoding would silently change, or could not end: NaN, infinities, endless nesting."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)
-    elif isinstance(value, int):
-        if abs(value) >= 2**64 and value.bit_length() > _DIGITS_AS_BITS:
-            raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)
     elif isinstance(value, (dict, list, tuple, set, frozenset)):
         if depth == DOCUMENT_DEPTH_MAX:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
@@ -84,4 +84,6 @@ def check(value: object, *, depth: int = 0) -> None:
             check(getattr(value, name), depth=depth + 1)
 
 
-_DIGITS_AS_BITS = math.floor(INTEGER_DIGITS_MAX * math.log2(10))
+def _refuse_endless_digits(text: bytes) -> None:
+    if _LONG_NUMBER.search(text) and _LONG_NUMBER.search(_STRINGS.sub(b'""', text)):
+        raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)

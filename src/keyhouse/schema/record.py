@@ -310,8 +310,8 @@ def _checked_ttl(ttl: int, record: Record[Any]) -> int:
 
 def _may_hold_odd_numbers(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
     """Whether a value of the type could hold a float that isn't a number, which JSON would turn into null."""
-    if isinstance(info, (inspect.FloatType, inspect.AnyType, inspect.IntType)):
-        return not isinstance(info, inspect.IntType) or info.le is None
+    if isinstance(info, (inspect.FloatType, inspect.AnyType)):
+        return True
     if isinstance(info, inspect.StructType):
         if info.cls in seen:
             return False

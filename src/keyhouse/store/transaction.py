@@ -196,7 +196,10 @@ class Transaction:
             earned = {} if after is None else derived.rows(after.record, after.values)
             if kept and lost == earned:
                 continue
-            if derived.sort == "put":
+            if derived.sort == "put" and not lost:
+                for key, value in earned.items():
+                    self._writes[key] = (value, expires)
+            elif derived.sort == "put":
                 for key in lost:
                     if key not in earned:
                         self._writes[key] = None
