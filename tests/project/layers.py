@@ -14,7 +14,7 @@ BASE = ("limits", "errors", "clock")
 CORE = ("keys", "schema", "engine", "store")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": ("errors", *CORE),
+    "": (*BASE, *CORE, "engines.registry"),
     "limits": (),
     "errors": ("limits",),
     "clock": ("limits", "errors"),
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 """What each part of the package may import besides itself. The empty name is `keyhouse/__init__.py`."""
 
 INSTEAD: dict[tuple[str, str], str] = {
+    ("", "engines"): "importing keyhouse must need no driver: open engines by URL, through keyhouse.engines.registry",
     ("keys", "clock"): "take the time or the id as an argument",
     ("schema", "clock"): "take the time or the id as an argument",
     ("schema", "engine"): "return keys and values; the store makes the Batch",
@@ -48,7 +49,6 @@ INSTEAD: dict[tuple[str, str], str] = {
 
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
-    "ulid": ("clock", "keys", "schema"),
     "interegular": ("keys",),
     "apsw": ("engines",),
     "typer": ("cli",),
@@ -73,7 +73,7 @@ PURE_IMPORTS = frozenset(
 )
 """The standard modules that do no I/O, know no time and draw no random numbers."""
 
-IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "breakpoint", "exec", "eval"})
+IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "breakpoint"})
 DRIVERS_OF_PYTHON = {"sqlite3": "Python's own SQLite is often old and has a WAL bug: use apsw", "dbm": "use an engine"}
 EMPTY_NAMES = frozenset({"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"})
 PUBLIC_ONLY = ("systems", "cli", "explorer", "demo")
@@ -197,8 +197,6 @@ def pure_core(source: Source) -> Iterator[str]:
                 yield f"{source.at(node.lineno)} is async in the pure core: return a value, and let store await"
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in IMPURE_CALLS:
                 yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time, or the text, as an argument"
-            case ast.Call(func=ast.Name(id="ULID"), args=[], keywords=[]):
-                yield f"{source.at(node.lineno)} makes an id in the pure core: take the id as an argument"
 
 
 def no_hidden_cycle(source: Source) -> Iterator[str]:
