@@ -23,6 +23,11 @@ class Segment(Hashable, Protocol):
     @property
     def fixed(self) -> bool: ...
 
+    @property
+    def what(self) -> str:
+        """What it holds, in words: `a ULID`."""
+        ...
+
     def format(self, value: object) -> str:
         """The value as it stands in the key; ValueError when it can't."""
         ...
@@ -65,9 +70,12 @@ class Text:
     """Any text, escaped so that it can't hold the delimiter that follows. Last in a template it stands as it is."""
 
     fixed = False
+    what = "text"
 
     def __init__(self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True) -> None:
         self._chars_max = chars_max
+        if chars_max is not None:
+            self.what = f"{self.what} of at most {chars_max} characters"
         self._ends = ends
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
@@ -109,6 +117,8 @@ def normal(text: str) -> str:
 class Normal(Text):
     """Text in its normal form: names that differ only in case, width or spacing are one key."""
 
+    what = "text in its normal form"
+
     def format(self, value: object) -> str:
         folded = normal(text_of(value))
         if not folded:
@@ -127,6 +137,7 @@ class Match(_Plain):
         self.pattern = pattern
         self.without = without
         self.says = says or f"must match {pattern}"
+        self.what = self.says.replace("must match ", "text that matches ", 1).removeprefix("must be ")
         self._tail = tail
         self._match = re.compile(pattern).fullmatch
 
@@ -150,6 +161,7 @@ class Ulid(_Plain):
 
     pattern = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
     fixed = True
+    what = "a ULID"
 
     def format(self, value: object) -> str:
         try:
@@ -173,6 +185,7 @@ class Integer(_Plain):
 
     def __init__(self, width: int) -> None:
         self._width = width
+        self.what = f"a whole number in {width} digits"
         self._stop = 10**width
         self.pattern = f"[0-9]{{{width}}}"
 
@@ -195,6 +208,7 @@ class Scaled(_Plain):
     def __init__(self, width: int, decimals: int) -> None:
         self._whole = Integer(width)
         self._decimals = decimals
+        self.what = f"a number in {width} digits, the last {decimals} of them decimals"
         self._scale: int = 10**decimals
         self.pattern = self._whole.pattern
 
@@ -220,6 +234,7 @@ class Choice(_Plain):
 
     def __init__(self, *words: str) -> None:
         self.words = words
+        self.what = "one of " + ", ".join(words)
         self.pattern = "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
     def format(self, value: object) -> str:
@@ -236,6 +251,7 @@ class Day(_Plain):
 
     pattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     fixed = True
+    what = "a day"
 
     def format(self, value: object) -> str:
         if type(value) is not date:
@@ -254,6 +270,7 @@ class Optional:
 
     def __init__(self, inner: Segment) -> None:
         self._inner = inner
+        self.what = f"{inner.what}, or null"
         self.pattern = f"(?:{inner.pattern}|{self._NULL})"
 
     def followed_by(self, literal: str, escape: Escape) -> "Optional":
