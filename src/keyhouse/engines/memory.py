@@ -128,14 +128,13 @@ class MemoryEngine:
         return len(expired)
 
     async def spaces(self) -> AsyncIterator[str]:
+        self._check_open()
         for name in sorted(self._spaces):
-            self._check_open()
             if any(self._live(name, key) is not None for key in self._spaces[name].keys):
                 yield name
 
     async def close(self) -> None:
         self._closed = True
-        self._spaces.clear()
         self._tell()
 
     def _check_open(self) -> None:
@@ -184,14 +183,15 @@ class MemoryEngine:
     def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:
         """What the commit changed in the span, without what a newer commit has changed since.
 
-        A row that has expired is as good as gone, and its sweep will be a newer commit.
+        A row that has expired is gone: who still holds the value that it replaced must hear of it.
         """
         if commit.space != space:
             return
         for key in commit.put:
-            row = self._live(space, key)
+            row = self._stored(space, key)
             if key in span and row is not None and row.revision == revision:
-                yield Change(key, revision, row.value, row.expires)
+                live = self._live(space, key) is not None
+                yield Change(key, revision, row.value, row.expires) if live else Change(key, revision, None)
         for key in commit.deleted:
             if key in span and self._stored(space, key) is None:
                 yield Change(key, revision, None)

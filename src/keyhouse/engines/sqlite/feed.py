@@ -5,8 +5,8 @@ each commit of this process, and by a timer for those of others. A watcher that 
 let too much pile up, reads the log on its own up to where the tail is then, and goes on with what it is offered.
 
 The log names keys. A change is given out only if it is still the newest of its key: the row is at that revision, or the
-key was deleted and is gone. One that is not is followed by a newer one. A row that has expired is as good as gone, and
-its sweep will be a change: so it is not given out either.
+key was deleted and is gone. One that is not is followed by a newer one. A row that has expired is given out as gone: its
+value is nobody's any more, and yet who still holds the value that it replaced must hear of it.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ class Feed:
         self._watchers: dict[str, set[Watcher]] = {}
         self._tail = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def changes(self, space: str, span: Span, since: int | None) -> AsyncIterator[Change]:
         watcher = self._join(space, span, since)
@@ -62,6 +63,8 @@ class Feed:
                 self._fail(error)
 
     def close(self) -> None:
+        self._closed = True
+        self._stop_timer()
         self._fail(ClosedError("The engine is closed."))
 
     def _pull_window(self) -> bool:
@@ -81,6 +84,8 @@ class Feed:
         return len(commits) == WINDOW_COMMITS
 
     def _join(self, space: str, span: Span, since: int | None) -> Watcher:
+        if self._closed:
+            raise ClosedError("The engine is closed.")
         if self._watchers:
             self.pull()
         else:
@@ -94,12 +99,17 @@ class Feed:
         self._watchers[space].remove(watcher)
         if not self._watchers[space]:
             del self._watchers[space]
-        if not self._watchers and self._timer is not None:
-            self._timer.cancel()
+        if not self._watchers:
+            self._stop_timer()
 
     def _tick(self) -> None:
         self.pull()
         self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._tick)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _due(self, space: str, watcher: Watcher) -> list[Mention]:
         if watcher.failure is not None:
@@ -129,8 +139,10 @@ class Feed:
         row = self._reader.stored(space, mention.key)
         if row is None:
             return Change(mention.key, mention.revision, None) if mention.deleted else None
-        if row.revision != mention.revision or (row.expires is not None and row.expires <= self._clock.now()):
+        if row.revision != mention.revision:
             return None
+        if row.expires is not None and row.expires <= self._clock.now():
+            return Change(row.key, row.revision, None)
         return Change(row.key, row.revision, row.value, row.expires)
 
     def _all(self) -> list[Watcher]:

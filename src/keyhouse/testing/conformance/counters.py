@@ -1,0 +1,97 @@
+"""Adds: no update is lost, and what is not a counter is not made one."""
+
+import pytest
+
+from keyhouse.engine import Row
+from keyhouse.errors import CounterError
+from keyhouse.limits import COUNTER_MAX
+from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+
+NOT_COUNTERS = (b'"1"', b"1.0", b"1e3", b"-", b"01", b"+1", b"null", b"true", b"{}", b"[1]", b'""', b"1 2", b"NaN")
+
+
+class Counters:
+    @scenario()
+    async def test_an_absent_counter_counts_from_0(self, stage: Stage) -> None:
+        revision = await stage.commit(adds={"a": 5, "b": -5, "c": 0})
+        assert revision is not None
+        rows = await stage.engine.read(SPACE, ["a", "b", "c"])
+        assert rows == [Row("a", b"5", revision), Row("b", b"-5", revision), Row("c", b"0", revision)]
+
+    @scenario()
+    async def test_adds_add_up(self, stage: Stage) -> None:
+        for by in (1, 10, -4, 0, 100, -107):
+            await stage.commit(adds={"n": by})
+        assert await stage.value("n") == b"0"
+
+    @scenario()
+    async def test_a_put_integer_is_a_counter(self, stage: Stage) -> None:
+        for value, total in ((b"41", b"42"), (b"-1", b"0"), (b"0", b"1"), (b"-41", b"-40")):
+            await stage.put("n", value=value)
+            await stage.commit(adds={"n": 1})
+            assert await stage.value("n") == total
+
+    @scenario()
+    async def test_a_row_that_is_not_a_json_integer_is_not_a_counter(self, stage: Stage) -> None:
+        for value in NOT_COUNTERS:
+            revision = await stage.put("n", value=value)
+            with pytest.raises(CounterError):
+                await stage.commit(adds={"n": 1})
+            assert await stage.row("n") == Row("n", value, revision)
+
+    @scenario()
+    async def test_a_counter_reaches_its_bounds_and_does_not_pass_them(self, stage: Stage) -> None:
+        for sign in (1, -1):
+            await stage.commit(deletes=("n",))
+            await stage.commit(adds={"n": sign * (COUNTER_MAX - 1)})
+            await stage.commit(adds={"n": sign})
+            assert await stage.value("n") == b"%d" % (sign * COUNTER_MAX)
+            with pytest.raises(CounterError):
+                await stage.commit(adds={"n": sign})
+            assert await stage.value("n") == b"%d" % (sign * COUNTER_MAX)
+            await stage.commit(adds={"n": -sign * COUNTER_MAX})
+            assert await stage.value("n") == b"0"
+
+    @scenario()
+    async def test_an_add_beyond_the_bounds_is_refused_at_once(self, stage: Stage) -> None:
+        for by in (COUNTER_MAX + 1, -COUNTER_MAX - 1, 2**64, -(2**64)):
+            with pytest.raises(CounterError):
+                await stage.commit(adds={"n": by})
+        assert await stage.value("n") is None
+
+    @scenario()
+    async def test_an_integer_out_of_bounds_is_not_a_counter(self, stage: Stage) -> None:
+        for value in (b"9223372036854775808", b"-9223372036854775808", b"1" + b"0" * 3_999):
+            await stage.put("n", value=value)
+            with pytest.raises(CounterError):
+                await stage.commit(adds={"n": 0})
+            assert await stage.value("n") == value
+
+    @scenario()
+    async def test_an_add_keeps_the_expiry(self, stage: Stage) -> None:
+        expires = stage.later(1_000)
+        await stage.put("n", value=b"1", expires=expires)
+        revision = await stage.commit(adds={"n": 1})
+        assert revision is not None
+        assert await stage.row("n") == Row("n", b"2", revision, expires)
+
+    @scenario()
+    async def test_an_expired_counter_counts_from_0_and_does_not_expire(self, stage: Stage) -> None:
+        await stage.put("n", value=b"7", expires=stage.later(10))
+        stage.clock.advance(milliseconds=10)
+        revision = await stage.commit(adds={"n": 1})
+        assert revision is not None
+        assert await stage.row("n") == Row("n", b"1", revision, None)
+
+    @scenario()
+    async def test_an_expired_row_that_was_no_counter_is_no_hindrance(self, stage: Stage) -> None:
+        await stage.put("n", value=b"{}", expires=stage.later(10))
+        stage.clock.advance(milliseconds=10)
+        await stage.commit(adds={"n": 1})
+        assert await stage.value("n") == b"1"
+
+    @scenario()
+    async def test_a_lost_check_adds_nothing(self, stage: Stage) -> None:
+        await stage.commit(adds={"n": 1})
+        assert await stage.commit(checks={"n": None}, adds={"n": 1}) is None
+        assert await stage.value("n") == b"1"

@@ -1,0 +1,92 @@
+"""Keys and values that break stores which build strings, fold text or read JSON. An engine keeps each, to the byte."""
+
+from keyhouse.engine import Span
+from keyhouse.limits import KEY_BYTES_MAX
+from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+
+KEYS = (
+    *(chr(code) for code in range(1, 128)),
+    *(f"a{chr(code)}b" for code in range(1, 128)),
+    *("..", "a..b", ".a", "a.", "../", "../../etc/passwd", "%2e%2e", "%00", "$", "$KV", "a>", ">", "*", "a.*.b"),
+    *(
+        "' OR '1'='1",
+        "'; DROP TABLE rows; --",
+        '"',
+        "''",
+        "\\'",
+        "${x}",
+        "{{x}}",
+        "{x}",
+        "%s",
+        "%(x)s",
+        "?",
+        ":x",
+        "@x",
+    ),
+    *("fe80::1%eth0", "[::1]:80", "http://a/b?c=d#e", "a\r\nb", "\t", " ", "  ", " a", "a ", "null", "true", "0", "-0"),
+    *("é", "e\u0301", "ﬁ", "fi", "ß", "ss", "İ", "i", "ı", "Å", "Å", "A\u030a", "K", "K"),
+    *("\u200b", "a\u200bb", "\u202e", "\ufeff", "a\ufeff", "\u2028", "\ufffd", "\ufffe", "\uffff", "\ud7ff", "\ue000"),
+    *("\U0001f468\u200d\U0001f469", "\U0001f600", "\U0010ffff", "__proto__", "constructor", "x" * KEY_BYTES_MAX),
+)
+
+VALUES = (
+    *(b"null", b"true", b'""', b"[]", b"{}", b"0", b"-0", b"-0.0", b"1.0", b"1e400", b"1E+2", b"0.1", b"1.10"),
+    *(b"9007199254740993", b"18446744073709551616", b"-9223372036854775809", b"1" + b"0" * 3_999),
+    *(b'"\\u0000"', b'"\\ud83d\\ude00"', b'"\\/"', b'"/"', '"é"'.encode(), '"e\u0301"'.encode(), '"\u2028"'.encode()),
+    *('"\ufeff"'.encode(), '"\U0010ffff"'.encode(), b'"\x7f"', b'"%s %(x)s ? :x $1"', b'"\'; DROP TABLE rows; --"'),
+    *(b'{"b":1,"a":2}', b'{"a":1,"a":2}', b'{"__proto__":{}}', b'{ "a" : [ 1 , 2 ] }', b" 1 ", b"[1,\n2]"),
+    b"[" * 128 + b"]" * 128,
+    b"{" + b",".join(b'"m%d":%d' % (number, number) for number in range(10_000)) + b"}",
+)
+
+
+class Poison:
+    @scenario()
+    async def test_every_key_is_kept_apart_from_every_other(self, stage: Stage) -> None:
+        keys = list(dict.fromkeys(KEYS))
+        for number, key in enumerate(keys):
+            await stage.put(key, value=b"%d" % number)
+        rows = await stage.engine.read(SPACE, keys)
+        assert [(row and row.key, row and row.value) for row in rows] == [
+            (key, b"%d" % number) for number, key in enumerate(keys)
+        ]
+        assert await stage.keys() == sorted(keys, key=str.encode)
+
+    @scenario()
+    async def test_every_key_is_its_own_prefix_and_can_be_watched_checked_and_deleted(self, stage: Stage) -> None:
+        keys = sorted(set(KEYS))
+        start = await stage.put("a first one")
+        await stage.put(*keys)
+        for key in keys[::5]:
+            expected = [other for other in keys if other.startswith(key)]
+            assert [found for found in await stage.keys(Span.prefix(key)) if found != "a first one"] == expected
+        assert {change.key for change in await stage.changes(since=start)} == set(keys) - {"\U0010ffff"}
+        assert await stage.commit(checks=dict.fromkeys(keys, None), puts={"x": b"1"}) is None
+        await stage.commit(deletes=tuple(keys))
+        assert await stage.keys() == ["a first one"]
+
+    @scenario()
+    async def test_composed_and_decomposed_text_are_different_keys(self, stage: Stage) -> None:
+        await stage.put("caf\u00e9", value=b"1")
+        assert await stage.row("cafe\u0301") is None
+        await stage.put("cafe\u0301", value=b"2")
+        assert await stage.value("caf\u00e9") == b"1"
+
+    @scenario()
+    async def test_a_value_is_kept_to_the_byte(self, stage: Stage) -> None:
+        start = await stage.put("start")
+        for number, value in enumerate(VALUES):
+            await stage.put(f"k{number:02d}", value=value)
+        rows = await stage.engine.read(SPACE, [f"k{number:02d}" for number in range(len(VALUES))])
+        assert [row and row.value for row in rows] == list(VALUES)
+        page = await stage.engine.scan(SPACE, Span.prefix("k"), limit=1_000)
+        assert [row.value for row in page.rows] == list(VALUES)
+        assert [change.value for change in await stage.changes(since=start)] == list(VALUES)
+
+    @scenario(durable=True)
+    async def test_keys_and_values_are_the_same_after_reopening(self, stage: Stage) -> None:
+        rows = dict(zip(dict.fromkeys(KEYS), VALUES * len(KEYS), strict=False))
+        for key, value in rows.items():
+            await stage.commit(puts={key: value})
+        await stage.reopen()
+        assert {key: await stage.value(key) for key in rows} == rows

@@ -1,0 +1,130 @@
+"""What a test of the suite stands on: an engine on an empty store, a clock that moves when told, a way to open it again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import pytest
+
+from keyhouse.clock import Clock, ManualClock
+from keyhouse.engine import Add, Batch, Change, Check, Engine, Put, Row, Span
+from keyhouse.limits import CHANGES_KEPT, PAGE_ROWS_MAX
+
+SPACE: Final = "space"
+ALL: Final = Span()
+
+PATIENCE_SECONDS: Final = 30
+"""How long a change that must come is waited for, on an engine that may be slow."""
+
+
+class Opener(Protocol):
+    def __call__(self, clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Awaitable[Engine]:
+        """Open one store: the same at every call, empty at the first. `changes_kept` is in place of that limit."""
+        ...
+
+
+class Stage:
+    def __init__(self, opener: Opener, engine: Engine, clock: ManualClock, changes_kept: int) -> None:
+        self._opener = opener
+        self._changes_kept = changes_kept
+        self.engine = engine
+        self.clock = clock
+
+    async def reopen(self) -> None:
+        await self.engine.close()
+        self.engine = await self.another()
+
+    async def another(self) -> Engine:
+        return await self._opener(self.clock, changes_kept=self._changes_kept)
+
+    def later(self, milliseconds: int) -> int:
+        return self.clock.now() + milliseconds
+
+    async def commit(
+        self,
+        *,
+        space: str = SPACE,
+        checks: dict[str, int | None] | None = None,
+        puts: dict[str, bytes] | None = None,
+        deletes: tuple[str, ...] = (),
+        adds: dict[str, int] | None = None,
+        expires: int | None = None,
+        id: str | None = None,
+    ) -> int | None:
+        batch = Batch(
+            checks=tuple(Check(key, revision) for key, revision in (checks or {}).items()),
+            puts=tuple(Put(key, value, expires) for key, value in (puts or {}).items()),
+            deletes=deletes,
+            adds=tuple(Add(key, by) for key, by in (adds or {}).items()),
+            id=id,
+        )
+        return await self.engine.commit(space, batch)
+
+    async def put(self, *keys: str, value: bytes = b"1", expires: int | None = None, space: str = SPACE) -> int:
+        revision = await self.commit(space=space, puts=dict.fromkeys(keys, value), expires=expires)
+        assert revision is not None, "a batch without checks was answered with None"
+        return revision
+
+    async def row(self, key: str, *, space: str = SPACE) -> Row | None:
+        (row,) = await self.engine.read(space, [key])
+        return row
+
+    async def value(self, key: str, *, space: str = SPACE) -> bytes | None:
+        row = await self.row(key, space=space)
+        return None if row is None else row.value
+
+    async def keys(self, span: Span = ALL, *, space: str = SPACE, reverse: bool = False) -> list[str]:
+        page = await self.engine.scan(space, span, limit=PAGE_ROWS_MAX, reverse=reverse)
+        assert not page.more
+        return [row.key for row in page.rows]
+
+    async def changes(self, *, since: int, span: Span = ALL, space: str = SPACE) -> list[Change]:
+        """Every change since then, up to now: a last row is put behind all that is there, and waited for."""
+        last = span.start + "\U0010ffff"
+        assert last in span
+        mark = await self.put(last, space=space)
+        watch = self.engine.watch(space, span, since=since)
+        found: list[Change] = []
+        while (change := await step(watch)).revision != mark:
+            found.append(change)
+        await leave(watch)
+        return found
+
+
+async def step(watch: AsyncIterator[Change]) -> Change:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await anext(watch)
+
+
+async def leave(watch: AsyncIterator[Change]) -> None:
+    await watch.aclose()  # type: ignore[attr-defined]
+
+
+Scenario = Callable[[Any, Stage], Awaitable[None]]
+
+
+def scenario(
+    *, durable: bool = False, shared: bool = False, changes_kept: int = CHANGES_KEPT
+) -> Callable[[Scenario], Callable[[Any, Opener], None]]:
+    """Make a test that pytest runs of an async method: only for an engine that declares what the test is about."""
+
+    def decorate(method: Scenario) -> Callable[[Any, Opener], None]:
+        def test(self: Any, opener: Opener) -> None:
+            asyncio.run(_play(self, opener))
+
+        async def _play(self: Any, opener: Opener) -> None:
+            clock = ManualClock()
+            stage = Stage(opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept)
+            try:
+                can = stage.engine.capabilities
+                if (durable and not can.durable) or (shared and not can.shared):
+                    pytest.skip(f"the {can.name} engine does not declare it")
+                await method(self, stage)
+            finally:
+                await stage.engine.close()
+
+        test.__name__ = test.__qualname__ = getattr(method, "__name__", "test")
+        test.__doc__ = method.__doc__
+        return test
+
+    return decorate

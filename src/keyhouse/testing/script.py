@@ -1,0 +1,182 @@
+"""Scripts: one text of operations, played on any engine, gives a history that must be the same on all of them.
+
+A line is an operation and its arguments as JSON, so that a script can be read, cut down by hand, and kept as the story of
+a bug. Nothing in it depends on an engine: a check names a row's revision by words, an expiry is a time to live, and in a
+history revisions are ranks: `#3` is the third commit of its space.
+
+    commit {"space": "a", "checks": {"k1": "now"}, "puts": {"k1": "7"}, "deletes": ["k2"], "adds": {"n": 1}, "ttl": 500}
+    read {"space": "a", "keys": ["k1", "k2"]}
+    scan {"space": "a", "start": "k", "stop": null, "limit": 5, "reverse": true, "keys_only": false}
+    follow {"space": "a"}
+    spaces {}
+    sweep {"limit": 1000}
+    advance {"milliseconds": 300}
+    reopen {}
+"""
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from typing import Any, Final, NamedTuple
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span
+from keyhouse.errors import CounterError
+from keyhouse.limits import PAGE_ROWS_MAX
+from keyhouse.testing.conformance.stage import ALL, Opener, leave, step
+
+MARK: Final = "~mark"
+"""The row that `follow` writes, to know where a watch has come up to now."""
+
+
+class Operation(NamedTuple):
+    name: str
+    arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} {json.dumps(self.arguments)}"
+
+
+def parse(script: str) -> list[Operation]:
+    """The operations of a script; empty lines and lines that start with `#` say nothing."""
+    operations = []
+    for line in script.splitlines():
+        name, _, arguments = line.partition(" ")
+        if name and not name.startswith("#"):
+            operations.append(Operation(name, json.loads(arguments)))
+    return operations
+
+
+async def play(script: str, opener: Opener) -> list[str]:
+    """The history: one line for each operation of the script, with what it answered."""
+    clock = ManualClock()
+    player = _Player(opener, clock, await opener(clock))
+    try:
+        return [f"{operation} -> {await player.play(operation)}" for operation in parse(script)]
+    finally:
+        await player.engine.close()
+
+
+class _Followed:
+    """What someone holds who was given one page of a space, and since then only changes."""
+
+    def __init__(self, rows: list[Row], since: int) -> None:
+        self.rows = {row.key: (row.value, row.expires) for row in rows}
+        self.since = since
+
+
+class _Player:
+    def __init__(self, opener: Opener, clock: ManualClock, engine: Engine) -> None:
+        self.engine = engine
+        self._opener = opener
+        self._clock = clock
+        self._revisions: defaultdict[str, list[int]] = defaultdict(list)
+        self._followed: dict[str, _Followed] = {}
+
+    async def play(self, operation: Operation) -> str:
+        match operation.name:
+            case "commit":
+                return await self._commit(**operation.arguments)
+            case "read":
+                return await self._read(**operation.arguments)
+            case "scan":
+                return await self._scan(**operation.arguments)
+            case "follow":
+                return await self._follow(**operation.arguments)
+            case "spaces":
+                return json.dumps([space async for space in self.engine.spaces()])
+            case "sweep":
+                return str(await self.engine.sweep(**operation.arguments))
+            case "advance":
+                return str(self._clock.advance(**operation.arguments))
+            case "reopen":
+                return await self._reopen()
+        raise ValueError(f"no such operation in a script: {operation}")
+
+    async def _commit(
+        self,
+        space: str,
+        checks: dict[str, str] | None = None,
+        puts: dict[str, str] | None = None,
+        deletes: tuple[str, ...] = (),
+        adds: dict[str, int] | None = None,
+        ttl: int | None = None,
+        id: str | None = None,
+    ) -> str:
+        expires = None if ttl is None else self._clock.now() + ttl
+        batch = Batch(
+            checks=tuple([Check(key, await self._named(space, key, word)) for key, word in (checks or {}).items()]),
+            puts=tuple(Put(key, value.encode(), expires) for key, value in (puts or {}).items()),
+            deletes=tuple(deletes),
+            adds=tuple(Add(key, by) for key, by in (adds or {}).items()),
+            id=id,
+        )
+        try:
+            revision = await self.engine.commit(space, batch)
+        except CounterError:
+            return "refused"
+        if revision is None:
+            return "lost"
+        if not (batch.puts or batch.deletes or batch.adds):
+            return "holds"
+        return self._rank(space, revision, new=True)
+
+    async def _named(self, space: str, key: str, word: str) -> int | None:
+        """The revision that a check's word means: `absent`, `now` as the row is, `old` as one was, `never`."""
+        match word:
+            case "absent":
+                return None
+            case "now":
+                (row,) = await self.engine.read(space, [key])
+                return None if row is None else row.revision
+            case "old":
+                return self._revisions[space][0] if self._revisions[space] else 1
+            case "never":
+                return self._revisions[space][-1] + 1_000_000 if self._revisions[space] else 1
+        raise ValueError(f"no such word in a check: {word}")
+
+    async def _read(self, space: str, keys: list[str]) -> str:
+        rows = await self.engine.read(space, keys)
+        return json.dumps([None if row is None else self._shown(space, row) for row in rows])
+
+    async def _scan(self, space: str, start: str, stop: str | None, **how: Any) -> str:
+        page = await self.engine.scan(space, Span(start, stop), **how)
+        at = bisect_right(self._revisions[space], page.revision)
+        return f"{json.dumps([self._shown(space, row) for row in page.rows])} more={page.more} at=#{at}"
+
+    async def _follow(self, space: str) -> str:
+        """What a follower holds now; the first call only begins to follow."""
+        page = await self.engine.scan(space, ALL, limit=PAGE_ROWS_MAX)
+        followed = self._followed.setdefault(space, _Followed(page.rows, page.revision))
+        mark = await self.engine.commit(space, Batch(puts=(Put(MARK, b"0"),)))
+        assert mark is not None
+        self._rank(space, mark, new=True)
+        watch = self.engine.watch(space, ALL, since=followed.since)
+        while (change := await step(watch)).revision != mark:
+            if change.value is None:
+                followed.rows.pop(change.key, None)
+            else:
+                followed.rows[change.key] = (change.value, change.expires)
+        await leave(watch)
+        followed.since = mark
+        now = self._clock.now()
+        held = {key: row[0] for key, row in followed.rows.items() if row[1] is None or row[1] > now}
+        held.pop(MARK, None)
+        there = {row.key: row.value for row in page.rows if row.key != MARK}
+        return f"{'agrees' if held == there else 'DIFFERS'} {json.dumps({key: held[key].decode() for key in sorted(held)})}"
+
+    async def _reopen(self) -> str:
+        """For an engine that keeps nothing, this is no operation."""
+        if self.engine.capabilities.durable:
+            await self.engine.close()
+            self.engine = await self._opener(self._clock)
+        return "open"
+
+    def _rank(self, space: str, revision: int, *, new: bool = False) -> str:
+        known = self._revisions[space]
+        if new and (not known or revision > known[-1]):
+            known.append(revision)
+        return f"#{known.index(revision) + 1}" if revision in known else "UNKNOWN"
+
+    def _shown(self, space: str, row: Row) -> list[object]:
+        return [row.key, row.value.decode(), self._rank(space, row.revision), row.expires]

@@ -1,0 +1,17 @@
+"""Every engine keeps every sentence of the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from keyhouse.testing.conformance import Conformance, Opener
+from tests.engines.openers import OPENERS
+
+
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    return OPENERS[request.param](tmp_path)
+
+
+class TestEngines(Conformance):
+    """The suite, once for each engine of the list."""

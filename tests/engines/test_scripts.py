@@ -1,0 +1,65 @@
+"""The same script on every engine gives the same history. A failure names its seed, and replays."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from keyhouse.testing.generator import generate
+from keyhouse.testing.script import parse, play
+from tests.engines.openers import OPENERS
+
+SEEDS = range(10)
+OPERATIONS = 2_000
+
+
+@pytest.mark.parametrize("engine", [name for name in OPENERS if name != "memory"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_engine_has_the_history_of_the_model(engine: str, seed: int, tmp_path: Path) -> None:
+    script = generate(seed, OPERATIONS)
+    expected = asyncio.run(play(script, OPENERS["memory"](tmp_path)))
+    history = asyncio.run(play(script, OPENERS[engine](tmp_path)))
+    differing = [number for number in range(OPERATIONS) if history[number] != expected[number]]
+    assert not differing, (
+        f"seed {seed}, operation {differing[0]}:\n{history[differing[0]]}\nmodel:\n{expected[differing[0]]}"
+    )
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    opener = OPENERS["memory"](tmp_path_factory.mktemp("model"))
+    return [line for seed in SEEDS for line in asyncio.run(play(generate(seed, OPERATIONS), opener))]
+
+
+def test_followers_hold_what_is_there(histories: list[str]) -> None:
+    followed = [line for line in histories if line.startswith("follow")]
+    assert len(followed) > 300
+    assert not [line for line in followed if "-> agrees" not in line]
+
+
+def test_no_history_shows_a_revision_that_no_commit_gave(histories: list[str]) -> None:
+    assert not [line for line in histories if "UNKNOWN" in line]
+
+
+@pytest.mark.parametrize(
+    "answer", ["-> lost", "-> refused", "-> holds", "more=True", '-> ["a", "a/b", "b"]', "-> #200"]
+)
+def test_the_scripts_come_to_every_kind_of_answer(histories: list[str], answer: str) -> None:
+    assert any(answer in line for line in histories)
+
+
+def test_a_script_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    assert generate(1, 100) == generate(1, 100)
+    assert generate(1, 100).splitlines()[1:] != generate(2, 100).splitlines()[1:]
+    assert generate(3, 100).startswith("# seed 3, 100 operations\n")
+
+
+def test_a_script_reads_back_as_its_operations() -> None:
+    script = generate(4, 200)
+    assert "\n".join(str(operation) for operation in parse(script)) == script.partition("\n")[2].rstrip("\n")
+
+
+@pytest.mark.parametrize("line", ["fly {}", 'commit {"space": "a", "checks": {"k": "perhaps"}}'])
+def test_a_script_with_a_word_that_has_no_meaning_is_refused(line: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such"):
+        asyncio.run(play(line, OPENERS["memory"](tmp_path)))
