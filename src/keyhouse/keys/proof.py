@@ -42,19 +42,28 @@ def ambiguity(template: Template) -> str | None:
     return None
 
 
-def collision(one: Template, other: Template) -> str | None:
-    """A key that both templates build, or `None`: proved that there is none."""
-    if not _heads_meet(one, other):
+def collision(one: Template, other: Template, bound: frozenset[str] = frozenset()) -> str | None:
+    """A key that both templates build, or `None`: proved that there is none. `bound`: fields that a store fixes, so that
+    both templates have the same value there."""
+    shared = _shared_lead(one, other, bound)
+    if not _heads_meet(one.literals[shared], other.literals[shared]):
         return None
-    return _witness(_of_template(one) & _of_template(other))
+    return _shown_behind(one, shared, _behind(one, shared) & _behind(other, shared))
 
 
-def intrusion(scanned: Template, other: Template) -> str | None:
-    """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none."""
-    if not _heads_meet(scanned, other):
+def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozenset()) -> str | None:
+    """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none. `bound`: fields that
+    a store fixes; its widest scan is of the keys that have them."""
+    shared = _shared_lead(scanned, other, bound)
+    if not _heads_meet(scanned.literals[shared], other.literals[shared]):
         return None
-    within = _join(_literal(scanned.head), _of_pattern(_ANY))
-    return _witness(within & _of_template(other))
+    parts = [_literal(scanned.literals[shared])]
+    lead = _lead(scanned, bound)
+    for index in range(shared, lead):
+        parts += [_of_segment(scanned.segments[index]), _literal(scanned.literals[index + 1])]
+    if lead < len(scanned.fields):
+        parts += [_of_pattern(_ANY)]  # else its scan is of one key
+    return _shown_behind(scanned, shared, _join(*parts) & _behind(other, shared))
 
 
 def example(template: Template) -> str:
@@ -67,8 +76,35 @@ def _join(*languages: FSM) -> FSM:
     return joined
 
 
-def _heads_meet(one: Template, other: Template) -> bool:
-    return one.head.startswith(other.head) or other.head.startswith(one.head)
+def _heads_meet(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _lead(template: Template, bound: frozenset[str]) -> int:
+    """How many fields, from the first on, a store fixes."""
+    return next((i for i, name in enumerate(template.fields) if name not in bound), len(template.fields))
+
+
+def _shared_lead(one: Template, other: Template, bound: frozenset[str]) -> int:
+    """How many of those the two templates begin with and write alike: up to there, their keys in one store are the same."""
+    most = min(_lead(one, bound), _lead(other, bound))
+    return next((i for i in range(most) if _written_as(one, i) != _written_as(other, i)), most)
+
+
+def _written_as(template: Template, index: int) -> tuple[object, ...]:
+    """What decides how a field is written; a type within a type is not looked into, and is like no other."""
+    segment = template.segments[index]
+    kind = segment if isinstance(segment, Optional) else type(segment)
+    ends = template.literals[index + 1][:1]
+    return template.literals[index], template.fields[index], kind, segment.pattern, template.escape, ends
+
+
+def _shown_behind(template: Template, count: int, language: FSM) -> str | None:
+    """The shortest text of the language, behind an example of the template's first fields."""
+    if (witness := _witness(language)) is None:
+        return None
+    fields = zip(template.literals, template.segments[:count], strict=False)
+    return "".join(literal + (_witness(_of_segment(segment)) or "") for literal, segment in fields) + witness
 
 
 def _ends_itself(segment: Segment, tail: str) -> bool:
@@ -76,6 +112,8 @@ def _ends_itself(segment: Segment, tail: str) -> bool:
         return True
     if isinstance(segment, Optional):
         return False
+    if isinstance(segment, Match):
+        return segment.ended
     return isinstance(segment, Text) and bool(tail) and re.fullmatch(segment.pattern, tail[0]) is None
 
 
@@ -116,17 +154,22 @@ def _of_segment(segment: Segment) -> FSM:
     return language
 
 
-@cache
 def _of_template(template: Template) -> FSM:
-    return _join(_literal(template.head), _concatenate(template, -1))
+    return _behind(template, 0)
+
+
+@cache
+def _behind(template: Template, count: int) -> FSM:
+    """The language of what follows the first `count` fields."""
+    return _concatenate(template, count - 1)
 
 
 def _concatenate(template: Template, index: int) -> FSM:
-    """The language of what follows field `index` (of all fields and literals behind the head for -1)."""
-    parts = [] if index < 0 else [_literal(template.literals[index + 1])]
+    """The language of what follows field `index` (of the whole template for -1)."""
+    parts = [_literal(template.literals[index + 1])]
     for position in range(index + 1, len(template.segments)):
         parts += [_of_segment(template.segments[position]), _literal(template.literals[position + 1])]
-    return _join(*parts) if parts else _literal("")
+    return _join(*parts)
 
 
 def _unbounded(pattern: str) -> str:

@@ -138,6 +138,10 @@ class Match(_Plain):
         self.without = without
         self.says = says or f"must match {pattern}"
         self.what = self.says.replace("must match ", "text that matches ", 1).removeprefix("must be ")
+        self.ended = any(tail.startswith(text) for text in without)
+        """Whether it ends where one of these texts first stands in the key."""
+        self.reading = f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.ended else pattern
+        """The regular expression that finds it in a key: `pattern` alone would run on into what follows."""
         self._tail = tail
         self._match = re.compile(pattern).fullmatch
 

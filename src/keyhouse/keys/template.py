@@ -15,7 +15,7 @@ from typing import Any
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.segments import Segment, Text, segment
+from keyhouse.keys.segments import Match, Segment, Text, segment
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 _SHORT_CHARS = 256
@@ -57,7 +57,8 @@ class Template:
     @property
     def pattern(self) -> str:
         """A regular expression that covers all its keys."""
-        fields = (f"({s.pattern}){re.escape(tail)}" for s, tail in zip(self.segments, self.literals[1:], strict=True))
+        readings = [s.reading if isinstance(s, Match) else s.pattern for s in self.segments]
+        fields = (f"({reading}){re.escape(tail)}" for reading, tail in zip(readings, self.literals[1:], strict=True))
         return re.escape(self.head) + "".join(fields)
 
     def build(self, values: Mapping[str, object]) -> str:

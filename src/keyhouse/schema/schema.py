@@ -1,8 +1,9 @@
 """A schema: the records, derived rows, logs and migrations of one keyspace, proved not to get into each other's way.
 
-Declaring it proves that every key has one reading, that no two templates build the same key, and that no scan returns another
-template's rows, or raises a DeclarationError that shows a witness key. An overlap that is meant (`b:duration_map:…` among the
-books at `b:…`) is declared as known, and scans then leave out what does not have the shape they list.
+Declaring it proves that every key has one reading, that in one store no two templates build the same key, and that no scan
+returns another template's rows, or raises a DeclarationError that shows a witness key. An overlap that is meant
+(`b:duration_map:…` among the books at `b:…`) is declared as known, and scans then leave out what does not have the shape
+they list.
 """
 
 from collections.abc import Iterator, Mapping
@@ -155,20 +156,19 @@ class Schema:
                     "A key of this template has two readings.", template=declared.template.text, witness=key
                 )
         known = {(id(scanned), id(within)) for scanned, within in self.overlaps}
+        bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
         for index, one in enumerate(all_declared):
             for other in all_declared[index + 1 :]:
-                self._prove_apart(one.template, other.template)
+                self._prove_apart(one.template, other.template, bound)
                 for scanned, within in ((one, other), (other, one)):
-                    self._prove_scan(scanned, within, known=(id(scanned), id(within)) in known)
+                    self._prove_scan(scanned, within, bound, known=(id(scanned), id(within)) in known)
 
-    def _prove_apart(self, one: Template, other: Template) -> None:
-        if (key := proof.collision(one, other)) is not None:
-            raise DeclarationError(
-                "Two templates build the same key.", one=one.text, other=other.text, witness=key
-            )
+    def _prove_apart(self, one: Template, other: Template, bound: frozenset[str]) -> None:
+        if (key := proof.collision(one, other, bound)) is not None:
+            raise DeclarationError("Two templates build the same key.", one=one.text, other=other.text, witness=key)
 
-    def _prove_scan(self, scanned: Declared, within: Declared, *, known: bool) -> None:
-        key = proof.intrusion(scanned.template, within.template)
+    def _prove_scan(self, scanned: Declared, within: Declared, bound: frozenset[str], *, known: bool) -> None:
+        key = proof.intrusion(scanned.template, within.template, bound)
         if key is not None and not known:
             raise DeclarationError(
                 "A scan of one template would return rows of another; declare the overlap if it is meant.",
