@@ -102,7 +102,8 @@ class Record(Generic[T]):
         self.upgrade = upgrade
         self.derived = derived
         self._decoder = msgspec.json.Decoder(type)
-        self._attributes = frozenset(f.name for f in msgspec.structs.fields(type)) if _is_struct(type) else frozenset()
+        self._members = {f.name: f.encode_name for f in msgspec.structs.fields(type)} if _is_struct(type) else {}
+        self._attributes = frozenset(self._members)
         self._unchecked = not _may_hold_odd_numbers(inspect.type_info(type))
         self._check_declaration()
         self._settle()
@@ -171,14 +172,12 @@ class Record(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
-        plain: object = value
-        if self.unknown is not None:
-            plain = _with_unknown(value, self.unknown)
+        plain: object = value if self.unknown is None else self._with_unknown(value)
         if not self._unchecked:
             document.check(plain)
         data = document.encode_checked(plain)
         try:
-            read = self._decoder.decode(data)
+            read = self._read(data)
         except msgspec.ValidationError as error:
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
@@ -192,8 +191,8 @@ class Record(Generic[T]):
         if self.upgrade is not None:
             data = self._upgraded(data, key)
         try:
-            value = self._decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            value = self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError) as error:
             self._refuse_newer(data, key)
             raise UnreadableError(
                 "A stored row does not decode as its record; see `keyhouse verify`.",
@@ -203,16 +202,30 @@ class Record(Generic[T]):
             ) from None
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._refuse_newer(data, key)
-        if self.unknown is not None:
-            known = set(value.__struct_encode_fields__)  # type: ignore[attr-defined]
-            others = {name: part for name, part in document.parse(data).items() if name not in known}
-            value = _replace(value, {self.unknown: others})
         return value
 
     def shown(self, value: T) -> Any:
         """The value for whoever asks from outside: plain JSON, without what must not leave the store."""
-        plain = msgspec.to_builtins(_with_unknown(value, self.unknown) if self.unknown else value)
-        return {name: part for name, part in plain.items() if name not in self.private} if self.private else plain
+        plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
+        for name in self.private:
+            plain.pop(self._members[name], None)
+        return plain
+
+    def _read(self, data: bytes) -> T:
+        """The value, with what it does not know in the attribute that is for that, whatever the members are called."""
+        if self.unknown is None:
+            return self._decoder.decode(data)
+        plain = document.parse(data)
+        if not isinstance(plain, dict):
+            raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
+        known = {name: plain.pop(name) for own, name in self._members.items() if own != self.unknown and name in plain}
+        return _replace(msgspec.convert(known, self.type), {self.unknown: plain})
+
+    def _with_unknown(self, value: T) -> dict[str, Any]:
+        assert self.unknown is not None
+        plain: dict[str, Any] = msgspec.to_builtins(value)
+        others = plain.pop(self._members[self.unknown], None) or {}
+        return plain | {name: part for name, part in others.items() if name not in plain}
 
     def _settle(self) -> None:
         self._held = tuple(self.holder(name) for name in self.template.fields)
@@ -292,12 +305,6 @@ def _replace(value: T, changes: dict[str, Any]) -> T:
 
 def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
-
-
-def _with_unknown(value: Any, attribute: str) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    others = plain.pop(attribute) or {}
-    return plain | {name: part for name, part in others.items() if name not in plain}
 
 
 def _checked_ttl(ttl: int, record: Record[Any]) -> int:
