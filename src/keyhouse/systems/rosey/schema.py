@@ -1,0 +1,25 @@
+"""Plugin storage: `db.kv.<plugin>.set {key, value, ttl?}`. One table of (plugin, key, value, expires_at), and no more.
+
+A key has 1 to 255 characters and is stored as it is: no character has a meaning, so a prefix is literal and keys order by
+their bytes. A value is any JSON, `null` included. Each write says when the value expires, or that it never does: a `set`
+without a `ttl` clears an earlier one.
+"""
+
+from typing import Any
+
+from keyhouse.keys import Match, Template, Text
+from keyhouse.schema import Record, Schema, Space, per_write
+
+PLUGIN = Match("[a-z0-9_-]{1,100}", says="must be 1 to 100 of a-z, 0-9, _ and -")
+
+VALUE: Record[Any] = Record(
+    Any,
+    Template("{key}", key=Text(chars_max=255)),
+    name="value",
+    doc="What a plugin keeps under a key of its own.",
+    expiry=per_write(),
+)
+
+SCHEMAS: tuple[Schema, ...] = (
+    Schema("rosey", VALUE, space=Space("a plugin", segment=PLUGIN), doc="Key-value storage of chat-bot plugins."),
+)

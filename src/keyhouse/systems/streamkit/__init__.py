@@ -1,0 +1,48 @@
+"""Streamkit: each customer of an OBS control panel keeps text cyclers, swaps, layouts and notes, and counts scene switches.
+
+A space is a customer. The keyspace is declared in `schema`, and `keys` has the document's two functions on whole keys. It
+knows nothing of HTTP or tokens.
+"""
+
+from keyhouse.systems.streamkit.keys import CATEGORIES, KVKey, build_kv_key, parse_kv_key
+from keyhouse.systems.streamkit.schema import (
+    CONFIGS,
+    CONFIGS_V2,
+    CUSTOMER,
+    LAYOUT,
+    NOTE,
+    SCENE_ACTIVITY,
+    SCENE_ACTIVITY_V2,
+    SCHEMAS,
+    SWAP,
+    TEXT_CYCLER,
+    Layout,
+    LayoutSource,
+    Note,
+    SceneActivity,
+    Swap,
+    TextCycler,
+)
+
+__all__ = [
+    "CATEGORIES",
+    "CONFIGS",
+    "CONFIGS_V2",
+    "CUSTOMER",
+    "LAYOUT",
+    "NOTE",
+    "SCENE_ACTIVITY",
+    "SCENE_ACTIVITY_V2",
+    "SCHEMAS",
+    "SWAP",
+    "TEXT_CYCLER",
+    "KVKey",
+    "Layout",
+    "LayoutSource",
+    "Note",
+    "SceneActivity",
+    "Swap",
+    "TextCycler",
+    "build_kv_key",
+    "parse_kv_key",
+]
