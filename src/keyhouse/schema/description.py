@@ -1,0 +1,237 @@
+"""A schema in words, as plain values: a face prints them as Markdown, as JSON or on a screen, and adds nothing of its own.
+
+Nothing here is written by hand for one schema: what it says is what the declarations do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from keyhouse.keys.template import Template
+from keyhouse.schema.derived import Count, Derived, First, Index, Source, Summary, Unique
+from keyhouse.schema.log import Counter, Log
+from keyhouse.schema.record import Expiry, Record
+from keyhouse.schema.schema import Schema, Space
+from keyhouse.schema.shape import shape
+
+__all__ = [
+    "FieldText",
+    "MigrationText",
+    "RecordText",
+    "RowText",
+    "SchemaText",
+    "describe",
+    "kind_of",
+    "prose",
+    "seconds_text",
+    "space_text",
+]
+
+_A_MOMENT = 1_768_737_600_000
+
+
+class FieldText(msgspec.Struct, frozen=True):
+    """A field of a key: what it holds, and where it comes from when that is not the record's field of that name."""
+
+    name: str
+    type: str
+    source: str = ""
+
+
+class RowText(msgspec.Struct, frozen=True):
+    """A row derived from a record. `notes` are further sentences, each under a label."""
+
+    kind: str
+    key: str
+    fields: list[FieldText]
+    value: str
+    notes: dict[str, str] = {}
+
+
+class RecordText(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    doc: str
+    key: str
+    fields: list[FieldText]
+    value: str
+    notes: dict[str, str]
+    derived: list[RowText]
+
+
+class MigrationText(msgspec.Struct, frozen=True):
+    id: int
+    description: str
+    over: str
+
+
+class SchemaText(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    doc: str
+    space: str
+    fixed: dict[str, str]
+    version: int
+    records: list[RecordText]
+    overlaps: list[tuple[str, str]]
+    migrations: list[MigrationText]
+
+
+def describe(schema: Schema) -> SchemaText:
+    return SchemaText(
+        name=schema.name,
+        doc=prose(schema.doc),
+        space=space_text(schema.space),
+        fixed=schema.fixed,
+        version=schema.version,
+        records=[_record_text(record) for record in schema.records],
+        overlaps=[(scanned.template.text, within.template.text) for scanned, within in schema.overlaps],
+        migrations=[MigrationText(each.id, prose(each.description), each.over.name) for each in schema.migrations],
+    )
+
+
+def _record_text(record: Record[Any]) -> RecordText:
+    return RecordText(
+        name=record.name,
+        kind=kind_of(record),
+        doc=prose(record.doc),
+        key=record.template.text,
+        fields=_fields(record.template, record.fields),
+        value=shape(record.type, unknown=record.unknown),
+        notes=dict(_notes(record)),
+        derived=[_row_text(derived) for derived in record.derived],
+    )
+
+
+def _row_text(derived: Derived) -> RowText:
+    sources = {name: f"each of {_source(source)}" for name, source in derived.each.items()}
+    sources |= {name: _source(source) for name, source in derived.fields.items()}
+    fields = [FieldText(f.name, f.type, sources.get(f.name, "")) for f in _fields(derived.template, {})]
+    notes = {} if derived.when is None else {"only when": _function(derived.when, "a condition on the record holds")}
+    return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
+
+
+def kind_of(declared: Record[Any] | Derived) -> str:
+    """What sort of row it is, in a word."""
+    for type_, kind in _KINDS:
+        if isinstance(declared, type_):
+            return kind
+    return "record"
+
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (First, "first"),
+    (Unique, "unique"),
+    (Index, "index"),
+    (Summary, "summary"),
+    (Count, "count"),
+    (Counter, "counter"),
+    (Log, "log"),
+)
+
+
+def space_text(space: Space) -> str:
+    """What a space is, and what its name may be."""
+    text = f"A space is {space.what}"
+    if space.name is not None:
+        text += f"; there is one, `{space.name}`"
+    elif space.segment is not None:
+        text += f", named by {space.segment.what}"
+    return text + (f". Its name is repeated in keys as `{{{space.field}}}`." if space.field is not None else ".")
+
+
+def prose(text: str) -> str:
+    """A docstring as one paragraph per paragraph, without its indentation."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def _fields(template: Template, sources: dict[str, Source]) -> list[FieldText]:
+    return [
+        FieldText(name, segment.what, _source(sources[name]) if name in sources else "")
+        for name, segment in zip(template.fields, template.segments, strict=True)
+    ]
+
+
+def _source(source: Source) -> str:
+    return _function(source, "computed from the record") if callable(source) else f"`{source}`"
+
+
+def _function(function: Callable[[Any], object], otherwise: str) -> str:
+    """What a function is for: the first sentence of its docstring, else its name."""
+    doc = prose(function.__doc__ or "").partition("\n")[0]
+    name = getattr(function, "__name__", "<lambda>")
+    return doc.rstrip(".") or (otherwise if name.startswith("<") else f"`{name}`")
+
+
+def _row_value(derived: Derived) -> str:
+    match derived:
+        case First(value=value):
+            return f"`{value}` of the first record that earned it"
+        case Index(value=None):
+            return "`1`"
+        case Index(value=value):
+            return f"`{value}`"
+        case Summary(under=under, member_field=member, entry=entry, constant=constant):
+            listed = f"[{member}, …]" if entry is None else f"{{{member}: entry, …}}"
+            more = "".join(f", {_json(name)}: {_json(part)}" for name, part in constant.items())
+            return f"`{{{_json(under)}: {listed}{more}}}`"
+    return "how many records earn it"
+
+
+def _notes(record: Record[Any]) -> Any:
+    """Labels and sentences, in the order in which they are read."""
+    if record.expiry is not None:
+        yield "TTL", _expiry(record.expiry)
+    if record.version is not None:
+        yield "version", f"`{record.version[0]}` is the version of the JSON, now {record.version[1]}"
+    if record.upgrade is not None:
+        yield "older versions", _function(record.upgrade, "are brought to this one as they are read")
+    stamps = [
+        f"`{name}` when it is {what}" for name, what in ((record.created, "made"), (record.updated, "written")) if name
+    ]
+    if stamps:
+        yield "stamped", f"{' and '.join(stamps)}, such as `{record.times.format(_A_MOMENT)}`"
+    if record.computed:
+        yield "computed", ", ".join(f"`{name}`" for name in record.computed) + " from the other members, at each write"
+    if record.unknown is not None:
+        yield "further members", "are kept as they are"
+    if record.private:
+        yield "private", ", ".join(f"`{name}`" for name in record.private) + ": never shown outside the store"
+    if isinstance(record, Log):
+        yield from _log_notes(record)
+
+
+def _log_notes(log: Log[Any]) -> Any:
+    stream = ", ".join(f"`{name}`" for name in log.stream) or "the whole space"
+    place = (
+        "a ULID that the store draws" if log.sequence is None else f"the next number of `{log.sequence.template.text}`"
+    )
+    yield "stream", f"one for each {stream}, in the order of `{log.order}`: {place}"
+    if log.state is not None:
+        later = "later, many at once" if log.deferred else "in the commit that appends it"
+        yield "folds into", f"`{log.state.template.text}`, each event once, {later}"
+
+
+def _expiry(expiry: Expiry) -> str:
+    match expiry.mode:
+        case "fixed":
+            return f"{seconds_text(expiry.seconds)} after it is made"
+        case "sliding":
+            return f"{seconds_text(expiry.seconds)} after it was last written"
+        case "field":
+            return f"until `{expiry.field}`"
+    return "as each write says; none unless given"
+
+
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def seconds_text(seconds: int) -> str:
+    """A length of time in its largest whole unit: `30 days`."""
+    unit, size = next((unit, size) for unit, size in _UNITS if seconds % size == 0 or size == 1)
+    count = seconds // size
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
