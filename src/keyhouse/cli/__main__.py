@@ -1,0 +1,5 @@
+"""`python -m keyhouse.cli` is `keyhouse`."""
+
+from keyhouse.cli import main
+
+main()

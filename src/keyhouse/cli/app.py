@@ -1,0 +1,36 @@
+"""The program's commands. Nothing heavy is imported here: a command imports what it needs when it runs, so help is quick."""
+
+from typing import Annotated
+
+import typer
+
+from keyhouse import __version__
+from keyhouse.cli.describe import describe
+from keyhouse.cli.entry import EXIT_CODES
+from keyhouse.cli.explain import explain
+
+app = typer.Typer(
+    help="Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.",
+    epilog="Exit codes: " + " ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()),
+    no_args_is_help=True,
+    rich_markup_mode=None,  # help without Rich starts in two thirds of the time
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(describe)
+app.command()(explain)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"keyhouse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def keyhouse(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, and exit.")
+    ] = False,
+) -> None:
+    """Declare a keyspace once, and get a typed, transactional, isolated, inspectable store."""

@@ -1,0 +1,112 @@
+"""Every form of output, in one place: for people on a terminal (Rich), for pipes (plain text), for programs (JSON).
+
+A command says what it has to say as a `Report`, or as Markdown, and knows nothing of terminals. Characters that a terminal
+would obey instead of showing, which a stored key may well hold, are written as escapes.
+"""
+
+import re
+import sys
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import KeyhouseError
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A titled table without a head. Its cells may hold `code`."""
+
+    title: str
+    rows: list[tuple[str, ...]]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A heading, a sentence or two, and what is known in detail."""
+
+    heading: str
+    text: str
+    parts: list[Part] = []
+
+
+def show_json(value: object) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def show_markdown(text: str) -> None:
+    if not sys.stdout.isatty():
+        print(visible(text))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(visible(text)))
+
+
+def show_reports(reports: list[Report]) -> None:
+    """Each with its empty parts left out, and an empty line between two."""
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        parts = [part for part in report.parts if part.rows]
+        if sys.stdout.isatty():
+            _show_rich(report, parts)
+        else:
+            print("\n\n".join([visible(report.heading), visible(report.text), *map(_plain, parts)]))
+
+
+def show_error(error: Exception, *, as_json: bool) -> None:
+    """One sentence with its fields, to standard error."""
+    if as_json and isinstance(error, KeyhouseError):
+        fields = {name: _json_safe(value) for name, value in error.fields.items()}
+        answer = {"error": error.sentence, "code": error.code, "status": error.status, "fields": fields}
+        print(msgspec.json.encode(answer).decode(), file=sys.stderr)
+    else:
+        print(f"keyhouse: {visible(str(error))}", file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """The text with what does not print (control characters, bidi marks, zero width) written as `\\x1b`, `\\u202e`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _plain(part: Part) -> str:
+    columns = max(len(row) for row in part.rows)
+    rows = [[_bare(visible(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(columns)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([part.title, *lines])
+
+
+def _bare(cell: str) -> str:
+    """A cell that is all `code` needs no marks around it, which whoever copies it would have to take off again."""
+    return cell[1:-1] if re.fullmatch(r"`[^`]*`", cell) else cell
+
+
+def _show_rich(report: Report, parts: list[Part]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def styled(text: str) -> Text:
+        pieces = re.split(r"`([^`]+)`", visible(text))
+        return Text.assemble(*[(piece, "cyan" if index % 2 else "") for index, piece in enumerate(pieces)])
+
+    console = Console(highlight=False)
+    console.print(Text(visible(report.heading), "bold"))
+    console.print(styled(report.text))
+    for part in parts:
+        console.print(Text("\n" + part.title, "bold green"))
+        table = Table.grid(padding=(0, 2), pad_edge=True)
+        for row in part.rows:
+            table.add_row(*map(styled, row))
+        console.print(table)
+
+
+def _json_safe(value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value)
+    except TypeError:
+        return repr(value)
