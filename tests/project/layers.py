@@ -53,7 +53,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "apsw": ("engines",),
     "typer": ("cli",),
     "rich": ("cli", "demo"),
-    "hypothesis": ("testing",),
     "pytest": ("testing",),
     # Not dependencies yet; written down so that the first import lands in the right place.
     "asyncpg": ("engines",),
@@ -233,8 +232,11 @@ def public_names_only(source: Source) -> Iterator[str]:
         if module.split(".")[0] != "keyhouse" or _at_home(source.module, module):
             continue
         dotted = module if name is None else f"{module}.{name}"
+        if name == "__version__":
+            continue
         if any(part.startswith("_") for part in dotted.split(".")):
-            yield f"{source.at(line)} imports {dotted}, which is private: use a public name of keyhouse.{layer_of(module)}"
+            package = ".".join(module.split(".")[:2])
+            yield f"{source.at(line)} imports {dotted}, which is private: use a public name of {package}"
         elif name is None and not _is_public(source.root, module):
             package = module.rpartition(".")[0]
             yield f"{source.at(line)} imports {module}, the inside of {package}: use the names that {package} publishes"

@@ -35,10 +35,10 @@ SOUND = {
     "cli/commands.py": (
         "import typer\nfrom keyhouse.cli._output import table\nfrom keyhouse.engines.sqlite import Sqlite\n"
         "from keyhouse.errors import KeyhouseError\nfrom keyhouse.systems import rosey\n"
-        "from keyhouse.systems.rosey import ROSEY\n"
+        "from keyhouse.systems.rosey import ROSEY\nfrom keyhouse import __version__\n"
     ),
     "cli/_output.py": "import rich\ndef table(): ...\n",
-    "testing/__init__.py": "from keyhouse.engines.sqlite import Sqlite\nimport hypothesis\n",
+    "testing/__init__.py": "from keyhouse.engines.sqlite import Sqlite\nimport pytest\n",
 }
 
 
