@@ -57,8 +57,10 @@ def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozen
     shared = _shared_lead(scanned, other, bound)
     if not _heads_meet(scanned.literals[shared], other.literals[shared]):
         return None
-    parts = [_literal(scanned.literals[shared])]
     lead = _lead(scanned, bound)
+    if shared == lead < len(scanned.fields) and other.literals[shared].startswith(scanned.literals[shared]):
+        return example(other)  # all of them lie in it
+    parts = [_literal(scanned.literals[shared])]
     for index in range(shared, lead):
         parts += [_of_segment(scanned.segments[index]), _literal(scanned.literals[index + 1])]
     if lead < len(scanned.fields):
@@ -68,7 +70,7 @@ def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozen
 
 def example(template: Template) -> str:
     """The shortest text of the template's shape."""
-    return _witness(_of_template(template)) or template.text
+    return _shown_first(template, len(template.fields)) + template.literals[-1]
 
 
 def _join(*languages: FSM) -> FSM:
@@ -101,10 +103,18 @@ def _written_as(template: Template, index: int) -> tuple[object, ...]:
 
 def _shown_behind(template: Template, count: int, language: FSM) -> str | None:
     """The shortest text of the language, behind an example of the template's first fields."""
-    if (witness := _witness(language)) is None:
-        return None
+    witness = _witness(language)
+    return None if witness is None else _shown_first(template, count) + witness
+
+
+def _shown_first(template: Template, count: int) -> str:
     fields = zip(template.literals, template.segments[:count], strict=False)
-    return "".join(literal + (_witness(_of_segment(segment)) or "") for literal, segment in fields) + witness
+    return "".join(literal + _shortest(segment) for literal, segment in fields)
+
+
+@cache
+def _shortest(segment: Segment) -> str:
+    return _witness(_of_segment(segment)) or ""
 
 
 def _ends_itself(segment: Segment, tail: str) -> bool:
@@ -152,10 +162,6 @@ def _of_segment(segment: Segment) -> FSM:
         for text in segment.without:
             language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
     return language
-
-
-def _of_template(template: Template) -> FSM:
-    return _behind(template, 0)
 
 
 @cache

@@ -1,0 +1,67 @@
+"""Paths: how an entry's extended attributes say where it is found, and how a path stands in a key.
+
+A path is made of whole parts. An entry is found at every whole prefix of its path, so one lookup of one key's span serves
+any depth, and `/1446` never covers `/14460`. An attribute that is absent or empty ends the path.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keyhouse.keys import Escape, Text
+
+PARTS = Escape("%", r"[/|]", alphabet=r"^/|\x00")
+"""Values in keys hold no `/` and no `|`, wherever they stand: a key's own are the only ones in it."""
+
+Parts = tuple[str, ...]
+
+
+class Path:
+    """The type of a path in a key: `("1446", "1450")` is `/1446/1450`."""
+
+    pattern = r"(?:/[^/|\x00]+)+"
+    fixed = False
+    what = "a path such as /1446/1450"
+
+    def __init__(self) -> None:
+        self._part = Text().followed_by("", PARTS)
+
+    def followed_by(self, literal: str, escape: Escape) -> "Path":
+        return self
+
+    def format(self, value: object) -> str:
+        if not isinstance(value, tuple) or not value:
+            raise ValueError("must be the parts of a path, one at least")
+        return "".join("/" + self._part.format(part) for part in value)
+
+    def parse(self, text: str) -> Parts:
+        return tuple(self._part.parse(part) for part in text[1:].split("/"))
+
+
+def whole_prefixes(path: Parts) -> list[Parts]:
+    """`/a`, `/a/b`, …: every place where an entry at the path is found."""
+    return [path[: length + 1] for length in range(len(path))]
+
+
+def hierarchy(ext: Mapping[str, Any]) -> Parts:
+    """`/{show}/{season}`"""
+    return _path(ext, "showCategoryId", "seasonCategoryId")
+
+
+def sport(ext: Mapping[str, Any]) -> Parts:
+    """`/{sport}/{series}`"""
+    return _path(ext, "sport", "series-id")
+
+
+def teams(ext: Mapping[str, Any]) -> list[str]:
+    """The comma list `team-ids`: split, trimmed, each once, in its order."""
+    listed = (ext.get("team-ids") or "").split(",")
+    return list(dict.fromkeys(team for each in listed if (team := each.strip())))
+
+
+def _path(ext: Mapping[str, Any], *names: str) -> Parts:
+    parts: list[str] = []
+    for name in names:
+        if not (part := ext.get(name)):
+            break
+        parts.append(part)
+    return tuple(parts)

@@ -1,0 +1,136 @@
+"""Viewing history: one entry for each asset and state of a profile, and rows that list and find them.
+
+| sort key                     | value                                     |
+|------------------------------|-------------------------------------------|
+| `IN_PROGRESS|{assetId}`, `COMPLETED|{assetId}` | the entry               |
+| `IN_PROGRESS`, `COMPLETED`   | the assets in that state                  |
+| `/{sport}/{series}/{team}`   | the assets of that team, in either state  |
+| `/{show}/{season}`           | the assets of that season, in either state |
+
+An asset can have both entries: one that is watched again is in progress, and was completed. The state is part of the key, so
+moving an entry is a delete and a put in one transaction; a list of assets loses one only when neither entry earns it.
+
+"How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write that changes it takes the
+asset out of the old rows and puts it into the new ones. A list that becomes empty is deleted.
+
+The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, for engines that keep keys in order;
+where the table has an index on those attributes, it serves instead. A further path is one more of them.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from keyhouse.keys import Template
+from keyhouse.schema import Declared, Index, Record, Schema, Space, Summary
+from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
+
+State = Literal["IN_PROGRESS", "COMPLETED"]
+Number = int | float
+Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+
+_PATH_ATTRIBUTES = ("showCategoryId", "seasonCategoryId", "sport", "series-id", "team-ids")
+
+
+class Attributes(Struct, kw_only=True, rename="camel"):
+    """`a.*`: the viewing itself. The store clamps `progress` to the total time, and sets its percentage."""
+
+    asset_id: str
+    asset_type: str
+    total_time: Seconds
+    state: State
+    progress: Number
+    update_time: str
+    progress_percentage: Number | UnsetType = UNSET
+
+
+class Marks(Struct, kw_only=True):
+    """`m.*`: when the asset was completed, each time."""
+
+    timestamps: list[str]
+
+
+class HistoryEntry(Struct, kw_only=True):
+    """How far an asset was watched. `ext` is whatever assists in finding it; those that make paths are text."""
+
+    attr: Attributes
+    ext: dict[str, Any] = {}
+    m: Marks | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        for name in _PATH_ATTRIBUTES:
+            if not isinstance(self.ext.get(name, ""), str):
+                raise ValueError(f"ext.{name} must be text")
+
+
+def with_percentage(entry: HistoryEntry) -> Attributes:
+    """The attributes with their progress within the total time, and its percentage to two decimals."""
+    total = entry.attr.total_time
+    progress = min(max(entry.attr.progress, 0), total)
+    percentage = round(100 * progress / total, 2) if total else 0
+    return msgspec.structs.replace(entry.attr, progress=progress, progress_percentage=percentage)
+
+
+ASSETS_IN_STATE = Summary("{state:IN_PROGRESS|COMPLETED}", member="asset", under="assetIds")
+
+ASSETS_OF_TEAM = Summary(
+    Template("/{sport}/{series}/{team}", escape=PARTS),
+    member="asset",
+    under="assetIds",
+    fields={"sport": lambda entry: entry.ext.get("sport"), "series": lambda entry: entry.ext.get("series-id")},
+    each={"team": lambda entry: teams(entry.ext)},
+    when=lambda entry: len(sport(entry.ext)) == 2,
+)
+
+ASSETS_IN_SEASON = Summary(
+    Template("/{show}/{season}", escape=PARTS),
+    member="asset",
+    under="assetIds",
+    fields={
+        "show": lambda entry: entry.ext.get("showCategoryId"),
+        "season": lambda entry: entry.ext.get("seasonCategoryId"),
+    },
+    when=lambda entry: len(hierarchy(entry.ext)) == 2,
+)
+
+BY_HIERARCHY = Index(
+    Template("path.hierarchy{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()),
+    each={"path": lambda entry: whole_prefixes(hierarchy(entry.ext))},
+)
+
+BY_SPORT = Index(
+    Template("path.sport{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()),
+    each={"path": lambda entry: whole_prefixes(sport(entry.ext))},
+)
+
+ENTRY = Record(
+    HistoryEntry,
+    Template("{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS),
+    ASSETS_IN_STATE,
+    ASSETS_OF_TEAM,
+    ASSETS_IN_SEASON,
+    BY_HIERARCHY,
+    BY_SPORT,
+    name="entry",
+    fields={"state": "attr.state", "asset": "attr.asset_id"},
+    computed={"attr": with_percentage},
+)
+
+_BESIDE_STATES: tuple[Declared, ...] = (ENTRY, ASSETS_OF_TEAM, ASSETS_IN_SEASON, BY_HIERARCHY, BY_SPORT)
+
+SCHEMAS: tuple[Schema, ...] = (
+    Schema(
+        "history",
+        ENTRY,
+        space=Space("a profile"),
+        doc="What a profile has watched, how far, and by show, season, sport, series and team.",
+        # Keys that start with a field are scanned from the first row on; and both lists of assets are at paths.
+        overlaps=(
+            *((ENTRY, row) for row in ENTRY.derived),
+            *((ASSETS_IN_STATE, row) for row in _BESIDE_STATES),
+            (ASSETS_OF_TEAM, ASSETS_IN_SEASON),
+            (ASSETS_IN_SEASON, ASSETS_OF_TEAM),
+        ),
+    ),
+)
