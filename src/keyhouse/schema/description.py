@@ -3,7 +3,7 @@
 Nothing here is written by hand for one schema: what it says is what the declarations do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -96,17 +96,16 @@ def _record_text(record: Record[Any]) -> RecordText:
         kind=kind_of(record),
         doc=prose(record.doc),
         key=record.template.text,
-        fields=_fields(record.template, record.fields),
+        fields=_fields(record.template, record.type, record.fields),
         value=shape(record.type, unknown=record.unknown),
         notes=dict(_notes(record)),
-        derived=[_row_text(derived) for derived in record.derived],
+        derived=[_row_text(derived, record.type) for derived in record.derived],
     )
 
 
-def _row_text(derived: Derived) -> RowText:
-    sources = {name: f"each of {_source(source)}" for name, source in derived.each.items()}
-    sources |= {name: _source(source) for name, source in derived.fields.items()}
-    fields = [FieldText(f.name, f.type, sources.get(f.name, "")) for f in _fields(derived.template, {})]
+def _row_text(derived: Derived, type_: Any) -> RowText:
+    fields = _fields(derived.template, type_, derived.fields | derived.each)
+    fields = [FieldText(f.name, f.type, f"each of {f.source}") if f.name in derived.each else f for f in fields]
     notes = {} if derived.when is None else {"only when": _function(derived.when, "a condition on the record holds")}
     return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
 
@@ -145,15 +144,15 @@ def prose(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
-def _fields(template: Template, sources: dict[str, Source]) -> list[FieldText]:
+def _fields(template: Template, type_: Any, sources: Mapping[str, Source]) -> list[FieldText]:
     return [
-        FieldText(name, segment.what, _source(sources[name]) if name in sources else "")
+        FieldText(name, segment.what, _source(type_, sources[name]) if name in sources else "")
         for name, segment in zip(template.fields, template.segments, strict=True)
     ]
 
 
-def _source(source: Source) -> str:
-    return _function(source, "computed from the record") if callable(source) else f"`{source}`"
+def _source(type_: Any, source: Source) -> str:
+    return _function(source, "a function of it") if callable(source) else f"`{member_name(type_, source)}`"
 
 
 def _function(function: Callable[[Any], object], otherwise: str) -> str:
@@ -178,30 +177,43 @@ def _row_value(derived: Derived) -> str:
     return "how many records earn it"
 
 
-def _notes(record: Record[Any]) -> Any:
+def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
     """Labels and sentences, in the order in which they are read."""
+
+    def named(*attributes: str | None) -> str:
+        return ", ".join(f"`{member_name(record.type, name)}`" for name in attributes if name is not None)
+
     if record.expiry is not None:
-        yield "TTL", _expiry(record.expiry)
+        yield "TTL", _expiry(record.expiry, named(record.expiry.field))
     if record.version is not None:
-        yield "version", f"`{record.version[0]}` is the version of the JSON, now {record.version[1]}"
+        yield "version", f"{named(record.version[0])} is the version of the JSON, now {record.version[1]}"
     if record.upgrade is not None:
         yield "older versions", _function(record.upgrade, "are brought to this one as they are read")
-    stamps = [
-        f"`{name}` when it is {what}" for name, what in ((record.created, "made"), (record.updated, "written")) if name
-    ]
-    if stamps:
-        yield "stamped", f"{' and '.join(stamps)}, such as `{record.times.format(_A_MOMENT)}`"
+    stamps = ((record.created, "made"), (record.updated, "written"))
+    if told := [f"{named(attribute)} when it is {what}" for attribute, what in stamps if attribute is not None]:
+        yield "stamped", f"{' and '.join(told)}, such as `{record.times.format(_A_MOMENT)}`"
     if record.computed:
-        yield "computed", ", ".join(f"`{name}`" for name in record.computed) + " from the other members, at each write"
+        yield "computed", named(*record.computed) + " from the other members, at each write"
     if record.unknown is not None:
         yield "further members", "are kept as they are"
     if record.private:
-        yield "private", ", ".join(f"`{name}`" for name in record.private) + ": never shown outside the store"
+        yield "private", named(*record.private) + ": never shown outside the store"
     if isinstance(record, Log):
         yield from _log_notes(record)
 
 
-def _log_notes(log: Log[Any]) -> Any:
+def member_name(type_: Any, attribute: str) -> str:
+    """How an attribute, or a path of them, is called in the JSON."""
+    name, dot, rest = attribute.partition(".")
+    if not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+        return attribute
+    for field in msgspec.structs.fields(type_):
+        if field.name == name:
+            return field.encode_name + dot + (member_name(field.type, rest) if rest else "")
+    return attribute
+
+
+def _log_notes(log: Log[Any]) -> Iterator[tuple[str, str]]:
     stream = ", ".join(f"`{name}`" for name in log.stream) or "the whole space"
     place = (
         "a ULID that the store draws" if log.sequence is None else f"the next number of `{log.sequence.template.text}`"
@@ -212,14 +224,14 @@ def _log_notes(log: Log[Any]) -> Any:
         yield "folds into", f"`{log.state.template.text}`, each event once, {later}"
 
 
-def _expiry(expiry: Expiry) -> str:
+def _expiry(expiry: Expiry, member: str) -> str:
     match expiry.mode:
         case "fixed":
             return f"{seconds_text(expiry.seconds)} after it is made"
         case "sliding":
             return f"{seconds_text(expiry.seconds)} after it was last written"
         case "field":
-            return f"until `{expiry.field}`"
+            return f"until {member}"
     return "as each write says; none unless given"
 
 
