@@ -1,0 +1,278 @@
+"""NATS KV buckets and keys: six buckets, a schema for each, all keys under `ns/{namespace}/`.
+
+The namespace is a setting of the store, `default` unless configured. Ids stay as they are in the JSON; in a key, what NATS
+does not allow there is escaped: `=3A` for `:`, `=3D` for `=` itself.
+
+A name compares without case. Where only this service writes the key (a code that was requested, a like that was counted),
+the name stands in its normal form, so two spellings can't be two people; `roles/{username}` stands as it was written,
+because other programs write it too.
+
+Beside the document's keys are three of our own: `names/…` holds each playlist's name for it, and `days/…` (in two buckets)
+counts by day, for the windows of `top-played` and `top-liked`.
+"""
+
+from datetime import date
+from typing import Any, Literal, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType
+
+from keyhouse.keys import NATS, Segment, Template
+from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed
+from keyhouse.systems.playlist.ids import PlaylistId
+
+T = TypeVar("T")
+Maybe = str | UnsetType | None
+Role = Literal["viewer", "blessed", "admin"]
+
+VERSION = ("schema_version", 1)
+DAYS_KEPT = 366
+"""How long a day's counts are kept: the widest window of the statistics."""
+
+
+def _at(text: str, **segments: Segment) -> Template:
+    return Template(f"ns/{{namespace}}/{text}", escape=NATS, **segments)
+
+
+def _bucket(name: str, *records: Record[Any], doc: str, **options: Any) -> Schema:
+    space = Space("the bucket of that name", name=name)
+    return Schema(name, *records, space=space, fixed={"namespace": "default"}, doc=doc, **options)
+
+
+# 4.3.1 kryten_playlist_snapshot
+
+
+class Snapshot(Struct, kw_only=True):
+    """One state of the catalog."""
+
+    snapshot_id: str
+    source: str
+    created_at: str
+    item_count: int
+    notes: Maybe = UNSET
+    schema_version: int = 1
+
+
+CURRENT = Record(Snapshot, _at("current"), name="current", version=VERSION)
+SNAPSHOT = Record(Snapshot, _at("snapshots/{snapshot_id}"), name="snapshot", version=VERSION)
+
+SNAPSHOTS = _bucket(
+    "kryten_playlist_snapshot", CURRENT, SNAPSHOT, doc="Which catalog snapshot is current, and those before it."
+)
+
+# 4.3.2 kryten_playlist_acl
+
+
+class RoleOf(Struct, kw_only=True):
+    """What one user may do."""
+
+    role: Role
+    updated_at: str = ""
+
+
+ADMINS = Record(list[str], _at("admins"), name="admins", doc="Cytube usernames of the admins.")
+BLESSED = Record(list[str], _at("blessed"), name="blessed", doc="Cytube usernames of the blessed.")
+ROLE = Record(RoleOf, _at("roles/{username}"), name="role", updated="updated_at")
+
+ACL = _bucket("kryten_playlist_acl", ADMINS, BLESSED, ROLE, doc="Who may do what.")
+
+# 4.3.3 kryten_playlist_playlists
+
+
+class PlaylistItem(Struct, kw_only=True):
+    video_id: str
+    title: Maybe = UNSET
+    duration_seconds: int | UnsetType | None = UNSET
+    categories: list[str] | UnsetType | None = UNSET
+
+
+class Playlist(Struct, kw_only=True):
+    """A saved playlist."""
+
+    playlist_id: str
+    name: str
+    items: list[PlaylistItem]
+    created_by: str
+    created_at: str = ""
+    updated_at: str = ""
+    schema_version: int = 1
+
+
+def index_entry(playlist: Playlist) -> dict[str, str]:
+    """What the index says of a playlist."""
+    return {
+        "name": playlist.name,
+        "created_by": playlist.created_by,
+        "created_at": playlist.created_at,
+        "updated_at": playlist.updated_at,
+    }
+
+
+PLAYLIST_INDEX = Summary(
+    _at("playlists/index"), member="playlist_id", under="playlists", entry=index_entry, constant={"schema_version": 1}
+)
+PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
+PLAYLIST = Record(
+    Playlist,
+    _at("playlists/{playlist_id}", playlist_id=PlaylistId()),
+    PLAYLIST_INDEX,
+    PLAYLIST_NAME,
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+)
+
+PLAYLISTS = _bucket(
+    "kryten_playlist_playlists", PLAYLIST, doc="Saved playlists.", overlaps=((PLAYLIST, PLAYLIST_INDEX),)
+)
+
+# 4.3.4 kryten_playlist_auth
+
+
+class OtpRequest(Struct, kw_only=True):
+    """A code that was requested. Its hash never leaves the store."""
+
+    requested_at: str
+    expires_at: str
+    request_ip: str
+    request_user_agent: Maybe = UNSET
+    otp_hash: str
+    attempts_remaining: int
+    schema_version: int = 1
+
+
+class Session(Struct, kw_only=True):
+    username: str
+    role: Role
+    created_at: str
+    expires_at: str
+    ip: str
+    schema_version: int = 1
+
+
+class IpBlock(Struct, kw_only=True):
+    blocked_until: str
+    reason: Literal["otp_unsolicited", "otp_abuse", "admin_action"]
+    created_at: str
+    schema_version: int = 1
+
+
+OTP_REQUEST = Record(
+    OtpRequest,
+    _at("otp/request/{username:norm}"),
+    name="otp_request",
+    version=VERSION,
+    private=("otp_hash",),
+    expiry=at_field("expires_at"),
+)
+SESSION = Record(Session, _at("session/{session_id}"), version=VERSION, expiry=at_field("expires_at"))
+IP_BLOCK = Record(IpBlock, _at("ipblock/{ip}"), name="ip_block", version=VERSION, expiry=at_field("blocked_until"))
+
+AUTH = _bucket("kryten_playlist_auth", OTP_REQUEST, SESSION, IP_BLOCK, doc="Codes, sessions and blocked addresses.")
+
+# 4.3.5 kryten_playlist_analytics
+
+
+class GlobalCounters(Struct, kw_only=True):
+    items_queued: int = 0
+    items_played: int = 0
+    duration_queued_seconds: int = 0
+    duration_played_seconds: int = 0
+    updated_at: str = ""
+    schema_version: int = 1
+
+
+class ItemCounters(Struct, kw_only=True):
+    video_id: str
+    play_count: int = 0
+    queue_count: int = 0
+    last_played_at: str | None = None
+    last_queued_at: str | None = None
+    duration_seconds: int | None = None
+    schema_version: int = 1
+
+
+class PlaylistCounters(Struct, kw_only=True):
+    playlist_id: str
+    apply_count: int = 0
+    last_applied_at: str | None = None
+    schema_version: int = 1
+
+
+class DayPlays(Struct, kw_only=True):
+    """How often an item was played on one day (UTC)."""
+
+    day: date
+    video_id: str
+    play_count: int = 0
+    schema_version: int = 1
+
+
+GLOBAL_COUNTERS = Record(
+    GlobalCounters, _at("counters/global"), name="global_counters", version=VERSION, updated="updated_at"
+)
+ITEM_COUNTERS = Record(ItemCounters, _at("items/{video_id}"), name="item_counters", version=VERSION)
+PLAYLIST_COUNTERS = Record(
+    PlaylistCounters,
+    _at("playlists/{playlist_id}", playlist_id=PlaylistId()),
+    name="playlist_counters",
+    version=VERSION,
+)
+DAY_PLAYS = Record(
+    DayPlays,
+    _at("days/{day:date}/{video_id}"),
+    name="day_plays",
+    version=VERSION,
+    expiry=fixed(DAYS_KEPT * 24 * 3_600),
+)
+
+ANALYTICS = _bucket(
+    "kryten_playlist_analytics",
+    GLOBAL_COUNTERS,
+    ITEM_COUNTERS,
+    PLAYLIST_COUNTERS,
+    DAY_PLAYS,
+    doc="What was queued and played, and how often.",
+)
+
+# 4.3.6 kryten_playlist_likes
+
+
+class ItemLikes(Struct, kw_only=True):
+    video_id: str
+    like_count: int = 0
+    updated_at: str = ""
+    schema_version: int = 1
+
+
+class Liked(Struct, kw_only=True):
+    """That a user liked an item: until it expires, another like of theirs is a duplicate."""
+
+    liked_at: str
+    expires_at: str
+    schema_version: int = 1
+
+
+class DayLikes(Struct, kw_only=True):
+    """How often an item was liked on one day (UTC)."""
+
+    day: date
+    video_id: str
+    like_count: int = 0
+    schema_version: int = 1
+
+
+ITEM_LIKES = Record(ItemLikes, _at("items/{video_id}/likes"), name="item_likes", version=VERSION, updated="updated_at")
+LIKED = Record(
+    Liked, _at("dedupe/{video_id}/{user_id:norm}"), name="liked", version=VERSION, expiry=at_field("expires_at")
+)
+DAY_LIKES = Record(
+    DayLikes,
+    _at("days/{day:date}/{video_id}"),
+    name="day_likes",
+    version=VERSION,
+    expiry=fixed(DAYS_KEPT * 24 * 3_600),
+)
+
+LIKES = _bucket("kryten_playlist_likes", ITEM_LIKES, LIKED, DAY_LIKES, doc="What was liked, and by whom lately.")
+
+SCHEMAS: tuple[Schema, ...] = (SNAPSHOTS, ACL, PLAYLISTS, AUTH, ANALYTICS, LIKES)
