@@ -11,7 +11,7 @@ _ALPHABET = "-_=." + ascii_letters + digits
 
 
 class PlaylistId(Text):
-    """Text in the alphabet of NATS. Its pattern leaves `index` out, where the proof that no two keys are the same sees it."""
+    """Text in the alphabet of NATS. Its pattern leaves `index` out, where the proof that no two keys are one sees it."""
 
     what = "text other than 'index'"
 

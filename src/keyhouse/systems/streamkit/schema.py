@@ -171,7 +171,9 @@ CONFIGS_V2: dict[str, Record[Any]] = {
     "layouts": _config(Layout, "cust_{customer}_streamkit_v2_layouts_{id}", name="v2_layouts"),
     "notes": _config(Note, "cust_{customer}_streamkit_v2_notes_{id}", name="v2_notes"),
 }
-SCENE_ACTIVITY_V2 = _scene_activity("cust_{customer}_streamkit_v2_scene_activity_{scene_name}", name="v2_scene_activity")
+SCENE_ACTIVITY_V2 = _scene_activity(
+    "cust_{customer}_streamkit_v2_scene_activity_{scene_name}", name="v2_scene_activity"
+)
 
 SCHEMAS: tuple[Schema, ...] = (
     Schema(
