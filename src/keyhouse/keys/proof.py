@@ -89,6 +89,8 @@ def _lead(template: Template, bound: frozenset[str]) -> int:
 
 def _shared_lead(one: Template, other: Template, bound: frozenset[str]) -> int:
     """How many of those the two templates begin with and write alike: up to there, their keys in one store are the same."""
+    if not bound:
+        return 0
     most = min(_lead(one, bound), _lead(other, bound))
     return next((i for i in range(most) if _written_as(one, i) != _written_as(other, i)), most)
 

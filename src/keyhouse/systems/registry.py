@@ -9,7 +9,7 @@ import msgspec
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 
-__all__ = ["SYSTEMS", "System", "load"]
+__all__ = ["NAMES", "System", "load"]
 
 _TITLES: Final = {
     "rosey": "Plugin storage over NATS",
@@ -19,7 +19,7 @@ _TITLES: Final = {
     "history": "Viewing history",
 }
 
-SYSTEMS: Final = tuple(_TITLES)
+NAMES: Final = tuple(_TITLES)
 
 
 class System(msgspec.Struct, frozen=True):
@@ -34,6 +34,6 @@ class System(msgspec.Struct, frozen=True):
 def load(name: str) -> System:
     """The system of that name; UsageError, with the names there are, when there is none."""
     if name not in _TITLES:
-        raise UsageError("No such system.", system=name, known=list(SYSTEMS))
+        raise UsageError("No such system.", system=name, known=list(NAMES))
     package = import_module(f"keyhouse.systems.{name}")
     return System(name, _TITLES[name], getdoc(package) or "", package.SCHEMAS)

@@ -1,0 +1,33 @@
+"""ISBNs: their normal form, and whether their check digit is right. Pure."""
+
+import re
+
+from keyhouse.errors import RecordError
+
+_SEPARATORS = re.compile(r"[\s-]+")
+_ISBN10 = re.compile(r"[0-9]{9}[0-9X]", re.ASCII)
+_ISBN13 = re.compile(r"[0-9]{13}", re.ASCII)
+
+
+def isbn10(text: str) -> str:
+    """An ISBN-10 without hyphens and spaces, its X upper case; RecordError when it is none."""
+    plain = _SEPARATORS.sub("", text).upper()
+    if not _ISBN10.fullmatch(plain):
+        raise RecordError("An ISBN-10 has nine digits and a check digit, which may be X.", isbn10=text)
+    if sum(weight * _value(digit) for weight, digit in zip(range(10, 0, -1), plain, strict=True)) % 11:
+        raise RecordError("The check digit of the ISBN-10 is wrong.", isbn10=text)
+    return plain
+
+
+def isbn13(text: str) -> str:
+    """An ISBN-13 without hyphens and spaces; RecordError when it is none."""
+    plain = _SEPARATORS.sub("", text)
+    if not _ISBN13.fullmatch(plain):
+        raise RecordError("An ISBN-13 has thirteen digits.", isbn13=text)
+    if sum(weight * int(digit) for weight, digit in zip([1, 3] * 6 + [1], plain, strict=True)) % 10:
+        raise RecordError("The check digit of the ISBN-13 is wrong.", isbn13=text)
+    return plain
+
+
+def _value(digit: str) -> int:
+    return 10 if digit == "X" else int(digit)

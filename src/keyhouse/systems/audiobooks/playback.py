@@ -1,0 +1,113 @@
+"""Counting playback: what one event adds to plays and listened seconds, and how far it is. Pure; it knows no keys.
+
+A play counts on `start`, unless there was a start within the last 30 minutes.
+
+Listened seconds are seconds of the book, from forward progress between two events while it plays. A step that is larger than
+the time that passed allows at the speed played (with some slack, for reports that come late) is a seek, and counts nothing,
+as does a step back. What passes before a `start`, or after a `pause` or `complete`, was not listened to.
+"""
+
+from typing import Final
+
+from msgspec import UNSET, Struct
+
+from keyhouse.schema import SECONDS, LogState
+from keyhouse.systems.audiobooks.records import DurationMap, PlaybackEvent, Progress, Status
+
+PLAY_APART_SECONDS: Final = 30 * 60
+SEEK_SLACK_SECONDS: Final = 5
+FINISHED_PERCENT: Final = 95
+
+
+class Listening(LogState, kw_only=True):
+    """What counting remembers of one listener and book. `moment` is the place in the whole book, where that is known;
+    `rest`, the part of a listened second that is not counted yet."""
+
+    at: str
+    playing: bool
+    segment_id: str
+    position_seconds: float
+    moment: float | None
+    play_speed: float
+    started_at: str | None
+    rest: float = 0.0
+
+
+class Counted(Struct, kw_only=True):
+    """What an event does: the state behind it, and what it adds."""
+
+    state: Listening
+    plays: int
+    listen_seconds: int
+
+
+def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap | None) -> Counted:
+    """What the next event of a listener and book adds."""
+    place = moment(event.segment_id, event.position_seconds, durations)
+    listened = (0.0 if state is None else state.rest) + _listened(state, event, place)
+    after = Listening(
+        through="",
+        at=event.created_at,
+        playing=event.event_type in ("start", "progress"),
+        segment_id=event.segment_id,
+        position_seconds=event.position_seconds,
+        moment=place,
+        play_speed=event.play_speed,
+        started_at=event.created_at if event.event_type == "start" else None if state is None else state.started_at,
+        rest=listened % 1,
+    )
+    return Counted(state=after, plays=int(_is_play(state, event)), listen_seconds=int(listened))
+
+
+def moment(segment_id: str, position_seconds: float, durations: DurationMap | None) -> float | None:
+    """A position within a segment as one within the book; `None` when the segment is not in the map."""
+    for span in durations.segments if durations is not None else ():
+        if span.id == segment_id:
+            return span.offset_start + min(position_seconds, span.duration)
+    return None
+
+
+def percent(event: PlaybackEvent, durations: DurationMap | None) -> float:
+    """How much of the book lies behind an event, from 0 to 100."""
+    if event.event_type == "complete":
+        return 100.0
+    place = moment(event.segment_id, event.position_seconds, durations)
+    if place is None or durations is None or not durations.total_duration:
+        return 0.0
+    return min(100.0, round(100 * place / durations.total_duration, 2))
+
+
+def status(progress: Progress) -> Status:
+    """What a listener sees: the status set by hand, until that is cleared; else by the percentage."""
+    if progress.manual_status is not UNSET:
+        return progress.manual_status
+    if progress.percent_complete >= FINISHED_PERCENT:
+        return "finished"
+    return "in_progress" if progress.percent_complete > 0 else "not_started"
+
+
+def _is_play(state: Listening | None, event: PlaybackEvent) -> bool:
+    if event.event_type != "start":
+        return False
+    if state is None or state.started_at is None:
+        return True
+    return _seconds(state.started_at, event.created_at) >= PLAY_APART_SECONDS
+
+
+def _listened(state: Listening | None, event: PlaybackEvent, place: float | None) -> float:
+    if state is None or not state.playing or event.event_type == "start":
+        return 0.0
+    step = _step(state, event, place)
+    passed = max(0.0, _seconds(state.at, event.created_at))
+    possible = passed * max(state.play_speed, event.play_speed) + SEEK_SLACK_SECONDS
+    return step if 0 < step <= possible else 0.0
+
+
+def _step(state: Listening, event: PlaybackEvent, place: float | None) -> float:
+    if state.moment is not None and place is not None:
+        return place - state.moment
+    return event.position_seconds - state.position_seconds if state.segment_id == event.segment_id else 0.0
+
+
+def _seconds(start: str, end: str) -> float:
+    return (SECONDS.parse(end) - SECONDS.parse(start)) / 1_000

@@ -1,0 +1,235 @@
+"""Entity JSON schemas: the values, in the document's order. Keys and indexes are in `schema`.
+
+`version` is the version of the JSON; the store's own revision is another thing. Times are RFC 3339. What the store sets at
+each write has a default here: versions, times, and the normalised forms. A member that is beyond the document is absent
+unless it is set: `deleted_at` of a book in the bin, `token_hash` of a session, `manual_status` of a progress.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+Status = Literal["not_started", "in_progress", "finished"]
+
+
+class User(Struct, kw_only=True):
+    id: str
+    username: str
+    email: str | None = None
+    password_hash_algo: str = "argon2id"
+    password_hash: str
+    created_at: str = ""
+    updated_at: str = ""
+    roles: list[str] = []
+    status: Literal["active", "disabled"] = "active"
+    version: int = 1
+
+
+class UserSecrets(Struct, kw_only=True):
+    """Further secrets of a user, each only as a hash: API keys by their names."""
+
+    user_id: str
+    hashes: dict[str, str] = {}
+    version: int = 1
+
+
+class Session(Struct, kw_only=True):
+    """A login. The secret that proves it is kept only as a hash."""
+
+    id: str
+    user_id: str
+    created_at: str = ""
+    expires_at: str
+    ip: str
+    user_agent: str
+    revoked: bool = False
+    token_hash: str | UnsetType = UNSET
+    version: int = 1
+
+
+class RolePermissions(Struct, kw_only=True):
+    """What a role may do."""
+
+    role: str
+    permissions: list[str] = []
+    version: int = 1
+
+
+class Author(Struct, kw_only=True):
+    id: str
+    name: str
+    normalized_name: str = ""
+    created_at: str = ""
+    version: int = 1
+
+
+class Series(Struct, kw_only=True):
+    id: str
+    name: str
+    normalized_name: str = ""
+    author_id: str | None = None
+    created_at: str = ""
+    version: int = 1
+
+
+class Work(Struct, kw_only=True):
+    """Title-level logical grouping across editions and narrations."""
+
+    id: str
+    title: str
+    normalized_title: str = ""
+    author_id: str | None = None
+    alt_titles: list[str] = []
+    series_id: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    version: int = 1
+
+
+class Book(Struct, kw_only=True):
+    """A logical audiobook."""
+
+    id: str
+    title: str
+    normalized_title: str = ""
+    author_id: str | None = None
+    series_id: str | None = None
+    series_position: int | float | None = None
+    work_id: str | None = None
+    narrator: str | None = None
+    edition: str | None = None
+    language: str | None = None
+    publisher: str | None = None
+    isbn10: str | None = None
+    isbn13: str | None = None
+    description: str = ""
+    published_year: int | None = None
+    cover_asset_id: str | None = None
+    tags: list[str] = []
+    genres: list[str] | UnsetType = UNSET
+    created_at: str = ""
+    updated_at: str = ""
+    deleted_at: str | UnsetType = UNSET
+    version: int = 1
+
+
+class Segment(Struct, kw_only=True):
+    """A physical media file of a book. `track_number` is its place in the book, whatever the file's own tags say."""
+
+    id: str
+    book_id: str
+    file_path: str
+    format: str
+    size_bytes: int
+    duration_seconds: Seconds
+    hash_sha256: str
+    track_number: int
+    total_tracks: int
+    active: bool = True
+    superseded_by: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    version: int = 1
+
+
+class Playlist(Struct, kw_only=True):
+    id: str
+    name: str
+    user_id: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    version: int = 1
+
+
+class PlaybackEvent(Struct, kw_only=True):
+    """What happened in a player. Immutable; `created_at` is when it happened, by the clock of the service."""
+
+    user_id: str
+    book_id: str
+    segment_id: str
+    position_seconds: Seconds
+    event_type: Literal["progress", "start", "pause", "complete"]
+    play_speed: Annotated[float, Meta(gt=0)] = 1.0
+    created_at: str
+    version: int = 1
+
+
+class Progress(Struct, kw_only=True):
+    """Where a listener is in a book: the latest snapshot. `manual_status` wins over the one that the percentage gives."""
+
+    user_id: str
+    book_id: str
+    segment_id: str
+    position_seconds: Seconds
+    percent_complete: float = 0.0
+    updated_at: str = ""
+    manual_status: Status | UnsetType = UNSET
+    version: int = 1
+
+
+class SegmentSpan(Struct, kw_only=True):
+    id: str
+    duration: Seconds
+    active: bool
+    offset_start: Seconds
+
+
+class DurationMap(Struct, kw_only=True):
+    """Where each segment of a book begins, for converting positions."""
+
+    segments: list[SegmentSpan] = []
+    total_duration: Seconds = 0
+    version: int = 1
+
+
+class OperationProgress(Struct, kw_only=True, frozen=True):
+    current: int = 0
+    total: int = 0
+
+
+class Operation(Struct, kw_only=True):
+    """Long work: one that is found running at start-up, or was cancelled, has failed, and `error` says which."""
+
+    id: str
+    type: Literal["scan", "organize", "transcode", "merge"]
+    status: Literal["pending", "running", "completed", "failed"] = "pending"
+    started_at: str | None = None
+    completed_at: str | None = None
+    error: str | None = None
+    progress: OperationProgress = OperationProgress()
+    created_by: str
+    version: int = 1
+
+
+class OperationLine(Struct, kw_only=True):
+    """One line of an operation's log. The store counts `seq`."""
+
+    seq: int = 0
+    timestamp: str
+    level: Literal["info", "warn", "error"]
+    message: str
+    version: int = 1
+
+
+class Argon2Params(Struct, kw_only=True):
+    """How passwords are hashed from now on; one hashed otherwise is hashed again at its next login."""
+
+    time_cost: int
+    memory_cost_kib: int
+    parallelism: int
+    hash_bytes: int
+    salt_bytes: int
+    version: int = 1
+
+
+class Asset(Struct, kw_only=True):
+    """A file beside the books, such as a cover: where it is, and what."""
+
+    id: str
+    path: str
+    mime: str
+    size_bytes: int
+    hash_sha256: str
+    created_at: str = ""
+    version: int = 1

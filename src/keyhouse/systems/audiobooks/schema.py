@@ -1,0 +1,328 @@
+"""Keyspace schema and data model of the audiobook library, entity by entity, under exactly the document's keys.
+
+IDs are ULIDs. Names in keys are in their normal form (`:norm`), and `:` within them is escaped. Positions and sequences have
+ten digits: a position in a series is in thousandths, so that 1.5 comes between 1 and 2, and an unset one (`null`) last.
+
+Three rows are of our own. `idx:series:name_author:…` finds each of several series of one name, of which `idx:series:name:…`
+keeps the first. `idx:play:book:…` leads from a book to its listeners. `playw:…` is what counting playback remembers: the
+watermark up to which the events of a listener and book are in the statistics.
+
+**The order of segments** is their `track_number`, which is the place in the book and not what a file's tag says; `bfi:` is
+derived from it, for active segments only. A merge makes the old segments inactive first, which frees their places, then puts
+the new one at place 1, all in one transaction; moving segments goes the same way. **The items of a playlist** (`pli:`) are
+records of their own: their positions are the playlist's, which no book knows.
+
+A book in the bin (`deleted_at`) keeps its record and earns no index row, so that no list shows it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from keyhouse.keys import Match, Template, normal
+from keyhouse.schema import (
+    Counter,
+    First,
+    Folded,
+    Index,
+    Log,
+    Meta,
+    Migration,
+    Record,
+    Schema,
+    Space,
+    Unique,
+    at_field,
+)
+from keyhouse.store import Entry, Transaction
+from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
+from keyhouse.systems.audiobooks.playback import Listening, count, percent
+from keyhouse.systems.audiobooks.records import (
+    Argon2Params,
+    Asset,
+    Author,
+    Book,
+    DurationMap,
+    Operation,
+    OperationLine,
+    PlaybackEvent,
+    Playlist,
+    Progress,
+    RolePermissions,
+    Segment,
+    Series,
+    Session,
+    User,
+    UserSecrets,
+    Work,
+)
+
+VERSION = ("version", 1)
+
+# User
+
+USER_BY_NAME = Unique("idx:user:username:{username:norm}", value="id")
+USER_BY_EMAIL = Unique("idx:user:email:{email:norm}", value="id")
+USER = Record(
+    User,
+    "u:{id:ulid}",
+    USER_BY_NAME,
+    USER_BY_EMAIL,
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+    private=("password_hash",),
+)
+USER_SECRETS = Record(UserSecrets, "ua:{user_id:ulid}", name="user_secrets", version=VERSION, private=("hashes",))
+
+# Session
+
+SESSIONS_OF_USER = Index("idx:sess:user:{user_id:ulid}:{id:ulid}")
+SESSION = Record(
+    Session,
+    "sess:{id:ulid}",
+    SESSIONS_OF_USER,
+    version=VERSION,
+    created="created_at",
+    private=("token_hash",),
+    expiry=at_field("expires_at"),
+)
+
+# User preferences, and what roles may do
+
+PREFERENCE: Record[Any] = Record(
+    Any, "pref:{user_id:ulid}:{key}", name="preference", doc="Any JSON, by the user's key."
+)
+ROLE_PERMISSIONS = Record(RolePermissions, "authz:{role}", name="role_permissions", version=VERSION)
+
+# Author
+
+AUTHOR_BY_NAME = Unique("idx:author:name:{normalized_name:norm}", value="id")
+AUTHOR = Record(
+    Author,
+    "a:{id:ulid}",
+    AUTHOR_BY_NAME,
+    computed={"normalized_name": lambda author: normal(author.name)},
+    version=VERSION,
+    created="created_at",
+)
+
+# Series
+
+SERIES_BY_NAME_AND_AUTHOR = Index("idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}:{id:ulid}")
+SERIES_BY_NAME = First("idx:series:name:{normalized_name:norm}", value="id", among=SERIES_BY_NAME_AND_AUTHOR)
+SERIES_OF_AUTHOR = Index("idx:series:author:{author_id:ulid}:{id:ulid}")
+SERIES = Record(
+    Series,
+    "s:{id:ulid}",
+    SERIES_BY_NAME,
+    SERIES_BY_NAME_AND_AUTHOR,
+    SERIES_OF_AUTHOR,
+    computed={"normalized_name": lambda series: normal(series.name)},
+    version=VERSION,
+    created="created_at",
+)
+
+# Work (title-level logical grouping)
+
+WORK_BY_TITLE = Unique("idx:work:title:{normalized_title:norm}:author:{author_id:ulid?}", value="id")
+WORK = Record(
+    Work,
+    "w:{id:ulid}",
+    WORK_BY_TITLE,
+    computed={"normalized_title": lambda work: normal(work.title)},
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+)
+
+# Book (logical)
+
+
+def is_listed(book: Book) -> bool:
+    return not book.deleted_at
+
+
+BOOKS_BY_AUTHOR = Index("idx:book:author:{author_id:ulid}:{id:ulid}", when=is_listed)
+BOOKS_BY_SERIES = Index("idx:book:series:{series_id:ulid}:{series_position:010.3f?}:{id:ulid}", when=is_listed)
+BOOKS_BY_TITLE = Index("idx:book:title:{normalized_title:norm}:{id:ulid}", when=is_listed)
+BOOKS_BY_TAG = Index("idx:book:tag:{tag:norm}:{id:ulid}", each={"tag": "tags"}, when=is_listed)
+BOOKS_BY_GENRE = Index("idx:book:genre:{genre:norm}:{id:ulid}", each={"genre": "genres"}, when=is_listed)
+BOOKS_BY_ISBN10 = Index(Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Match("[0-9]{9}[0-9X]")), when=is_listed)
+BOOKS_BY_ISBN13 = Index(Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Match("[0-9]{13}")), when=is_listed)
+BOOKS_BY_WORK = Index("idx:book:work:{work_id:ulid}:{id:ulid}", when=is_listed)
+BOOK = Record(
+    Book,
+    "b:{id:ulid}",
+    BOOKS_BY_AUTHOR,
+    BOOKS_BY_SERIES,
+    BOOKS_BY_TITLE,
+    BOOKS_BY_TAG,
+    BOOKS_BY_GENRE,
+    BOOKS_BY_ISBN10,
+    BOOKS_BY_ISBN13,
+    BOOKS_BY_WORK,
+    computed={
+        "normalized_title": lambda book: normal(book.title),
+        "isbn10": lambda book: None if book.isbn10 is None else isbn10(book.isbn10),
+        "isbn13": lambda book: None if book.isbn13 is None else isbn13(book.isbn13),
+    },
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+)
+
+# Book file segment (physical)
+
+SEGMENTS_IN_ORDER = Unique(
+    "bfi:{book_id:ulid}:{track_number:010d}", value="id", when=lambda segment: bool(segment.active)
+)
+SEGMENT = Record(
+    Segment,
+    "bf:{id:ulid}",
+    SEGMENTS_IN_ORDER,
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+)
+
+# Playlist
+
+PLAYLISTS_OF_USER = Index("idx:playlist:user:{user_id:ulid}:{id:ulid}")
+PLAYLIST = Record(
+    Playlist,
+    "pl:{id:ulid}",
+    PLAYLISTS_OF_USER,
+    version=VERSION,
+    created="created_at",
+    updated="updated_at",
+)
+PLAYLIST_ITEM = Record(
+    str, "pli:{playlist_id:ulid}:{position:010d}", name="playlist_item", doc="The book at that position."
+)
+
+# Playback progress (latest snapshot), and durations for offset conversion
+
+LISTENERS_OF_BOOK = Index("idx:play:book:{book_id:ulid}:{user_id:ulid}")
+PROGRESS = Record(
+    Progress,
+    "playp:{user_id:ulid}:{book_id:ulid}",
+    LISTENERS_OF_BOOK,
+    version=VERSION,
+    updated="updated_at",
+)
+DURATION_MAP = Record(DurationMap, "b:duration_map:{book_id:ulid}", name="duration_map", version=VERSION)
+
+# Stats aggregates (derived)
+
+BOOK_PLAYS = Counter("stats:book:plays:{book_id:ulid}", name="book_plays")
+USER_LISTEN_SECONDS = Counter("stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds")
+BOOK_LISTEN_SECONDS = Counter("stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds")
+WORK_PLAYS = Counter("stats:work:plays:{work_id:ulid}", name="work_plays")
+WORK_LISTEN_SECONDS = Counter("stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds")
+
+# Playback event (immutable): each moves the snapshot and the statistics, in its own commit
+
+
+def _needs(event: PlaybackEvent) -> dict[str, tuple[Record[Any], dict[str, Any]]]:
+    return {
+        "book": (BOOK, {"id": event.book_id}),
+        "durations": (DURATION_MAP, {"book_id": event.book_id}),
+        "progress": (PROGRESS, {"user_id": event.user_id, "book_id": event.book_id}),
+    }
+
+
+def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any]) -> Folded:
+    counted = count(state, event, found["durations"])
+    progress = Progress(
+        user_id=event.user_id,
+        book_id=event.book_id,
+        segment_id=event.segment_id,
+        position_seconds=event.position_seconds,
+        percent_complete=percent(event, found["durations"]),
+    )
+    if (before := found["progress"]) is not None:
+        progress.manual_status = before.manual_status
+    adds: list[tuple[Counter, int, dict[str, Any]]] = [
+        (BOOK_PLAYS, counted.plays, {"book_id": event.book_id}),
+        (BOOK_LISTEN_SECONDS, counted.listen_seconds, {"book_id": event.book_id}),
+        (USER_LISTEN_SECONDS, counted.listen_seconds, {"user_id": event.user_id}),
+    ]
+    if (book := found["book"]) is not None and book.work_id is not None:
+        adds += [
+            (WORK_PLAYS, counted.plays, {"work_id": book.work_id}),
+            (WORK_LISTEN_SECONDS, counted.listen_seconds, {"work_id": book.work_id}),
+        ]
+    return Folded(counted.state, puts=[(PROGRESS, progress, {})], adds=[add for add in adds if add[1]])
+
+
+WATERMARK = Record(Listening, "playw:{user_id:ulid}:{book_id:ulid}", name="watermark")
+PLAYBACK = Log(
+    PlaybackEvent,
+    "playe:{user_id:ulid}:{book_id:ulid}:{at:ulid}",
+    name="playback_event",
+    version=VERSION,
+    state=WATERMARK,
+    fold=_fold,
+    needs=_needs,
+)
+
+# Operations and logs
+
+OPERATION = Record(Operation, "op:{id:ulid}", version=VERSION)
+NEXT_SEQ = Counter("op:{operation_id:ulid}:next_seq", name="next_seq")
+OPERATION_LOG = Log(
+    OperationLine, "opl:{operation_id:ulid}:{seq:010d}", name="operation_line", version=VERSION, sequence=NEXT_SEQ
+)
+
+# Security, and future extensions
+
+ARGON2_PARAMS = Record(Argon2Params, "meta:auth:argon2_params", name="argon2_params", version=VERSION)
+ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, created="created_at")
+
+# Migrations: `mig:<versionPadded>` and `meta:version`, where the store keeps them by itself
+
+
+async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
+    """Set a book's work, and let the work's statistics follow: once, since both change in one commit."""
+    for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
+        counted = await tx.get(of_book, book_id=book.id) or 0
+        if book.work_id is not None:
+            tx.add(of_work, -counted, work_id=book.work_id)
+        tx.add(of_work, counted, work_id=work_id)
+    await tx.put(BOOK, replace(book, work_id=work_id))
+
+
+async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
+    """A book without a work joins that of its (normalized_title, author_id), which the first such book founds. The work has
+    the founding book's ULID, so a run that is tried again founds no other."""
+    book = entry.record
+    if book.work_id is not None:
+        return
+    key = WORK_BY_TITLE.template.build({"normalized_title": book.title, "author_id": book.author_id})
+    row = await tx.row(key)
+    if row is None:
+        work = Work(id=book.id, title=book.title, author_id=book.author_id, series_id=book.series_id)
+        await tx.put(WORK, work, expect=None)
+        await join_work(tx, book, work.id)
+    else:
+        [work_id] = WORK_BY_TITLE.owner(key, row[0])
+        await join_work(tx, book, str(work_id))
+
+
+SCHEMAS: tuple[Schema, ...] = (
+    Schema(
+        "audiobooks",
+        *(USER, USER_SECRETS, SESSION, PREFERENCE, ROLE_PERMISSIONS),
+        *(AUTHOR, SERIES, WORK, BOOK, SEGMENT, PLAYLIST, PLAYLIST_ITEM),
+        *(PLAYBACK, PROGRESS, WATERMARK, DURATION_MAP),
+        *(BOOK_PLAYS, USER_LISTEN_SECONDS, BOOK_LISTEN_SECONDS, WORK_PLAYS, WORK_LISTEN_SECONDS),
+        *(OPERATION, OPERATION_LOG, NEXT_SEQ, ARGON2_PARAMS, ASSET),
+        space=Space("a library"),
+        doc="Authors, series, works, books and their files, listeners and what they heard.",
+        overlaps=((BOOK, DURATION_MAP), (OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
+        meta=Meta(),
+        migrations=(Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),),
+    ),
+)
