@@ -52,7 +52,10 @@ class KeyhouseError(Exception):
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python prints
+        text = f"{type(value).__name__} too long to show"
     return text if len(text) <= 200 else text[:120] + "…" + text[-60:]
 
 

@@ -85,7 +85,9 @@ class Text:
         return type(self)(chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal)
 
     def format(self, value: object) -> str:
-        text = text_of(value)
+        return self._finished(text_of(value))
+
+    def _finished(self, text: str) -> str:
         if self._chars_max is not None and len(text) > self._chars_max:
             raise ValueError(f"has {len(text)} characters; {self._chars_max} are allowed")
         return text if self._verbatim else self._escape.escape(text)
@@ -107,6 +109,8 @@ class Text:
 
 def normal(text: str) -> str:
     """The normal form of names: NFKC, casefolded, trimmed, each run of white space one space. Normal text stays as it is."""
+    if text.isascii():
+        return " ".join(text.lower().split())
     while True:
         folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
         if folded == text:
@@ -123,7 +127,7 @@ class Normal(Text):
         folded = normal(text_of(value))
         if not folded:
             raise ValueError("holds only white space")
-        return super().format(folded)
+        return self._finished(folded)
 
     def begin(self, value: str) -> str:
         return super().begin(normal(value) + (" " if value.strip() and value[-1:].isspace() else ""))
@@ -169,7 +173,7 @@ class Ulid(_Plain):
 
     def format(self, value: object) -> str:
         try:
-            if _ULID(value):  # type: ignore[arg-type]  # refuses what is not text by itself
+            if _ULID(value):  # type: ignore[call-overload]  # refuses what is not text by itself
                 return value  # type: ignore[return-value]
         except TypeError:
             pass
@@ -194,11 +198,11 @@ class Integer(_Plain):
         self.pattern = f"[0-9]{{{width}}}"
 
     def format(self, value: object) -> str:
-        if not isinstance(value, int) or isinstance(value, bool):
+        if type(value) is not int:
             raise ValueError("must be a whole number")
         if not 0 <= value < self._stop:
             raise ValueError(f"must be from 0 to {self._stop - 1}")
-        return f"{value:0{self._width}d}"
+        return str(value).zfill(self._width)
 
     def parse(self, text: str) -> int:
         return int(text)

@@ -16,10 +16,9 @@ from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.segments import Match, Segment, Text, segment
+from keyhouse.limits import KEY_BYTES_MAX
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
-_SHORT_CHARS = 256
-"""Keys up to here, in ASCII, are within the limit without counting."""
 
 
 class Template:
@@ -41,8 +40,8 @@ class Template:
         self.segments: tuple[Segment, ...] = tuple(
             type_.followed_by(tail, escape) for type_, tail in zip(self._types, literals[1:], strict=True)
         )
-        self._build = self._compiled("v[n{}]")
-        self._join = self._compiled("v[{}]")
+        self._build = self._compiled([f"v[n{index}]" for index in range(len(names))])
+        self._join = self._compiled([f"v[{index}]" for index in range(len(names))])
         self._parses = tuple(segment_.parse for segment_ in self.segments)
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
 
@@ -61,6 +60,10 @@ class Template:
         fields = (f"({reading}){re.escape(tail)}" for reading, tail in zip(readings, self.literals[1:], strict=True))
         return re.escape(self.head) + "".join(fields)
 
+    def segment(self, field: str) -> Segment:
+        """The type of a field, as it is in this template."""
+        return self.segments[self.fields.index(field)]
+
     def build(self, values: Mapping[str, object]) -> str:
         """The key of these values, one for each field; KeyFieldError names the field that can't be written."""
         try:
@@ -69,19 +72,14 @@ class Template:
             raise self._blame(values) from None
         if len(values) != len(self.fields):
             self._refuse_others(values)
-        if len(key) > _SHORT_CHARS or not key.isascii():
-            check_key(key)
         return key
 
     def join(self, values: Sequence[object]) -> str:
         """The same, from values in the order of `fields`."""
         try:
-            key = self._join(values)
+            return self._join(values)
         except ValueError:
             raise self._blame(dict(zip(self.fields, values, strict=True))) from None
-        if len(key) > _SHORT_CHARS or not key.isascii():
-            check_key(key)
-        return key
 
     def parse(self, key: str) -> dict[str, object] | None:
         """The values that build this key, or `None`."""
@@ -150,15 +148,34 @@ class Template:
         except ValueError as error:
             raise KeyFieldError(f"The field {error}.", field=name, value=value, key=self.text) from None
 
-    def _compiled(self, value: str) -> Callable[[Any], str]:
-        """The concatenation that makes a key, as one expression: keys are built several times for every write, and a loop
-        over the fields costs twice as much. Only names are compiled; texts and formats are looked up by them."""
-        terms, scope = ["l0"], {"l0": self.head}
+    def compiled_row(
+        self, sources: Sequence[str], trusted: Sequence[str], unless: str, value: object
+    ) -> Callable[[Any], dict[str, Any]]:
+        """A function of `v` that gives `{key: value}`, where each field is a Python expression of `v`; `{}` where the
+        expression `unless` holds. Fields in `trusted` are text as it is written. It raises a bare ValueError."""
+        key, scope = self._expression(sources, trusted)
+        made: Callable[[Any], dict[str, Any]] = eval(
+            f"lambda v: {f'{{}} if {unless} else ' if unless else ''}{{check({key}): value}}",
+            scope | {"value": value, "check": _checked},
+        )
+        return made
+
+    def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
+        key, scope = self._expression(sources, ())
+        made: Callable[[Any], str] = eval(f"lambda v: check({key})", scope | {"check": _checked})
+        return made
+
+    def _expression(self, sources: Sequence[str], trusted: Sequence[str]) -> tuple[str, dict[str, object]]:
+        """The concatenation that makes a key, and what its names mean: keys are built several times for every write, and a
+        loop over the fields costs several times as much as one expression."""
+        terms, scope = ["l0"], dict[str, object](l0=self.head)
         for index, (name, bound, tail) in enumerate(zip(self.fields, self.segments, self.literals[1:], strict=True)):
-            terms += [f"f{index}({value.format(index)})", f"l{index + 1}"]
-            scope |= {f"n{index}": name, f"f{index}": bound.format, f"l{index + 1}": tail}
-        compiled: Callable[[Any], str] = eval(f"lambda v: {' + '.join(terms)}", scope)
-        return compiled
+            terms.append(sources[index] if name in trusted else f"f{index}({sources[index]})")
+            scope |= {f"n{index}": name, f"f{index}": bound.format}
+            if tail:
+                terms.append(f"l{index + 1}")
+                scope[f"l{index + 1}"] = tail
+        return " + ".join(terms), scope
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
         for name, bound in zip(self.fields, self.segments, strict=True):
@@ -184,3 +201,9 @@ class Template:
             raise DeclarationError("The template has no such field.", fields=unused, template=self.text)
         if not self.text:
             raise DeclarationError("A template can't be empty.")
+
+
+def _checked(key: str) -> str:
+    if len(key) > KEY_BYTES_MAX or not key.isascii():
+        check_key(key)
+    return key

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 
 from keyhouse.errors import DeclarationError, UniqueError, UnreadableError
-from keyhouse.keys.segments import Choice, Optional
+from keyhouse.keys.segments import Choice, Optional, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
 
@@ -67,7 +67,7 @@ class Derived:
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
         self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
         self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
-        self._plain = self._attributes_alone(key)
+        self._compiled = self._compile(key)
         self._owner = tuple(self._origin(name, key) for name in key.fields)
         self._owner_at = tuple(origin for origin in self._owner if isinstance(origin, int))
         return self
@@ -80,10 +80,13 @@ class Derived:
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """The keys of the rows that the record earns, each with what it contributes there."""
+        if self._compiled is not None:
+            try:
+                return self._compiled(record)
+            except ValueError:
+                pass  # the slow way says which field is to blame
         if self.when is not None and not self.when(record):
             return {}
-        if self._plain is not None:
-            return self._row(record, keys, self._plain(record))
         values = [keys[s] if isinstance(s, int) else s(record) for s in self._sources]
         if self._each_at is None:
             return self._row(record, keys, values)
@@ -93,6 +96,10 @@ class Derived:
             values[self._each_at] = one
             found.update(self._row(record, keys, values))
         return found
+
+    def alike(self) -> object:
+        """What every record contributes alike; `None` where it depends on the record."""
+        return None
 
     def contribution(self, record: Any, keys: Keys) -> Any:
         raise AssertionError("each kind has its own")
@@ -115,14 +122,20 @@ class Derived:
             return {}
         return {self.template.join(values): self.contribution(record, keys)}
 
-    def _attributes_alone(self, key: Template) -> Callable[[Any], tuple[object, ...]] | None:
-        """All fields by one call, where each is an attribute of the record: the usual case, and the fast one."""
+    def _compile(self, key: Template) -> Callable[[Any], dict[str, Any]] | None:
+        """`rows` as one expression, where every field is an attribute of the record and all contribute alike: the usual
+        case, made fast. The record's own ULID is written as it was into the record's key, which has checked it."""
         names = [self.fields.get(name, name) for name in self.template.fields]
-        plain = [name for name in names if isinstance(name, str) and name in self._attributes]
-        held = all(name in self._attributes for name in self.template.fields if name in key.fields)
-        if self.each or len(plain) != len(names) or len(names) < 2 or not held:
+        plain = [name for name in names if isinstance(name, str) and name.partition(".")[0] in self._attributes]
+        own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
+        if self.when or self.each or self.alike() is None or len(plain) != len(names):
             return None
-        return attrgetter(*plain)  # of two names or more, it gives a tuple
+        if any(name not in self._attributes for name in own):
+            return None
+        trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
+        needed = zip(plain, self._needed, self.template.fields, strict=True)
+        maybe = [f"v.{name} is None" for name, need, field in needed if need and field not in trusted]
+        return self.template.compiled_row([f"v.{name}" for name in plain], trusted, " or ".join(maybe), self.alike())
 
     def _source(self, name: str, key: Template) -> int | Callable[[Any], object]:
         source = self.each.get(name, self.fields.get(name))
@@ -191,11 +204,13 @@ class Index(Derived):
     def __init__(self, at: str | Template, *, value: str | None = None, **options: Any) -> None:
         super().__init__(at, **options)
         self.value = value
-        self._constant = b"1" if value is None else None
+
+    def alike(self) -> object:
+        return b"1" if self.value is None else None
 
     def contribution(self, record: Any, keys: Keys) -> bytes:
-        if self._constant is not None:
-            return self._constant
+        if self.value is None:
+            return b"1"
         return document.encode_checked(self._carried_value(record, keys))
 
     def carried(self) -> str | None:
@@ -338,6 +353,9 @@ class Count(Derived):
     """A counter of the records that earn the row. An absent row counts 0."""
 
     sort = "add"
+
+    def alike(self) -> object:
+        return 1
 
     def contribution(self, record: Any, keys: Keys) -> int:
         return 1

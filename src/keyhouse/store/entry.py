@@ -18,6 +18,10 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
     revision: int
     expires: int | None = None
 
+    def at(self, revision: int) -> "Entry[T]":
+        """The same, once it is committed."""
+        return Entry(self.record, self.key, self.values, revision, self.expires)
+
 
 class PageOf(msgspec.Struct, Generic[T], frozen=True):
     """Some records of a scan. `cursor` asks for what follows; `None`: that was the end. A page may be short and yet not the

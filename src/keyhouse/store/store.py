@@ -192,7 +192,7 @@ class Store:
             tx = Transaction(self.engine, self.space, self.binding)
             entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
             if (revision := await tx.commit()) is not None:
-                return Entry(entry.record, entry.key, entry.values, revision, entry.expires)
+                return entry.at(revision)
             if attempt:
                 await self._pause(attempt)
         raise self._contended()

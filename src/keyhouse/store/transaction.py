@@ -19,6 +19,9 @@ from keyhouse.store.entry import ANY, Entry, Unset, Written
 
 T = TypeVar("T")
 
+Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
+"""The arguments of one `Transaction.merge`."""
+
 
 class Transaction:
     __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writes", "binding")
@@ -29,7 +32,7 @@ class Transaction:
         self.binding = binding
         self._now = engine.clock.now()
         self._rows: dict[str, Row | None] = {}
-        self._writes: dict[str, Written | None] = {}
+        self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
 
     @property
@@ -61,12 +64,14 @@ class Transaction:
         """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
         RevisionError. The entry shows the record as stored: computed fields, version and times set."""
         bound = self.binding.record(record)
-        value = bound.compute(value)
+        if bound.computed:
+            value = bound.compute(value)
         keys = bound.keys(value, fields)
         key = bound.template.join(keys)
         before: Entry[T] | None = None
         if bound.derived or bound.stamped or expect is not ANY or key in self._adds:
-            before = await self._entry(bound, key, keys)
+            if key in self._writes or key in self._adds or await self._read(key) is not None:
+                before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
         value = bound.stamp(value, before.record if before is not None else None, self._now)
@@ -74,11 +79,11 @@ class Transaction:
         expires = bound.expires(value, before.expires if before is not None else None, ttl, self._now)
         if expires is not None and expires <= self._now:
             raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
-        self._writes[key] = (data, expires)
+        self._writes[key] = Put(key, data, expires)
         self._adds.pop(key, None)
         after = Entry(value, key, keys, 0, expires)
-        if bound.derived:
-            await self._derive(bound, before, after)
+        for merge in self._derive(bound, before, after):
+            await self.merge(*merge)
         return after
 
     async def delete(
@@ -94,8 +99,8 @@ class Transaction:
             return False
         self._writes[key] = None
         self._adds.pop(key, None)
-        if bound.derived:
-            await self._derive(bound, before, None)
+        for merge in self._derive(bound, before, None):
+            await self.merge(*merge)
         return True
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
@@ -109,13 +114,14 @@ class Transaction:
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
         """Write a record's derived rows anew, earned before or not: for migrations that add or change them."""
         bound = self.binding.record(record)
-        if bound.derived:
-            await self._derive(bound, None, entry)
+        for merge in self._derive(bound, None, entry):
+            await self.merge(*merge)
 
     async def row(self, key: str) -> Written | None:
         """The row as this transaction sees it: value and expiry."""
         if key in self._writes:
-            return self._writes[key]
+            put = self._writes[key]
+            return None if put is None else (put.value, put.expires)
         row = await self._read(key)
         if key in self._adds:
             return _sum(key, row, self._adds[key])
@@ -123,7 +129,7 @@ class Transaction:
 
     def write(self, key: str, written: Written | None) -> None:
         """Put or delete one row as it is: for the store's own mending, where no record speaks for the row."""
-        self._writes[key] = written
+        self._writes[key] = None if written is None else Put(key, *written)
 
     def forget(self) -> None:
         """Drop what was to be written; what was read stays checked."""
@@ -139,17 +145,11 @@ class Transaction:
         return await self._engine.commit(self._space, batch)
 
     def _batch(self, batch_id: str | None) -> Batch:
-        puts: list[Put] = []
-        deletes: list[str] = []
-        for key, written in self._writes.items():
-            if written is not None:
-                puts.append(Put(key, *written))
-            elif self._rows.get(key, ...) is not None:
-                deletes.append(key)
+        gone = [key for key, put in self._writes.items() if put is None]
         return Batch(
             tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()]),
-            tuple(puts),
-            tuple(deletes),
+            tuple([put for put in self._writes.values() if put is not None]),
+            tuple([key for key in gone if self._rows.get(key, ...) is not None]),
             tuple([Add(key, by) for key, by in self._adds.items()]),
             batch_id,
         )
@@ -179,41 +179,40 @@ class Transaction:
             raise RevisionError("The record is not at the revision expected.", key=key, expected=expect, found=found)
 
     def _add(self, key: str, by: int) -> None:
-        written = self._writes.get(key)
         if key in self._writes:
-            self._writes[key] = _sum(key, None if written is None else Row(key, written[0], 0, written[1]), by)
+            put = self._writes[key]
+            self.write(key, _sum(key, None if put is None else Row(key, put.value, 0, put.expires), by))
         elif total := self._adds.get(key, 0) + by:
             self._adds[key] = total
         else:
             self._adds.pop(key, None)
 
-    async def _derive(self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None) -> None:
-        """Carry the difference between two states of one record into its derived rows."""
+    def _derive(self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None) -> list[Merge]:
+        """Carry the difference between two states of one record into its derived rows; what must look at a row that others
+        share is left to `merge`."""
         kept = before is not None and after is not None and before.expires == after.expires
         expires = None if after is None else after.expires
+        merges: list[Merge] = []
         for derived in bound.derived:
             lost = {} if before is None else derived.rows(before.record, before.values)
             earned = {} if after is None else derived.rows(after.record, after.values)
             if kept and lost == earned:
                 continue
-            if derived.sort == "put" and not lost:
-                for key, value in earned.items():
-                    self._writes[key] = (value, expires)
-            elif derived.sort == "put":
+            if derived.sort == "put":
                 for key in lost:
                     if key not in earned:
                         self._writes[key] = None
                 for key, value in earned.items():
                     if not kept or lost.get(key) != value:
-                        self._writes[key] = (value, expires)
+                        self._writes[key] = Put(key, value, expires)
             elif derived.sort == "add":
                 for key in (lost.keys() | earned.keys()) if lost != earned else ():
                     self._add(key, earned.get(key, 0) - lost.get(key, 0))
             else:
-                await self.prefetch([*lost, *earned])
+                keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
                 for key in dict.fromkeys((*lost, *earned)):
-                    keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
-                    await self.merge(bound, derived, key, keys, lost.get(key), earned.get(key), expires)
+                    merges.append((bound, derived, key, keys, lost.get(key), earned.get(key), expires))
+        return merges
 
     async def merge(
         self, bound: Record[Any], derived: Any, key: str, keys: Keys, lost: Any, earned: Any, expires: int | None
@@ -227,7 +226,7 @@ class Transaction:
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._heir(derived, key, lost)
         if merged is not None:
-            self._writes[key] = (merged, expires)
+            self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
 
