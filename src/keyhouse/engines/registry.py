@@ -7,6 +7,8 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 
+__all__ = ["open_engine"]
+
 
 def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     """Open the engine that `url` names.

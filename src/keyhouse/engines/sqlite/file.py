@@ -1,10 +1,12 @@
 """Opening the file: its settings, its format, and whose it is. Nothing here knows a row."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import apsw
+from apsw import Connection
 
 from keyhouse.engines.sqlite.faults import translated
 from keyhouse.engines.sqlite.sql import Statements
@@ -58,10 +60,10 @@ _READER_SETTINGS = f"""
 Answer = TypeVar("Answer")
 
 
-def open_writer(path: str, sql: Statements) -> apsw.Connection:
+def open_writer(path: str, sql: Statements) -> Connection:
     """The one connection that writes and checkpoints; makes the tables in a new file. Never waits on its own."""
     try:
-        connection = apsw.Connection(path)
+        connection = Connection(path)
     except apsw.Error as error:
         raise translated(error, path) from error
     try:
@@ -75,12 +77,12 @@ def open_writer(path: str, sql: Statements) -> apsw.Connection:
     return connection
 
 
-def open_reader(path: str) -> apsw.Connection:
+def open_reader(path: str) -> Connection:
     """A connection that only reads, of a file that a writer has opened."""
     try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(READ_WAIT_MILLISECONDS)
-        connection.execute(_READER_SETTINGS)
+        connection.execute(_READER_SETTINGS).fetchall()  # some of them answer, and the next waits until that is read
     except apsw.Error as error:
         raise translated(error, path) from error
     return connection
@@ -98,21 +100,26 @@ def patiently(call: Callable[[], Answer]) -> Answer:
             time.sleep(LOCK_RETRY_SECONDS)
 
 
-def _prepare(connection: apsw.Connection, path: str, sql: Statements) -> None:
+def _prepare(connection: Connection, path: str, sql: Statements) -> None:
     """Repeatable: a try that met a lock starts over."""
-    if connection.pragma("encoding") != "UTF-8":
-        raise UsageError("The database's text is not UTF-8; keys would order wrongly in it.", file=path)
-    _check_owner(connection, path)
+    with _transaction(connection, "BEGIN"):
+        _check_owner(connection, path)  # before anything is changed in it
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
             "SQLite can't keep a write-ahead log here; name a file on a local disk.", file=path, mode=mode
         )
-    connection.execute(_WRITER_SETTINGS)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    connection.execute(_WRITER_SETTINGS).fetchall()
+    with _transaction(connection, "BEGIN IMMEDIATE"):
         if _check_owner(connection, path) == 0:
             _create(connection, sql)
+
+
+@contextmanager
+def _transaction(connection: Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -120,8 +127,13 @@ def _prepare(connection: apsw.Connection, path: str, sql: Statements) -> None:
         raise
 
 
-def _check_owner(connection: apsw.Connection, path: str) -> int:
-    """The file's format, 0 for a new file; refused when it is newer than this code, or another program's."""
+def _check_owner(connection: Connection, path: str) -> int:
+    """The file's format, 0 for a new file; refused when it is newer than this code, or another program's.
+
+    In a transaction: else another process could be making the file between two of these questions.
+    """
+    if connection.pragma("encoding") != "UTF-8":
+        raise UsageError("The database's text is not UTF-8; keys would order wrongly in it.", file=path)
     owner: int = connection.pragma("application_id")
     version: int = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
@@ -136,7 +148,7 @@ def _check_owner(connection: apsw.Connection, path: str) -> int:
     return version
 
 
-def _create(connection: apsw.Connection, sql: Statements) -> None:
+def _create(connection: Connection, sql: Statements) -> None:
     for table in sql.tables:
         connection.execute(table)
     connection.pragma("application_id", APPLICATION_ID)

@@ -5,16 +5,18 @@ other batches of the transaction go on.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import apsw
 
-from keyhouse.engine import Add, Batch, Check
+from keyhouse.engine import Add, Batch, Check, Put
 from keyhouse.engines.counter import sum_of
 from keyhouse.engines.sqlite.changes import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
-_Put = tuple[str, str, int, int | None, bytes]
+VALUE_INLINE_BYTES: Final = 768
+"""A longer value would not fit beside its key in a quarter of a page, which is what a clustered row may take."""
 
 
 class Transaction:
@@ -35,13 +37,11 @@ class Transaction:
             return revision
         if batch.checks and not self._holds(space, batch.checks):
             return None
-        revision = self.revision + 1
-        puts: list[_Put] = [(space, put.key, revision, put.expires, put.value) for put in batch.puts]
-        if batch.adds:
-            puts += self._sums(space, batch.adds, revision)
-        if not puts and not batch.deletes:
+        sums = self._sums(space, batch.adds) if batch.adds else []
+        if not sums and not batch.puts and not batch.deletes:
             return self.revision
-        self._write(space, puts, batch.deletes)
+        revision = self.revision + 1
+        self._write(space, revision, [*batch.puts, *sums], batch.deletes)
         if batch.id is not None:
             self._cursor.execute(self._sql.remember, (space, batch.id, revision, self.now))
         return revision
@@ -88,22 +88,32 @@ class Transaction:
                 return False
         return True
 
-    def _sums(self, space: str, adds: Iterable[Add], revision: int) -> list[_Put]:
-        sums: list[_Put] = []
+    def _sums(self, space: str, adds: Iterable[Add]) -> list[Put]:
+        sums = []
         for add in adds:
             value, kept = None, None
             for found, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
                 if expires is None or expires > self.now:
                     value, kept = found, expires
-            sums.append((space, add.key, revision, kept, sum_of(add.key, value, add.by)))
+            sums.append(Put(add.key, sum_of(add.key, value, add.by), kept))
         return sums
 
-    def _write(self, space: str, puts: list[_Put], deletes: tuple[str, ...]) -> None:
+    def _write(self, space: str, revision: int, puts: list[Put], deletes: tuple[str, ...]) -> None:
         if puts:
-            self._cursor.executemany(self._sql.put, puts)
+            rows = [
+                (space, put.key, revision, put.expires, None, put.value)
+                if len(put.value) <= VALUE_INLINE_BYTES
+                else (space, put.key, revision, put.expires, self._large(put.value), None)
+                for put in puts
+            ]
+            self._cursor.executemany(self._sql.put, rows)
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
-        self._record(space, Keys([put[1] for put in puts], deletes))
+        self._record(space, Keys([put.key for put in puts], deletes))
+
+    def _large(self, value: bytes) -> int:
+        self._cursor.execute(self._sql.put_large, (value,))
+        return self._cursor.connection.last_insert_rowid()
 
     def _record(self, space: str, keys: Keys) -> None:
         self.revision += 1

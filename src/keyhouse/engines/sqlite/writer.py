@@ -29,7 +29,7 @@ from keyhouse.errors import ClosedError, KeyhouseError
 
 
 class Writer:
-    """The queue in front of the one connection that writes. `committed` is called on the loop after each COMMIT."""
+    """The queue in front of the one connection that writes. `committed` is called on the loop after each group."""
 
     def __init__(
         self, connection: apsw.Connection, sql: Statements, clock: Clock, committed: Callable[[], None]
@@ -87,19 +87,18 @@ class Writer:
             self._inline(group)
 
     def _take(self) -> Group:
+        """The next group, without what was cancelled; empty only when nothing waits."""
         group: Group = []
         rows = bytes = 0
         while self._queue and len(group) < GROUP_JOBS_MAX:
             job = self._queue[0]
             rows += job.rows
             bytes += job.bytes
-            if group and (job.alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX):
+            if group and (job.alone or group[0].alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX):
                 break
             self._queue.popleft()
             if not job.future.cancelled():
                 group.append(job)
-            if job.alone:
-                break
         return group
 
     def _inline(self, group: Group) -> None:
@@ -172,8 +171,7 @@ class Writer:
         self._thread.submit(work, group).add_done_callback(done)
 
     def _settle(self, group: Group, failure: KeyhouseError | None) -> None:
-        if failure is None:
-            self._committed()
         for job in group:
             job.settle(failure)
-        self._loop.call_soon(self._next)
+        self._loop.call_soon(self._next)  # behind the callers that were just told, so that their next jobs come along
+        self._committed()
