@@ -6,6 +6,7 @@ from pathlib import Path
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
@@ -25,4 +26,11 @@ def sqlite(folder: Path) -> Opener:
     return open_sqlite
 
 
-OPENERS: dict[str, Callable[[Path], Opener]] = {"memory": memory, "sqlite": sqlite}
+def rocksdb(folder: Path) -> Opener:
+    async def open_rocksdb(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        return RocksdbEngine.open(folder / "rows", clock=clock, changes_kept=changes_kept)
+
+    return open_rocksdb
+
+
+OPENERS: dict[str, Callable[[Path], Opener]] = {"memory": memory, "sqlite": sqlite, "rocksdb": rocksdb}

@@ -14,7 +14,8 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     """Open the engine that `url` names.
 
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
-    `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root.
+    `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root. `rocksdb:folder`
+    is a folder of one process at a time, made when it is not there, and spelled the same way.
     """
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
@@ -42,7 +43,19 @@ def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
     return SqliteEngine.open(path, clock=clock)
 
 
+def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
+    path = rest.removeprefix("///")
+    if not path or path.startswith("//"):
+        raise UsageError("A RocksDB URL names a folder: rocksdb:///folder", url=url)
+    try:
+        from keyhouse.engines.rocksdb import RocksdbEngine
+    except ModuleNotFoundError as error:
+        raise ImportError("The RocksDB engine needs rocksdict: pip install 'keyhouse[rocksdb]'") from error
+    return RocksdbEngine.open(path, clock=clock)
+
+
 _OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
     "memory": _open_memory,
+    "rocksdb": _open_rocksdb,
     "sqlite": _open_sqlite,
 }

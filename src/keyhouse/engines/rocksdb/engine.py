@@ -1,0 +1,94 @@
+"""The engine on a RocksDB folder: reads on the caller's thread, writes through the writer, watches through the feed."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.rocksdb.database import Database
+from keyhouse.engines.rocksdb.feed import Feed
+from keyhouse.engines.rocksdb.job import Job
+from keyhouse.engines.rocksdb.transaction import Swept
+from keyhouse.engines.rocksdb.writer import Writer
+from keyhouse.limits import CHANGES_KEPT
+
+SWEEP_ROWS: Final = 500
+"""Rows that a sweep removes, or looks at, in one group: between two of them, others commit."""
+
+PRUNE_ROWS: Final = 2_000
+"""Batch ids that a sweep forgets in one group."""
+
+CAPABILITIES: Final = Capabilities(name="rocksdb", durable=True, shared=False)
+
+
+class RocksdbEngine:
+    """See `keyhouse.engine` for what each method promises."""
+
+    def __init__(self, database: Database, clock: Clock, changes_kept: int) -> None:
+        self._clock = clock
+        self._changes_kept = changes_kept
+        self._feed = Feed(database, clock)
+        self._view = self._feed.view
+        self._writer = Writer(database, self._view, clock, committed=self._feed.offer)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+    ) -> "RocksdbEngine":
+        """Open the folder, or make it; the folder around it must be there. LockedError when anyone has it open."""
+        database = Database(os.fspath(path))
+        database.open()
+        return cls(database, clock or SystemClock(), changes_kept)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        return self._view.rows(space, keys)
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        return self._view.page(space, span, limit, reverse=reverse, keys_only=keys_only)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
+        size = sum([len(put.value) for put in batch.puts])
+        return await self._writer.submit(
+            Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
+        )
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        return self._feed.changes(space, span, since)
+
+    async def sweep(self, *, limit: int) -> int:
+        swept, more = 0, True
+        while swept < limit and more:
+            step = await self._sweep(min(SWEEP_ROWS, limit - swept))
+            swept, more = swept + step.rows, step.more
+        while await self._prune():
+            pass
+        return swept
+
+    async def _sweep(self, rows: int) -> Swept:
+        return await self._writer.submit(Job(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True))
+
+    async def _prune(self) -> bool:
+        kept = self._changes_kept
+        return await self._writer.submit(Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True))
+
+    async def spaces(self) -> AsyncIterator[str]:
+        space = self._view.next_space(b"")
+        while space is not None:
+            yield space
+            space = self._view.next_space(space.encode() + b"\1")
+
+    async def close(self) -> None:
+        self._feed.close()
+        await self._writer.stop()
+        self._view.close()
+        await self._writer.close()

@@ -1,0 +1,64 @@
+"""One caller's work for one group, and the caller's wait for its answer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from keyhouse.engines.rocksdb.transaction import Transaction
+from keyhouse.errors import KeyhouseError
+
+GROUP_JOBS_MAX: Final = 128
+"""Jobs in one group."""
+
+GROUP_ROWS_MAX: Final = 512
+"""Rows looked at or written in one group that the event loop prepares: about 2 ms."""
+
+GROUP_BYTES_MAX: Final = 1_024 * 1_024
+"""Bytes of values in one group that the event loop prepares."""
+
+Answer = TypeVar("Answer")
+
+
+class Job(Generic[Answer]):
+    """`alone`: too large for the event loop, so it runs on the writer's thread, in a group of its own."""
+
+    __slots__ = ("_answer", "_refusal", "_work", "alone", "bytes", "future", "rows")
+
+    def __init__(
+        self, work: Callable[[Transaction], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False
+    ) -> None:
+        self._work = work
+        self._refusal: Exception | None = None
+        self.rows = rows
+        self.bytes = bytes
+        self.alone = alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def run(self, transaction: Transaction) -> None:
+        """Keep the answer, or the refusal, until the group is on disk. A refused job has added nothing to it."""
+        self._refusal = None
+        try:
+            self._answer = self._work(transaction)
+        except Exception as refusal:
+            self._refusal = refusal
+
+    def settle(self, failure: KeyhouseError | None) -> None:
+        """Tell the caller, unless it has gone: its own refusal, or the group's failure, or the answer."""
+        if self.future.done():
+            return
+        if self._refusal is not None:
+            self.future.set_exception(self._refusal)
+        elif failure is not None:
+            self.future.set_exception(_copy(failure))
+        else:
+            self.future.set_result(self._answer)
+
+
+Group = list[Job[Any]]
+
+
+def _copy(failure: KeyhouseError) -> KeyhouseError:
+    """One for each caller: each adds its own traceback."""
+    copy = type(failure)(failure.sentence, **failure.fields)
+    copy.__cause__ = failure.__cause__
+    return copy

@@ -1,0 +1,185 @@
+"""What readers see: the rows as of the last commit that is durable, and not what is being written at the moment.
+
+A view is a snapshot of RocksDB and the revision that it stands for. Both change in one step of the event loop, when a group
+of commits is on disk. Reads run on the caller's thread: a row that is cached costs a few microseconds, one that is not costs
+a read of the disk, for which the loop waits.
+
+A driver's snapshot gives single rows only: an iterator made from it shows what is newest all the same. So a scan goes over
+what is newest, and takes the rows that are being written, which the writer names, from the snapshot one by one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+from heapq import merge
+
+from rocksdict import ReadOptions, Snapshot
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Page, Row, Span
+from keyhouse.engines.rocksdb.database import Database
+from keyhouse.engines.rocksdb.encoding import HEAD, HEAD_BYTES, NEVER, bounds, prefix_of, split_key
+from keyhouse.engines.rocksdb.faults import CLOSED, is_absent, translated
+from keyhouse.errors import ClosedError
+
+_head_of = HEAD.unpack_from
+
+
+class View:
+    """`oldest`: the first revision whose change is kept. `reopened` is called when the database had to be opened anew: it
+    may hold what was never confirmed."""
+
+    def __init__(self, database: Database, clock: Clock, reopened: Callable[[], None]) -> None:
+        self._database = database
+        self._clock = clock
+        self._reopened = reopened
+        self._snapshot: Snapshot | None = None
+        self._closed = False
+        self._unsure: Collection[bytes] = ()
+        self._unsure_in_order: list[bytes] | None = []
+        self.refresh(database.newest_revision(), database.oldest_revision())
+
+    def refresh(self, revision: int, oldest: int) -> None:
+        """Show everything that is in the database: it is durable, and of this revision."""
+        self._snapshot = self._database.snapshot()
+        self._unsure = ()
+        self._unsure_in_order = []
+        self.revision = revision
+        self.oldest = oldest
+
+    def hold(self, keys: Collection[bytes]) -> None:
+        """Go on showing these rows as they are, though they are about to be written, until the next `refresh`."""
+        self._unsure = keys
+        self._unsure_in_order = None
+
+    def reopen(self) -> None:
+        """Open the database anew after a write has failed, and show what it holds. Until there is room for that, the old
+        handle goes on serving reads."""
+        if self._closed:
+            raise ClosedError(CLOSED, folder=self._database.folder)
+        if self._database.is_open:
+            self._database.check_room()
+            self._snapshot = None  # it would keep the folder locked
+            self._database.close()
+        self._database.open()
+        self.refresh(self._database.newest_revision(), self._database.oldest_revision())
+        self._reopened()
+
+    def close(self) -> None:
+        """Hold nothing of the database, so that it can be closed."""
+        self._closed = True
+        self._snapshot = None
+
+    def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        snapshot = self._shown()
+        prefix, now = prefix_of(space), self._clock.now()
+        rows: list[Row | None] = []
+        for name in [prefix + key.encode() for key in keys]:
+            try:
+                data = snapshot[name]
+            except Exception as error:
+                if not is_absent(error):
+                    raise translated(error, self._database.folder) from error
+                rows.append(None)
+                continue
+            revision, expires = _head_of(data)
+            key = keys[len(rows)]
+            if expires == NEVER:
+                rows.append(Row(key, data[HEAD_BYTES:], revision))
+            else:
+                rows.append(Row(key, data[HEAD_BYTES:], revision, expires) if expires > now else None)
+        return rows
+
+    def stored(self, space: str, key: str) -> Row | None:
+        """The row as it lies there, expired or not."""
+        data = self._row(prefix_of(space) + key.encode())
+        if data is None:
+            return None
+        revision, expires = _head_of(data)
+        return Row(key, data[HEAD_BYTES:], revision, None if expires == NEVER else expires)
+
+    def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
+        prefix, now = prefix_of(space), self._clock.now()
+        start, stop = bounds(prefix, span)
+        skip = len(prefix)
+        rows: list[Row] = []
+        for key, data in self._walk(start, stop, reverse=reverse):
+            revision, expires = _head_of(data)
+            if expires == NEVER:
+                expires = None
+            elif expires <= now:
+                continue
+            if len(rows) == limit:
+                return Page(rows, True, self.revision)
+            rows.append(Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires))
+        return Page(rows, False, self.revision)
+
+    def next_space(self, least: bytes) -> str | None:
+        """The first space from `least` on that holds a live row."""
+        now = self._clock.now()
+        for key, data in self._walk(least, None):
+            if _head_of(data)[1] > now:
+                return split_key(key)[0]
+        return None
+
+    def _walk(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Rows from `start` up to `stop`, or backward from there."""
+        held = self._held(start, stop)
+        if not held:
+            yield from self._newest(start, stop, reverse=reverse)
+            return
+        unsure = self._unsure
+        sure = (row for row in self._newest(start, stop, reverse=reverse) if row[0] not in unsure)
+        before = ((key, data) for key in (reversed(held) if reverse else held) if (data := self._row(key)) is not None)
+        yield from merge(sure, before, reverse=reverse)
+
+    def _held(self, start: bytes, stop: bytes | None) -> list[bytes]:
+        """The rows of the span that are being written, in order."""
+        if self._unsure_in_order is None:
+            self._unsure_in_order = sorted(self._unsure)
+        keys = self._unsure_in_order
+        return keys[bisect_left(keys, start) : len(keys) if stop is None else bisect_left(keys, stop)] if keys else keys
+
+    def _newest(self, start: bytes, stop: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Two more faults of the driver are gone around: its `items()` ends without a word at a damaged block, so this asks
+        for the iterator's status; and it sets an upper bound where a lower one is asked for, so that end is checked here."""
+        self._shown()
+        reading = ReadOptions()
+        if stop is not None:
+            if stop <= start:
+                return
+            reading.set_iterate_upper_bound(stop)
+        at = self._database.rows.iter(reading)
+        try:
+            if reverse:
+                at.seek_to_last()
+                while at.valid():
+                    key = at.key()
+                    if key < start:
+                        return
+                    yield key, at.value()
+                    at.prev()
+            else:
+                at.seek(start)
+                while at.valid():
+                    yield at.key(), at.value()
+                    at.next()
+            at.status()
+        except Exception as error:
+            raise translated(error, self._database.folder) from error
+        finally:
+            del at
+
+    def _row(self, key: bytes) -> bytes | None:
+        try:
+            data: bytes = self._shown()[key]
+        except Exception as error:
+            if is_absent(error):
+                return None
+            raise translated(error, self._database.folder) from error
+        return data
+
+    def _shown(self) -> Snapshot:
+        if self._snapshot is None:
+            self.reopen()
+        assert self._snapshot is not None
+        return self._snapshot
