@@ -86,8 +86,10 @@ class Database:
             self.rows.flush_wal(True)
 
     def close(self) -> None:
-        """Never fails: all that was promised is in the log already. A snapshot or an iterator keeps the folder locked."""
-        handles, self._handles, self.families = self._handles, {}, {}
+        """Never fails: all that was promised is in the log already. Whatever anyone still holds of the driver's objects, a
+        snapshot, an iterator or a family, keeps the folder locked; so the families are taken from who has them."""
+        self.families.clear()
+        handles, self._handles = self._handles, {}
         for name in reversed(handles):
             with suppress(Exception):
                 handles[name].close()

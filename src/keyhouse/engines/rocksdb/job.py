@@ -48,6 +48,7 @@ class Job(Generic[Answer]):
             return
         if self._refusal is not None:
             self.future.set_exception(self._refusal)
+            self._refusal = None  # whose traceback leads back here
         elif failure is not None:
             self.future.set_exception(_copy(failure))
         else:
