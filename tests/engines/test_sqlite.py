@@ -13,9 +13,9 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put, Row, Span
+from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sqlite import SqliteEngine, file
-from keyhouse.engines.sqlite.file import APPLICATION_ID, FORMAT
-from keyhouse.engines.sqlite.transaction import VALUE_INLINE_BYTES
+from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
 from keyhouse.errors import KeyhouseError, NewerError, UnavailableError, UnreadableError, UsageError
 from tests.engines.disks import Disk
 

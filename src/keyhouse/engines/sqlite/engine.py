@@ -9,11 +9,12 @@ import apsw
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.feed import Feed
 from keyhouse.engines.sqlite.file import open_reader, open_writer
 from keyhouse.engines.sqlite.job import Job
 from keyhouse.engines.sqlite.reader import Reader
-from keyhouse.engines.sqlite.sql import Layout, Statements, statements, stop_of
+from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
 from keyhouse.engines.sqlite.writer import Writer
 from keyhouse.limits import CHANGES_KEPT
 
@@ -42,10 +43,18 @@ class SqliteEngine:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        changes_kept: int = CHANGES_KEPT,
+        layout: Layout | None = None,
     ) -> "SqliteEngine":
-        """Open the file, or make it; its folder must be there. Waits while another process is making it."""
-        sql = statements(Layout())
+        """Open the file, or make it; its folder must be there. Waits while another process is making it.
+
+        The layout's tables are made when they are not there; one file can hold those of several layouts.
+        """
+        sql = statements(layout or Layout())
         writer = open_writer(os.fspath(path), sql)
         try:
             reader = open_reader(os.fspath(path))

@@ -8,15 +8,10 @@ from typing import Final, TypeVar
 import apsw
 from apsw import Connection
 
+from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sqlite.faults import translated
-from keyhouse.engines.sqlite.sql import Statements
+from keyhouse.engines.sqlite.sql import FORMAT, Statements
 from keyhouse.errors import NewerError, UnavailableError, UsageError
-
-APPLICATION_ID: Final = 0x4B455948
-"""`KEYH`, in the file's header: this file is Keyhouse's."""
-
-FORMAT: Final = 1
-"""The version of the tables, in the file's header. A newer one is refused."""
 
 LOCK_WAIT_SECONDS: Final = 10.0
 """How long the lock of another process is waited for, before the caller is told."""
@@ -102,21 +97,23 @@ def patiently(call: Callable[[], Answer]) -> Answer:
 
 def _prepare(connection: Connection, path: str, sql: Statements) -> None:
     """Repeatable: a try that met a lock starts over."""
-    with _transaction(connection, "BEGIN"):
-        _check_owner(connection, path)  # before anything is changed in it
+    with transaction(connection, "BEGIN"):
+        check_owner(connection, path)  # before anything is changed in it
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
             "SQLite can't keep a write-ahead log here; name a file on a local disk.", file=path, mode=mode
         )
     connection.execute(_WRITER_SETTINGS).fetchall()
-    with _transaction(connection, "BEGIN IMMEDIATE"):
-        if _check_owner(connection, path) == 0:
-            _create(connection, sql)
+    with transaction(connection, "BEGIN IMMEDIATE"):
+        check_owner(connection, path)
+        if connection.execute(sql.present).get == 0:
+            for statement in sql.tables:
+                connection.execute(statement)
 
 
 @contextmanager
-def _transaction(connection: Connection, begin: str) -> Iterator[None]:
+def transaction(connection: Connection, begin: str) -> Iterator[None]:
     connection.execute(begin)
     try:
         yield
@@ -127,8 +124,8 @@ def _transaction(connection: Connection, begin: str) -> Iterator[None]:
         raise
 
 
-def _check_owner(connection: Connection, path: str) -> int:
-    """The file's format, 0 for a new file; refused when it is newer than this code, or another program's.
+def check_owner(connection: Connection, path: str) -> None:
+    """A file whose format is newer than this code, or that is another program's, is refused.
 
     In a transaction: else another process could be making the file between two of these questions.
     """
@@ -138,18 +135,10 @@ def _check_owner(connection: Connection, path: str) -> int:
     version: int = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if owner == 0 and version == 0 and tables == 0:
-        return 0
+        return
     if owner != APPLICATION_ID:
         raise UsageError("The database belongs to another program; name another file.", file=path)
     if version > FORMAT:
         raise NewerError(
             "The database was written by a newer Keyhouse; use that one.", file=path, format=version, known=FORMAT
         )
-    return version
-
-
-def _create(connection: Connection, sql: Statements) -> None:
-    for table in sql.tables:
-        connection.execute(table)
-    connection.pragma("application_id", APPLICATION_ID)
-    connection.pragma("user_version", FORMAT)

@@ -1,47 +1,47 @@
 """Every word of SQL that the engine says about rows, made once from a `Layout`. No other module writes SQL with names.
 
-Three choices that the text below rests on:
+Choices that the text below rests on:
 
 - `value` is TEXT, so that people and SQLite's JSON functions read it in a shell, and crosses as bytes through CAST,
   which only changes its type and keeps every byte.
 - Rows are clustered by space and key, which makes reads and scans of small rows twice as fast as a table with an index.
   But SQLite reads a clustered row whole to look at its key, so a value that does not fit beside its key would be read
   by every search that comes past it, ten pages or a hundred. Such a value lies in a table of its own, and `large` says
-  where; triggers drop it with its row. The view `documents` shows every row with its value.
+  where; triggers drop it with its row. The view `documents` shows every row with its value. A layout that wants every
+  value in its row gets a table with an index.
 - A BLOB is greater than every TEXT, so the empty BLOB is the stop of a span that has none: see `stop_of`.
 - Revisions have no holes: every commit adds exactly one row to `changes`, and its newest row is never pruned.
+- Times cross as milliseconds whatever the layout keeps: SQLite's own functions make text of them, and back.
 """
 
-from typing import NamedTuple
+import sys
+from typing import Final, NamedTuple
 
-import msgspec
+from keyhouse.engines.sql.layout import TIME_MAX, Layout, in_quotes, quoted
+from keyhouse.engines.sql.sqlite import beside_the_tables, header, value_of
+from keyhouse.engines.sql.version import HEAD, VERSIONS
 
+VALUE_INLINE_BYTES: Final = 768
+"""A longer value would not fit beside its key in a quarter of a page, which is what a clustered row may take."""
 
-class Layout(msgspec.Struct, frozen=True):
-    """What the tables and columns are called in the file."""
-
-    rows: str = "rows"
-    space: str = "space"
-    key: str = "key"
-    revision: str = "revision"
-    expires: str = "expires"
-    value: str = "value"
-    large: str = "large"
-    large_values: str = "large_values"
-    documents: str = "documents"
-    changes: str = "changes"
-    applied: str = "applied"
+FORMAT: Final = len(VERSIONS)
+"""The version of the tables, in the file's header. A newer one is refused."""
 
 
 class Statements(NamedTuple):
     """SQL by what it does; the comment says what is bound, in order."""
 
+    present: str
     tables: tuple[str, ...]
+    inline_bytes_max: int
+    """A longer value is put apart, by `put_large`."""
+    stamped: bool
+    """`put` is also told the time."""
     read: str  # space, key
     state: str  # space, key
     scans: dict[tuple[bool, bool], str]  # by (reverse, keys_only): space, start, stop, now, limit
     next_space: str  # least space, now
-    put: str  # space, key, revision, expires, large, value
+    put: str  # space, key, revision, expires, large, value; and now, when `stamped`
     put_large: str  # value
     delete: str  # space, key
     applied: str  # space, id, forgotten
@@ -60,71 +60,102 @@ def stop_of(stop: str | None) -> str | bytes:
 
 
 def statements(layout: Layout) -> Statements:
-    n = Layout(*map(_quote, msgspec.structs.astuple(layout)))
+    n = in_quotes(layout)
     return Statements(
+        present=f"SELECT count(*) FROM sqlite_schema WHERE name = {_text(layout.rows)}",
         tables=_tables(layout, n),
-        scans={(reverse, only): _scan(n, reverse, only) for reverse in (False, True) for only in (False, True)},
-        **_rows(n),
+        inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
+        stamped=layout.created is not None or layout.updated is not None,
+        scans={(reverse, only): _scan(layout, n, reverse, only) for reverse in (False, True) for only in (False, True)},
+        **_rows(layout, n),
         **_applied(n),
         **_changes(n),
     )
 
 
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _time(layout: Layout, milliseconds: str) -> str:
+    """Milliseconds as the column keeps them."""
+    if not layout.timestamps:
+        return milliseconds
+    return f"strftime('%Y-%m-%d %H:%M:%f', min({milliseconds}, {TIME_MAX}) / 1000.0, 'unixepoch')"
+
+
+def _milliseconds(layout: Layout, column: str) -> str:
+    return f"unixepoch({column}) * 1000 + CAST(substr({column}, 21, 3) AS INTEGER)" if layout.timestamps else column
 
 
 def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
+    time, default = ("TEXT", " DEFAULT CURRENT_TIMESTAMP") if layout.timestamps else ("INTEGER", "")
+    stamps = [f"{name} {time}{default} NOT NULL," for name in (n.created, n.updated) if name is not None]
+    large = (
+        ()
+        if n.large_values is None
+        else (f"CREATE TABLE {n.large_values} (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",)
+    )
     return (
         f"""CREATE TABLE {n.rows} ({n.space} TEXT NOT NULL, {n.key} TEXT NOT NULL, {n.revision} INTEGER NOT NULL,
-            {n.expires} INTEGER, {n.large} INTEGER, {n.value} TEXT, PRIMARY KEY ({n.space}, {n.key}))
-            STRICT, WITHOUT ROWID""",
-        f"""CREATE INDEX {_quote(layout.rows + "_expires")} ON {n.rows} ({n.expires})
-            WHERE {n.expires} IS NOT NULL""",
-        f"""CREATE TABLE {n.large_values} (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT""",
-        *(
-            f"""CREATE TRIGGER {_quote(f"{layout.rows}_{event}")} AFTER {event} ON {n.rows} WHEN OLD.{n.large} IS NOT NULL
-            BEGIN DELETE FROM {n.large_values} WHERE id = OLD.{n.large}; END"""
-            for event in ("update", "delete")
-        ),
-        f"""CREATE VIEW {n.documents} AS SELECT {n.space}, {n.key}, {n.revision}, {n.expires}, {_value(n)} AS {n.value}
-            FROM {n.rows}""",
-        f"""CREATE TABLE {n.changes} (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT""",
+            {n.expires} {time}, {" ".join(stamps)} {"large INTEGER," if large else ""}
+            {n.value} TEXT {"" if large else "NOT NULL"}, PRIMARY KEY ({n.space}, {n.key}))
+            STRICT {", WITHOUT ROWID" if large else ""}""",
+        f"CREATE INDEX {n.by_expiry} ON {n.rows} ({n.expires}) WHERE {n.expires} IS NOT NULL",
+        *([f"CREATE INDEX {n.by_key} ON {n.rows} ({n.space}, {n.key})"] if n.by_key is not None else []),
+        *large,
+        *beside_the_tables(layout),
+        f"CREATE TABLE {n.changes} (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
         f"""CREATE TABLE {n.applied} (space TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
             at INTEGER NOT NULL, PRIMARY KEY (space, id)) STRICT, WITHOUT ROWID""",
-        f"""CREATE INDEX {_quote(layout.applied + "_at")} ON {n.applied} (at)""",
+        f"CREATE INDEX {quoted(layout.applied + '_at')} ON {n.applied} (at)",
+        f"CREATE TABLE {n.version} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
+        f"INSERT INTO {n.version} VALUES ({_text(HEAD)})",
+        *header(FORMAT),
     )
 
 
-def _value(n: Layout) -> str:
-    large = f"SELECT {n.large_values}.{n.value} FROM {n.large_values} WHERE id = {n.large}"
-    return f"ifnull({n.rows}.{n.value}, ({large}))"
-
-
-def _rows(n: Layout) -> dict[str, str]:
+def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
+    expires = _milliseconds(layout, n.expires)
     return {
-        "read": f"SELECT CAST({_value(n)} AS BLOB), {n.revision}, {n.expires} FROM {n.rows} {this}",
-        "state": f"SELECT {n.revision}, {n.expires} FROM {n.rows} {this}",
+        "read": f"SELECT CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows} {this}",
+        "state": f"SELECT {n.revision}, {expires} FROM {n.rows} {this}",
         "next_space": f"""SELECT {n.space} FROM {n.rows} WHERE {n.space} >= ?
-            AND ({n.expires} IS NULL OR {n.expires} > ?) ORDER BY {n.space}, {n.key} LIMIT 1""",
-        "put": f"""INSERT INTO {n.rows} ({n.space}, {n.key}, {n.revision}, {n.expires}, {n.large}, {n.value})
-            VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT)) ON CONFLICT DO UPDATE SET
-            {n.revision} = excluded.{n.revision}, {n.expires} = excluded.{n.expires},
-            {n.large} = excluded.{n.large}, {n.value} = excluded.{n.value}""",
+            AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")}) ORDER BY {n.space}, {n.key} LIMIT 1""",
+        "put": _put(layout, n),
         "put_large": f"INSERT INTO {n.large_values} ({n.value}) VALUES (CAST(? AS TEXT))",
         "delete": f"DELETE FROM {n.rows} {this}",
         "expired": f"""DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN (SELECT {n.space}, {n.key} FROM {n.rows}
-            WHERE {n.expires} <= ? ORDER BY {n.expires} LIMIT ?) RETURNING {n.space}, {n.key}""",
+            WHERE {n.expires} <= {_time(layout, "?")} ORDER BY {n.expires} LIMIT ?) RETURNING {n.space}, {n.key}""",
     }
 
 
-def _scan(n: Layout, reverse: bool, keys_only: bool) -> str:
+def _put(layout: Layout, n: Layout) -> str:
+    values = {
+        n.space: "?1",
+        n.key: "?2",
+        n.revision: "?3",
+        n.expires: _time(layout, "?4"),
+        **({} if n.large_values is None else {"large": "?5"}),
+        n.value: "CAST(?6 AS TEXT)",
+        **{name: _time(layout, "?7") for name in (n.created, n.updated) if name is not None},
+    }
+    changed = {name: f"excluded.{name}" for name in values if name not in (n.space, n.key)}
+    if n.created is not None:
+        expired = f"{n.expires} <= {_time(layout, '?7')}"
+        changed[n.created] = f"CASE WHEN {expired} THEN excluded.{n.created} ELSE {n.created} END"
+    return f"""INSERT INTO {n.rows} ({", ".join(values)}) VALUES ({", ".join(values.values())})
+        ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {value}" for name, value in changed.items())}"""
+
+
+def _scan(layout: Layout, n: Layout, reverse: bool, keys_only: bool) -> str:
     """The newest revision, then the rows, in one read transaction: both are of one snapshot."""
-    value = "x''" if keys_only else f"CAST({_value(n)} AS BLOB)"
+    value = "x''" if keys_only else f"CAST({value_of(layout)} AS BLOB)"
     return f"""BEGIN; SELECT max(revision) FROM {n.changes};
-        SELECT {n.key}, {value}, {n.revision}, {n.expires} FROM {n.rows}
-        WHERE {n.space} = ? AND {n.key} >= ? AND {n.key} < ? AND ({n.expires} IS NULL OR {n.expires} > ?)
+        SELECT {n.key}, {value}, {n.revision}, {_milliseconds(layout, n.expires)} FROM {n.rows}
+        WHERE {n.space} = ? AND {n.key} >= ? AND {n.key} < ?
+        AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")})
         ORDER BY {n.key} {"DESC" if reverse else "ASC"} LIMIT ?; COMMIT"""
 
 

@@ -5,7 +5,6 @@ other batches of the transaction go on.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 import apsw
 
@@ -14,9 +13,6 @@ from keyhouse.engines.counter import sum_of
 from keyhouse.engines.sqlite.changes import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
-
-VALUE_INLINE_BYTES: Final = 768
-"""A longer value would not fit beside its key in a quarter of a page, which is what a clustered row may take."""
 
 
 class Transaction:
@@ -100,12 +96,15 @@ class Transaction:
 
     def _write(self, space: str, revision: int, puts: list[Put], deletes: tuple[str, ...]) -> None:
         if puts:
-            rows = [
+            most = self._sql.inline_bytes_max
+            rows: list[tuple[str | bytes | int | None, ...]] = [
                 (space, put.key, revision, put.expires, None, put.value)
-                if len(put.value) <= VALUE_INLINE_BYTES
+                if len(put.value) <= most
                 else (space, put.key, revision, put.expires, self._large(put.value), None)
                 for put in puts
             ]
+            if self._sql.stamped:
+                rows = [(*row, self.now) for row in rows]
             self._cursor.executemany(self._sql.put, rows)
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])

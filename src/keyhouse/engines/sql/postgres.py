@@ -1,0 +1,240 @@
+"""What PostgreSQL is taught: the functions that commit and sweep, installed by the migrations, and the words they share
+with the engine's own statements.
+
+**One call is one round trip and one transaction**, for a group of batches of any spaces. In it:
+
+- First the spaces are locked, by advisory locks that end with the transaction, in the order of the locks' numbers: two
+  groups that share spaces wait for each other, and can't wait in a circle. Row locks are only taken under these.
+- Every later statement sees what was committed before the lock was had, because in a function each statement of a
+  READ COMMITTED transaction takes its own snapshot. So a check can't be of an older state than the write beside it.
+- A space's next revision is one more than its newest, which the log of changes holds (or `pruned`, when the log has been
+  cut behind it). The lock is let go after the commit is visible: in one space revisions become visible in their order,
+  and who has seen one has missed none before it. A sequence could not promise that, and could be lost in a restore.
+- Batches that write what another of the group reads or writes are put into a later *wave* by the engine. Within a wave
+  everything is done for all batches at once: a handful of statements for the group, not for each batch.
+
+Nothing here asks the server for the time: `now` is the engine's clock.
+"""
+
+from keyhouse.engines.sql.layout import TIME_MAX, Layout, quoted
+from keyhouse.limits import COUNTER_MAX
+
+NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS = 1, 2, 3
+"""Why a batch was refused."""
+
+
+def commit_name(layout: Layout) -> str:
+    return quoted(f"{layout.rows}_commit")
+
+
+def sweep_name(layout: Layout) -> str:
+    return quoted(f"{layout.rows}_sweep")
+
+
+def time_of(layout: Layout, milliseconds: str) -> str:
+    """Milliseconds as the column keeps them."""
+    if not layout.timestamps:
+        return milliseconds
+    return f"to_timestamp(CASE WHEN {milliseconds} > {TIME_MAX} THEN {TIME_MAX} ELSE {milliseconds} END / 1000.0)"
+
+
+def milliseconds_of(layout: Layout, column: str) -> str:
+    return f"(extract(epoch FROM {column}) * 1000)::bigint" if layout.timestamps else column
+
+
+def live(layout: Layout, row: str, moment: str) -> str:
+    """Whether the row is there at a moment, which is in the type of the column."""
+    expires = f"{row}.{quoted(layout.expires)}"
+    return f"({expires} IS NULL OR {expires} > {moment})"
+
+
+def head(layout: Layout, space: str) -> str:
+    """The newest revision of a space; 0 before its first commit."""
+    return f"""coalesce((SELECT max(c.revision) FROM {quoted(layout.changes)} c WHERE c.space = {space}),
+            (SELECT p.revision FROM {quoted(layout.pruned)} p WHERE p.space = {space}), 0)"""
+
+
+def _lock(layout: Layout, spaces: str) -> str:
+    number = f"hashtextextended(x.space, {quoted_text(quoted(layout.rows))}::regclass::oid::bigint)"
+    return f"""PERFORM pg_advisory_xact_lock(locks.number)
+        FROM (SELECT DISTINCT {number} AS number FROM unnest({spaces}) x(space) ORDER BY 1) locks"""
+
+
+def _moment(layout: Layout) -> str:
+    """The engine's now, in the type of the columns."""
+    return f"moment CONSTANT {'timestamptz' if layout.timestamps else 'bigint'} := {time_of(layout, 'now')}"
+
+
+def quoted_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _upsert(layout: Layout, source: str) -> str:
+    """Put `source`, which has the columns space, key, value, revision, expires (in milliseconds)."""
+    rows, space, key = quoted(layout.rows), quoted(layout.space), quoted(layout.key)
+    value, revision, expires = quoted(layout.value), quoted(layout.revision), quoted(layout.expires)
+    columns, values, changed = [], [], []
+    if layout.created is not None:
+        columns.append(created := quoted(layout.created))
+        values.append("moment")
+        changed.append(f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE t.{created} END")
+    if layout.updated is not None:
+        columns.append(updated := quoted(layout.updated))
+        values.append("moment")
+        changed.append(f"{updated} = excluded.{updated}")
+    return f"""INSERT INTO {rows} AS t ({", ".join((space, key, value, revision, expires, *columns))})
+        SELECT {", ".join(("s.space", "s.key", "s.value", "s.revision", time_of(layout, "s.expires"), *values))}
+        FROM ({source}) s ON CONFLICT ({space}, {key}) DO UPDATE SET
+        {", ".join((*(f"{name} = excluded.{name}" for name in (value, revision, expires)), *changed))}"""
+
+
+def commit_function(layout: Layout) -> str:
+    """Batches are numbered from 1. An answer is the revision, or NULL when a check did not hold; see `faults` as well.
+
+    The letters in front of the arguments: b batches, c checks, p puts, d deletes, a adds. A check of 0 is of absence.
+    """
+    rows, changes, applied = quoted(layout.rows), quoted(layout.changes), quoted(layout.applied)
+    space, key, value = quoted(layout.space), quoted(layout.key), quoted(layout.value)
+    return f"""CREATE FUNCTION {commit_name(layout)}(now bigint, forgotten bigint, waves int, spaces text[],
+    b_at int[], b_space text[], b_wave int[], b_id text[], b_keys text[],
+    c_batch int[], c_space text[], c_key text[], c_revision bigint[],
+    p_batch int[], p_space text[], p_key text[], p_value text[], p_expires bigint[],
+    d_batch int[], d_space text[], d_key text[],
+    a_batch int[], a_space text[], a_key text[], a_by text[],
+    OUT answers bigint[], OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    {_moment(layout)};
+    heads bigint[];        -- by space
+    revisions bigint[];    -- by batch: what it writes in this wave; 0 when nothing
+    gone int[];            -- the batches of this wave that write nothing any more
+    batch int;
+    number bigint;
+    sums record;
+BEGIN
+    {_lock(layout, "spaces")};
+    SELECT array_agg({head(layout, "x.space")} ORDER BY x.at) INTO heads
+        FROM unnest(spaces) WITH ORDINALITY x(space, at);
+    answers := array_fill(NULL::bigint, ARRAY[cardinality(b_at)]);
+    FOR wave IN 1 .. waves LOOP
+        gone := ARRAY[]::int[];
+        IF b_id IS NOT NULL THEN
+            FOR batch, number IN SELECT x.batch, a.revision
+                FROM unnest(b_space, b_id, b_wave) WITH ORDINALITY x(space, id, of_wave, batch)
+                JOIN {applied} a ON a.space = x.space AND a.id = x.id AND a.at > forgotten WHERE x.of_wave = wave
+            LOOP
+                answers[batch] := number;
+                gone := gone || batch;
+            END LOOP;
+        END IF;
+        IF cardinality(c_batch) > 0 THEN
+            gone := gone || ARRAY(SELECT x.batch
+                FROM unnest(c_batch, c_space, c_key, c_revision) x(batch, space, key, revision)
+                LEFT JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key AND {live(layout, "r", "moment")}
+                WHERE b_wave[x.batch] = wave AND coalesce(r.{quoted(layout.revision)}, 0) <> x.revision);
+        END IF;
+        IF cardinality(a_batch) > 0 THEN
+            SELECT array_agg(x.batch) AS batch, array_agg(x.space) AS space, array_agg(x.key) AS key,
+                array_agg(x.total::text) AS value, array_agg(x.expires) AS expires,
+                array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER} WHEN x.total IS NULL THEN {OUT_OF_BOUNDS}
+                    WHEN abs(x.total) > {COUNTER_MAX} THEN {PASSES_BOUNDS} ELSE 0 END) AS fault
+            INTO sums FROM (
+                SELECT x.batch, x.space, x.key, {milliseconds_of(layout, f"r.{quoted(layout.expires)}")} AS expires,
+                    coalesce(r.{value} ~ '^-?(0|[1-9][0-9]*)$', true) AS counter,
+                    CASE WHEN r.{value} IS NULL THEN x.by::numeric
+                        WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1} AND r.{value} ~ '^-?(0|[1-9][0-9]*)$'
+                        THEN r.{value}::numeric + x.by::numeric END AS total
+                FROM unnest(a_batch, a_space, a_key, a_by) x(batch, space, key, by)
+                LEFT JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key AND {live(layout, "r", "moment")}
+                WHERE b_wave[x.batch] = wave AND x.batch <> ALL (gone)) x;
+            SELECT gone || coalesce(array_agg(x.batch), ARRAY[]::int[]), fault_batch || array_agg(x.batch),
+                fault_key || array_agg(x.key), fault_kind || array_agg(x.fault)
+            INTO gone, fault_batch, fault_key, fault_kind
+            FROM unnest(sums.batch, sums.key, sums.fault) x(batch, key, fault) WHERE x.fault > 0;
+        END IF;
+        revisions := array_fill(0::bigint, ARRAY[cardinality(b_at)]);
+        FOR batch IN 1 .. cardinality(b_at) LOOP
+            IF b_wave[batch] = wave AND batch <> ALL (gone) THEN
+                number := heads[b_at[batch]];
+                IF b_keys[batch] IS NOT NULL THEN
+                    number := number + 1;
+                    heads[b_at[batch]] := number;
+                    revisions[batch] := number;
+                END IF;
+                answers[batch] := number;
+            END IF;
+        END LOOP;
+        INSERT INTO {changes} (space, revision, keys) SELECT x.space, revisions[x.batch], x.keys
+            FROM unnest(b_space, b_keys) WITH ORDINALITY x(space, keys, batch) WHERE revisions[x.batch] > 0
+            ORDER BY x.batch;
+        IF cardinality(p_batch) > 0 THEN
+            {
+        _upsert(
+            layout,
+            '''SELECT x.space, x.key, x.value, revisions[x.batch] AS revision, x.expires
+                FROM unnest(p_batch, p_space, p_key, p_value, p_expires) x(batch, space, key, value, expires)
+                WHERE revisions[x.batch] > 0''',
+        )
+    };
+        END IF;
+        IF cardinality(a_batch) > 0 THEN
+            {
+        _upsert(
+            layout,
+            '''SELECT x.space, x.key, x.value, revisions[x.batch] AS revision, x.expires
+                FROM unnest(sums.batch, sums.space, sums.key, sums.value, sums.expires) x(batch, space, key, value, expires)
+                WHERE revisions[x.batch] > 0''',
+        )
+    };
+        END IF;
+        IF cardinality(d_batch) > 0 THEN
+            DELETE FROM {rows} r USING unnest(d_batch, d_space, d_key) x(batch, space, key)
+                WHERE revisions[x.batch] > 0 AND r.{space} = x.space AND r.{key} = x.key;
+        END IF;
+        IF b_id IS NOT NULL THEN
+            INSERT INTO {applied} (space, id, revision, at) SELECT x.space, x.id, revisions[x.batch], now
+                FROM unnest(b_space, b_id) WITH ORDINALITY x(space, id, batch)
+                WHERE x.id IS NOT NULL AND revisions[x.batch] > 0
+                ON CONFLICT (space, id) DO UPDATE SET revision = excluded.revision, at = excluded.at;
+        END IF;
+    END LOOP;
+END $$"""
+
+
+def sweep_function(layout: Layout) -> str:
+    """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
+
+    Rows that someone else has locked stay for the next time. `found` says how many were looked at: less than `most` means
+    that there were no more.
+    """
+    rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
+    return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT found int, OUT gone int, OUT spaces text[])
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    {_moment(layout)};
+    e_space text[];
+    e_key text[];
+BEGIN
+    SELECT array_agg(x.space), array_agg(x.key), count(*), 0 INTO e_space, e_key, found, gone
+        FROM (SELECT r.{space} AS space, r.{key} AS key FROM {rows} r WHERE r.{expires} <= moment
+            ORDER BY r.{expires} LIMIT most) x;
+    IF found = 0 THEN
+        RETURN;
+    END IF;
+    {_lock(layout, "e_space")};
+    WITH dead AS (
+        SELECT r.{space} AS space, r.{key} AS key FROM unnest(e_space, e_key) x(space, key)
+        JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key WHERE r.{expires} <= moment
+        FOR UPDATE OF r SKIP LOCKED
+    ), swept AS (
+        DELETE FROM {rows} r USING dead d WHERE r.{space} = d.space AND r.{key} = d.key
+        RETURNING d.space, d.key
+    ), logged AS (
+        INSERT INTO {quoted(layout.changes)} (space, revision, keys)
+        SELECT s.space, {head(layout, "s.space")} + 1, json_build_array(ARRAY[]::text[], array_agg(s.key))::text
+        FROM swept s GROUP BY s.space ORDER BY s.space
+    )
+    SELECT count(*), array_agg(DISTINCT s.space) INTO gone, spaces FROM swept s;
+END $$"""
