@@ -1,0 +1,210 @@
+"""The engine on NATS JetStream: reads from a mirror of the bucket, writes through its writer.
+
+What is read is as fresh as on any other engine: before a read looks at the mirror, the stream's leader is asked how far the
+stream is, and the mirror waited for; reads at the same time share one question. `reads=mirror` in the URL leaves the
+question out: then one reads what one wrote, and what others wrote comes some milliseconds later, or, while the network is
+divided, not at all.
+
+**Durability.** `durable` says what the operator said: JetStream does not tell a client how it syncs. With
+`sync_interval: always` an acknowledged commit is on the disk of the one server (R1), or of most of the three (R3). With the
+server's default it is in their memory for up to two minutes: the process may be killed, the machine may not lose its power;
+and with R3 even one machine that lost its power can make the others forget. Say `sync=always` where it is so, and
+`monitor=http://host:8222` to have it looked up.
+"""
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
+from keyhouse.engines.jetstream.job import CommitJob
+from keyhouse.engines.jetstream.layout import Layout, Names
+from keyhouse.engines.jetstream.patience import patiently
+from keyhouse.engines.jetstream.reader import page, rows
+from keyhouse.engines.jetstream.settings import Settings, parse
+from keyhouse.engines.jetstream.sweep import prune, sweep
+from keyhouse.engines.jetstream.watch import changes
+from keyhouse.engines.jetstream.wire import Wire
+from keyhouse.engines.jetstream.writer import Writer
+from keyhouse.errors import ClosedError, EngineError, UnavailableError, UsageError
+from keyhouse.limits import CHANGES_KEPT
+
+COMMIT_ROWS_MAX: Final = 999
+"""An atomic batch has up to 1,000 messages, and the batch's id is one of them."""
+
+COMMIT_BYTES_MAX: Final = 16 * 1_024 * 1_024
+"""Key and value bytes of one commit. All of it is in the server's memory at once, and in one proposal to its replicas."""
+
+
+class JetstreamEngine:
+    """See `keyhouse.engine` for what each method promises. It connects when it is first used."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> None:
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._changes_kept = changes_kept
+        self._wire: Wire | None = None
+        self._buckets: dict[str, Bucket] = {}
+        self._writers: dict[str, Writer] = {}
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    @classmethod
+    def open(cls, url: str, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> "JetstreamEngine":
+        return cls(parse(url), clock=clock, changes_kept=changes_kept)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="jetstream",
+            durable=self._settings.sync_always,
+            shared=True,
+            commit_rows_max=COMMIT_ROWS_MAX,
+            commit_bytes_max=COMMIT_BYTES_MAX,
+        )
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        with self._while_open():
+            bucket = await self._of(space)
+            if not await bucket.open() or not await bucket.current():
+                return [None] * len(keys)
+            return await rows(bucket, space, keys, self._clock)
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        with self._while_open():
+            bucket = await self._of(space)
+            if not await bucket.open() or not await bucket.current():
+                return Page([], False, 0)
+            return await page(bucket, space, span, self._clock, limit=limit, reverse=reverse, keys_only=keys_only)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        with self._while_open():
+            bucket = await self._of(space)
+            await bucket.open(writing=True)
+            return await self._writer(bucket).submit(CommitJob(space, batch))
+
+    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        with self._while_open():
+            bucket = await self._of(space)
+            await bucket.open(writing=True)
+            async for change in changes(bucket, space, span, since, self._clock, self._check_open):
+                yield change
+
+    async def sweep(self, *, limit: int) -> int:
+        with self._while_open():
+            swept = 0
+            for bucket in await self._all():
+                swept += await sweep(bucket, self._writer(bucket), self._clock, limit - swept)
+                await prune(bucket, self._clock, self._changes_kept)
+            return swept
+
+    async def spaces(self) -> AsyncIterator[str]:
+        with self._while_open():
+            now = self._clock.now()
+            for space in sorted([space for bucket in await self._all() for space in bucket.mirror.spaces(now)]):
+                yield space
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._connecting:
+            await asyncio.gather(*(writer.stop() for writer in self._writers.values()))
+            await asyncio.gather(*(bucket.close() for bucket in self._buckets.values()))
+            if self._wire is not None:
+                await self._wire.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The engine is closed.")
+
+    @contextmanager
+    def _while_open(self) -> Iterator[None]:
+        """Whatever fails because the engine was closed meanwhile says so."""
+        self._check_open()
+        try:
+            yield
+        except EngineError:
+            self._check_open()
+            raise
+
+    async def _of(self, space: str) -> Bucket:
+        return self._bucket(await self._connected(), self._settings.layout.names(space))
+
+    def _bucket(self, wire: Wire, names: Names) -> Bucket:
+        bucket = self._buckets.get(names.bucket)
+        if bucket is None:
+            self._check_open()
+            bucket = self._buckets[names.bucket] = Bucket(wire, names, self._settings, self._clock)
+        return bucket
+
+    def _writer(self, bucket: Bucket) -> Writer:
+        writer = self._writers.get(bucket.names.bucket)
+        if writer is None:
+            self._check_open()
+            writer = self._writers[bucket.names.bucket] = Writer(bucket, self._clock)
+        return writer
+
+    async def _all(self) -> list[Bucket]:
+        """Every bucket that holds rows of ours, up to date."""
+        wire = await self._connected()
+        layout = self._settings.layout
+        named = [Names(layout.bucket)] if layout.bucket is not None else await patiently(lambda: _named(wire, layout))
+        buckets = [self._bucket(wire, names) for names in named]
+        return [bucket for bucket in buckets if await bucket.open() and await bucket.current()]
+
+    async def _connected(self) -> Wire:
+        if self._wire is None:
+            async with self._connecting:
+                self._check_open()
+                if self._wire is None:
+                    self._wire = await self._connect()
+        return self._wire
+
+    async def _connect(self) -> Wire:
+        if self._settings.monitor is not None and self._settings.sync_always:
+            await asyncio.to_thread(_check_sync, self._settings.monitor)
+        wire = Wire(self._settings, lost=self._interrupt)
+        await wire.open()
+        return wire
+
+    def _interrupt(self) -> None:
+        for bucket in self._buckets.values():
+            bucket.interrupt()
+
+
+async def _named(wire: Wire, layout: Layout) -> list[Names]:
+    """The buckets of this layout that say which space they hold."""
+    found: list[Names] = []
+    offset, total = 0, 1
+    while offset < total:
+        answer = await wire.api("STREAM.LIST", offset=offset, subject="$KV.>")
+        if answer is None or not answer["streams"]:
+            break
+        for stream in answer["streams"]:
+            space = (stream["config"].get("metadata") or {}).get(SPACE_METADATA)
+            if space and (names := layout.names(space)).stream == stream["config"]["name"]:
+                found.append(names)
+        offset, total = offset + len(answer["streams"]), answer["total"]
+    return found
+
+
+def _check_sync(monitor: str) -> None:
+    """Refuse a server that does not sync as the URL says it does."""
+    try:
+        with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=5) as answer:
+            state = json.load(answer)
+    except (OSError, ValueError) as error:
+        raise UnavailableError("The monitoring of the NATS server does not answer.", monitor=monitor) from error
+    if not state.get("jetstream", {}).get("config", {}).get("sync_always", False):
+        raise UsageError(
+            "The NATS server acknowledges before it syncs; run it with sync_interval: always, or leave sync=always out.",
+            monitor=monitor,
+        )

@@ -1,0 +1,84 @@
+"""What the driver raises and the server answers, as what the engine raises. The only place that chooses by either."""
+
+from typing import Final
+
+import msgspec
+
+from keyhouse.errors import (
+    EngineError,
+    FullError,
+    KeyhouseError,
+    LimitError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The `error` of an answer of JetStream. `code` is like HTTP's, `err_code` says what it is."""
+
+    code: int
+    err_code: int = 0
+    description: str = ""
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The answer to a publish; to an atomic batch, `seq` is the sequence of its last message."""
+
+    seq: int = 0
+    error: Refusal | None = None
+
+
+ABSENT: Final = frozenset({10_014, 10_037, 10_059})
+"""No such consumer, message, stream."""
+
+MISMATCH: Final = frozenset({10_071, 10_164})
+"""A row is not at the sequence that was expected. 10164: or somebody else writes it, or checks it, at this moment."""
+
+_FULL: Final = frozenset({10_002, 10_023, 10_028, 10_047, 10_077})
+_TOO_LARGE: Final = frozenset({10_054})
+_PASSING: Final = frozenset({10_176})
+"""A batch that lost some of its messages, because the leader changed under it: nothing of it was written."""
+
+
+def refused(refusal: Refusal) -> KeyhouseError:
+    """The error for an answer that says no. Nothing was written."""
+    detail = {"detail": refusal.description, "code": refusal.err_code}
+    if refusal.err_code in _FULL:
+        return FullError("The bucket, or the disk of the NATS server, is full; make room, then try again.", **detail)
+    if refusal.err_code in _TOO_LARGE:
+        return LimitError("The bucket takes no message so large; raise its max_msg_size.", **detail)
+    if refusal.err_code in _PASSING or refusal.code in (408, 429, 500, 503):
+        return UnavailableError("JetStream can't serve this now; try again.", **detail)
+    return EngineError("JetStream refused in a way that the engine does not know.", **detail)
+
+
+def not_sent(cause: Exception | None = None) -> UnavailableError:
+    error = UnavailableError(
+        "There is no connection to the NATS server; try again.", detail=str(cause) if cause is not None else ""
+    )
+    error.__cause__ = cause
+    return error
+
+
+def no_responders() -> UnavailableError:
+    return UnavailableError("No NATS server leads the stream at this moment; try again.")
+
+
+def unanswered(seconds: float) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        "The NATS server did not answer in time; repeat with the same batch id.", seconds=seconds
+    )
+
+
+def cut_off() -> UnknownOutcomeError:
+    return UnknownOutcomeError("The connection broke before the NATS server answered; repeat with the same batch id.")
+
+
+def too_old(version: str, needed: str) -> UsageError:
+    return UsageError(
+        "The NATS server is too old to commit several rows at once; it must be of this version or newer.",
+        version=version,
+        needed=needed,
+    )

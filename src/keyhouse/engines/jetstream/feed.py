@@ -1,0 +1,240 @@
+"""What keeps a mirror up to date: one consumer of the bucket's stream, in order, which starts over whenever anything is odd.
+
+It is odd when a message is missing, when nothing was heard for a while (the server sends heartbeats), when the connection
+was lost, and when the stream is another one than before. A consumer that starts over goes on behind the last message that
+came; the mirror is filled anew only where that would miss something: the stream is another, or went back, or entries that
+we have not seen have been pruned from it.
+
+Pruning is announced: the `horizon` row says up to where entries of rows that are gone may go, and they go only
+`PRUNE_DELAY_SECONDS` later. Whoever hears of it in time has seen all of them before.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from keyhouse.clock import Clock
+from keyhouse.engines.jetstream.layout import Names
+from keyhouse.engines.jetstream.message import entry
+from keyhouse.engines.jetstream.mirror import Mirror
+from keyhouse.engines.jetstream.wire import Wire
+from keyhouse.errors import KeyhouseError, UnavailableError
+
+HEARTBEAT_SECONDS: Final = 1
+SILENCE_SECONDS: Final = 3.0
+"""Without a message or a heartbeat for so long, the consumer is taken for lost: its node may be."""
+
+PRUNE_DELAY_SECONDS: Final = 60
+"""Between the announcement of a horizon and the pruning up to it."""
+
+RESTART_SECONDS: Final = 0.1
+"""Between two tries to start."""
+
+_SECOND: Final = 1_000_000_000
+
+
+class Horizon(msgspec.Struct, frozen=True):
+    """The row `horizon`: watches can't begin before it, and rows that are gone are pruned up to `pruned`."""
+
+    horizon: int
+    pruned: int
+    at: int
+
+
+class Feed:
+    """`renew` makes a new, empty mirror, in place of the one that was fed before."""
+
+    def __init__(self, wire: Wire, names: Names, clock: Clock, renew: Callable[[], Mirror]) -> None:
+        self._wire = wire
+        self._names = names
+        self._clock = clock
+        self._renew = renew
+        self._mirror = renew()
+        self._created = ""  # by when it was made, one knows a stream again
+        self._run: _Run | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._odd = asyncio.Event()
+        self.live = asyncio.Event()
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._keep_up())
+
+    def restart(self) -> None:
+        """Something is odd."""
+        self.live.clear()
+        self._odd.set()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        await self._end()
+        self.live.clear()
+
+    async def settle(self, last: int) -> None:
+        """Nothing was delivered though the stream has come to `last`: find out whether anything is still to come."""
+        newest = 0
+        for subject in (self._names.rows, self._names.horizon):
+            found = await self._wire.api(f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject)
+            if found is not None:
+                newest = max(newest, found["message"]["seq"])
+        if newest <= self._mirror.delivered:
+            self._mirror.advance(last)
+            self._check_live(last)
+
+    async def _keep_up(self) -> None:
+        while True:
+            self._odd.clear()
+            try:
+                await self._begin()
+                await self._watch_over()
+            except KeyhouseError:
+                await asyncio.sleep(RESTART_SECONDS)
+            self.live.clear()
+            await self._end()
+
+    async def _begin(self) -> None:
+        info = await self._wire.api(f"STREAM.INFO.{self._names.stream}")
+        if info is None:
+            raise UnavailableError(
+                "The bucket is gone; it is made again by the next commit.", bucket=self._names.bucket
+            )
+        last = info["state"]["last_seq"]
+        if info["created"] != self._created or last < self._mirror.delivered:
+            self._fill_anew()
+            self._created = info["created"]
+        filters = [self._names.rows]
+        if set(self._names.all) <= set(info["config"]["subjects"]):
+            filters.append(self._names.horizon)
+        run = self._run = _Run(self._receive, self._wire.new_inbox(), last)
+        run.subscription = await self._wire.follow(run.inbox, run.receive)
+        made = await self._wire.api(
+            f"CONSUMER.CREATE.{self._names.stream}", stream_name=self._names.stream, config=self._consumer(run, filters)
+        )
+        if made is None:
+            raise UnavailableError(
+                "The bucket is gone; it is made again by the next commit.", bucket=self._names.bucket
+            )
+        run.consumer = made["name"]
+        if made["num_pending"] == 0 and self._mirror.delivered < last:
+            await self.settle(last)
+        self._check_live(last)
+
+    def _consumer(self, run: "_Run", filters: list[str]) -> dict[str, Any]:
+        start: dict[str, Any] = {"deliver_policy": "last_per_subject"}
+        if not self._mirror.loading:
+            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._mirror.delivered + 1}
+        return {
+            **start,
+            "filter_subjects": filters,
+            "deliver_subject": run.inbox,
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "flow_control": True,
+            "idle_heartbeat": HEARTBEAT_SECONDS * _SECOND,
+            "inactive_threshold": 5 * HEARTBEAT_SECONDS * _SECOND,
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+
+    async def _watch_over(self) -> None:
+        """Until something is odd."""
+        while self._run is not None and time.monotonic() - self._run.heard < SILENCE_SECONDS:
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._odd.wait()
+            except TimeoutError:
+                if not self.live.is_set():
+                    await self.settle(self._run.last)
+            else:
+                return
+
+    async def _end(self) -> None:
+        run, self._run = self._run, None
+        if run is not None and run.subscription is not None:
+            await self._wire.leave(run.subscription)
+            if run.consumer and self._wire.connected:
+                with suppress(KeyhouseError):
+                    await self._wire.api(f"CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
+
+    def _fill_anew(self) -> None:
+        before, self._mirror = self._mirror, self._renew()
+        before.end()
+
+    async def _receive(self, run: "_Run", message: Msg) -> None:
+        if run is not self._run or self._odd.is_set():
+            return
+        headers = message.headers
+        if headers is not None and headers.get("Status") == "100":
+            if stalled := headers.get("Nats-Consumer-Stalled") or message.reply:
+                await self._wire.tell(stalled)
+            if headers.get("Nats-Last-Consumer", str(run.number)) != str(run.number):
+                self.restart()
+            return
+        sequence, number = _numbers(message.reply)
+        run.number += 1
+        if number != run.number:
+            return self.restart()
+        self._deliver(sequence, message)
+        self._check_live(run.last)
+
+    def _deliver(self, sequence: int, message: Msg) -> None:
+        if message.subject == self._names.horizon:
+            self._announced(sequence, message.data)
+            self._mirror.advance(sequence)
+        elif (place := self._names.read(message.subject)) is not None:
+            self._mirror.deliver(place, entry(sequence, message.headers), message.data)
+        else:
+            self._mirror.advance(sequence)
+
+    def _announced(self, sequence: int, data: bytes) -> None:
+        mirror, horizon = self._mirror, msgspec.json.decode(data, type=Horizon)
+        late = self._clock.now() - horizon.at >= PRUNE_DELAY_SECONDS * 1_000
+        if not mirror.loading and (late or horizon.pruned > mirror.horizon):
+            self._created = ""  # what was pruned we may not have seen
+            self.restart()
+        else:
+            mirror.prune(sequence, horizon.horizon, horizon.pruned, horizon.at)
+
+    def _check_live(self, last: int) -> None:
+        if (
+            not self.live.is_set()
+            and self._mirror.delivered >= last
+            and self._mirror.loaded()
+            and not self._odd.is_set()
+        ):
+            self.live.set()
+
+
+class _Run:
+    """One consumer, from its start until something is odd. `last`: where the stream was when it started."""
+
+    def __init__(self, receive: Callable[["_Run", Msg], Awaitable[None]], inbox: str, last: int) -> None:
+        self._receive = receive
+        self.inbox = inbox
+        self.last = last
+        self.number = 0
+        self.heard = time.monotonic()
+        self.consumer = ""
+        self.subscription: Subscription | None = None
+
+    async def receive(self, message: Msg) -> None:
+        self.heard = time.monotonic()
+        await self._receive(self, message)
+
+
+def _numbers(reply: str) -> tuple[int, int]:
+    """The sequence in the stream and the number in the consumer, out of the subject on which a message is acknowledged:
+    `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.…`, or the same with a domain and an account in front."""
+    tokens = reply.split(".")
+    at = 5 if len(tokens) == 9 else 7
+    return int(tokens[at]), int(tokens[at + 1])

@@ -1,0 +1,260 @@
+"""One caller's work, as the messages that do it. Planned against a view of the bucket; nothing here awaits.
+
+Every message carries the sequence that the server must find at its subject, so that what we planned with is what is there
+when it is written. A row that is checked and not written has no message of its own: then one of the subject `check` carries
+its condition (`Nats-Expected-Last-Subject-Sequence-Subject`), in the same atomic batch. The checked row is not touched.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.counter import sum_of
+from keyhouse.engines.jetstream.layout import Names, Place
+from keyhouse.engines.jetstream.message import (
+    BEHIND,
+    EXPECTED,
+    EXPECTED_OF,
+    EXPECTED_OF_ALL,
+    Entry,
+    Message,
+    delete,
+    put,
+)
+from keyhouse.engines.jetstream.mirror import Expired, Mirror
+from keyhouse.errors import CounterError, KeyhouseError
+from keyhouse.limits import BATCH_ID_KEPT_SECONDS
+
+MESSAGES_MAX: Final = 1_000
+"""Messages in one atomic batch: the server's limit."""
+
+_NOT_YET: Final = -1
+"""The revision of a row that this very group will write: nobody can know it."""
+
+Answer = TypeVar("Answer")
+
+
+class Lost(Exception):
+    """A check does not hold."""
+
+
+class Cold(Exception):
+    """A value is needed that has to be fetched first."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """The row of a batch id: when it was applied, and how many messages of its commit follow it."""
+
+    at: int
+    behind: int
+
+    def forgotten(self, now: int) -> bool:
+        return self.at <= now - BATCH_ID_KEPT_SECONDS * 1_000
+
+
+class View:
+    """The bucket as a group's next job finds it: the mirror, and over it what the group's earlier jobs will have written."""
+
+    def __init__(self, mirror: Mirror, names: Names, clock: Clock, fetched: Mapping[int, bytes]) -> None:
+        self._mirror = mirror
+        self._fetched = fetched
+        self._written: dict[Place, tuple[bytes | None, int | None]] = {}
+        self._guarded: set[Place] = set()
+        self.names = names
+        self.clock = clock
+        self.now = clock.now()
+
+    @property
+    def position(self) -> int:
+        return self._mirror.position
+
+    def revision(self, place: Place) -> int | None:
+        """`None`: there is no live row."""
+        if place in self._written:
+            value, expires = self._written[place]
+            return _NOT_YET if value is not None and (expires is None or expires > self.now) else None
+        entry = self._mirror.entry(*place)
+        return entry.revision if entry is not None and entry.lives(self.now) else None
+
+    def counter(self, place: Place) -> tuple[bytes | None, int | None]:
+        """The value and the expiry of a live row; nothing of one that is absent."""
+        if self.revision(place) is None:
+            return None, None
+        if place in self._written:
+            return self._written[place]
+        entry = self._mirror.entry(*place)
+        assert entry is not None
+        value = self._mirror.values.get(entry.sequence)
+        if value is None:
+            value = self._fetched.get(entry.sequence)
+        if value is None:
+            raise Cold(entry)
+        return value, entry.expires
+
+    def untouched(self, place: Place) -> bool:
+        return place not in self._written
+
+    def sequence(self, place: Place) -> int:
+        entry = self._mirror.entry(*place)
+        return 0 if entry is None else entry.sequence
+
+    def guard(self, place: Place) -> dict[str, str]:
+        """What a message at the row's subject must expect; nothing where an earlier one of the batch does."""
+        if place in self._guarded:
+            return {}
+        self._guarded.add(place)
+        return {EXPECTED: str(self.sequence(place))}
+
+    def write(self, place: Place, value: bytes | None, expires: int | None) -> Message:
+        subject = self.names.row(*place)
+        message = delete(subject) if value is None else put(subject, value, expires, self.clock)
+        message.headers.update(self.guard(place))
+        self._written[place] = (value, expires)
+        return message
+
+
+class Job(Generic[Answer]):
+    """`messages` are at most how many it takes, `bytes` how large they are."""
+
+    def __init__(self, *, messages: int, bytes: int) -> None:
+        self.messages = messages
+        self.bytes = bytes
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def plan(self, view: View) -> list[Message]:
+        """What to write. Raises `Lost`, `Cold` or `CounterError` before it has changed the view."""
+        raise NotImplementedError
+
+    def places(self) -> list[Place]:
+        """The rows that it checks or writes."""
+        raise NotImplementedError
+
+    def succeed(self, sequence: int) -> None:
+        """Its messages are written, the last at `sequence`; or it had none."""
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """A check of it does not hold."""
+        raise NotImplementedError
+
+    def fail(self, error: KeyhouseError) -> None:
+        if not self.future.done():
+            self.future.set_exception(_copy(error))
+
+
+class CommitJob(Job[int | None]):
+    def __init__(self, space: str, batch: Batch) -> None:
+        rows = len(batch.puts) + len(batch.deletes) + len(batch.adds)
+        size = sum([len(put.value) + len(put.key) for put in batch.puts])
+        super().__init__(messages=rows + len(batch.checks) + (batch.id is not None), bytes=size)
+        self.space = space
+        self.batch = batch
+        self.id_sequence = 0
+        """Where the server must find the row of its id: it has none, or one that is forgotten."""
+
+    def plan(self, view: View) -> list[Message]:
+        for check in self.batch.checks:
+            if view.revision(Place(self.space, check.key)) != check.revision:
+                raise Lost
+        puts = [*self.batch.puts, *self._sums(view)]
+        if not puts and not self.batch.deletes:
+            return []
+        messages = self._conditions(view, {put.key for put in puts}.union(self.batch.deletes))
+        for each in puts:
+            messages.append(view.write(Place(self.space, each.key), each.value, each.expires))
+        for key in self.batch.deletes:
+            messages.append(view.write(Place(self.space, key), None, None))
+        return self._numbered(view, messages)
+
+    def places(self) -> list[Place]:
+        keys = [check.key for check in self.batch.checks] + [put.key for put in self.batch.puts]
+        keys += [*self.batch.deletes, *(add.key for add in self.batch.adds)]
+        return [Place(self.space, key) for key in dict.fromkeys(keys)]
+
+    def succeed(self, sequence: int) -> None:
+        if not self.future.done():
+            self.future.set_result(sequence)
+
+    def lose(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def _sums(self, view: View) -> list[Put]:
+        sums = []
+        for add in self.batch.adds:
+            value, expires = view.counter(Place(self.space, add.key))
+            sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
+        return sums
+
+    def _conditions(self, view: View, written: set[str]) -> list[Message]:
+        """For the checks of rows that are not written. Where there are too many, the stream as a whole must be as it was."""
+        if self.messages > MESSAGES_MAX:
+            return []
+        conditions = []
+        for check in self.batch.checks:
+            place = Place(self.space, check.key)
+            if check.key not in written and (headers := view.guard(place)):
+                headers[EXPECTED_OF] = view.names.row(*place)
+                conditions.append(Message(view.names.check, b"", headers))
+        return conditions
+
+    def _numbered(self, view: View, messages: list[Message]) -> list[Message]:
+        if self.batch.id is not None:
+            applied = msgspec.json.encode(Applied(view.now, len(messages)))
+            subject = view.names.id(self.space, self.batch.id)
+            messages.insert(0, Message(subject, applied, {EXPECTED: str(self.id_sequence)}))
+        if self.messages > MESSAGES_MAX:
+            messages[0].headers[EXPECTED_OF_ALL] = str(view.position)
+        return numbered(messages)
+
+
+class SweepJob(Job[int]):
+    """Removes rows of one bucket that have expired, if they are still the same; answers how many."""
+
+    def __init__(self, expired: Sequence[Expired]) -> None:
+        super().__init__(messages=len(expired), bytes=0)
+        self._expired = expired
+        self._count = 0
+
+    def plan(self, view: View) -> list[Message]:
+        due = [place for place, sequence in self._expired if self._is_due(view, place, sequence)]
+        self._count = len(due)
+        messages: list[Message] = []
+        for space in dict.fromkeys(place.space for place in due):
+            messages += numbered([view.write(place, None, None) for place in due if place.space == space])
+        return messages
+
+    def places(self) -> list[Place]:
+        return [place for place, _ in self._expired]
+
+    def succeed(self, sequence: int) -> None:
+        if not self.future.done():
+            self.future.set_result(self._count)
+
+    def _is_due(self, view: View, place: Place, sequence: int) -> bool:
+        return view.sequence(place) == sequence and view.untouched(place)
+
+
+def numbered(messages: list[Message]) -> list[Message]:
+    """As one commit: each says how many follow it."""
+    for behind, message in enumerate(reversed(messages)):
+        if behind:
+            message.headers[BEHIND] = str(behind)
+    return messages
+
+
+def _copy(failure: KeyhouseError) -> KeyhouseError:
+    """One for each caller: each adds its own traceback."""
+    copy = type(failure)(failure.sentence, **failure.fields)
+    copy.__cause__ = failure.__cause__
+    return copy
+
+
+REFUSALS: Final = (Lost, CounterError)

@@ -1,0 +1,85 @@
+"""Rows as messages, and messages as rows. The value is the payload; all else is in headers, which KV clients pass over.
+
+- `Keyhouse-Expires`: the row's expiry, in the clock's milliseconds. A row without it, as other programs write them, does
+  not expire by us. `Nats-TTL` is only so that the server removes what nobody sweeps, and so that other programs see it go:
+  it is sent when the engine runs on the machine's own clock, and ends `TTL_MARGIN_SECONDS` after the row has expired, so
+  that clocks that differ, or that are set, do not lose a row that still lives.
+- `Keyhouse-Behind`: how many messages of the same commit follow. Sequences within a commit have no holes, so a row's
+  sequence and this make the sequence of the commit's last message: the revision that all its rows carry.
+- `Nats-Expected-Last-Subject-Sequence` is on every message that we write: see `writer`.
+
+A delete is a marker, as every KV client writes it. A marker of the server's own (`Nats-Marker-Reason`: a row's TTL has
+ended) is a delete as well.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from keyhouse.clock import Clock, SystemClock
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_OF_ALL: Final = "Nats-Expected-Last-Sequence"
+BATCH_ID: Final = "Nats-Batch-Id"
+BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
+BATCH_COMMIT: Final = "Nats-Batch-Commit"
+EXPIRES: Final = "Keyhouse-Expires"
+BEHIND: Final = "Keyhouse-Behind"
+
+_TTL: Final = "Nats-TTL"
+_OPERATION: Final = "KV-Operation"
+_DELETED: Final = frozenset({"DEL", "PURGE"})
+_MARKER: Final = "Nats-Marker-Reason"
+
+TTL_MARGIN_SECONDS: Final = 60
+"""How much longer than our own clock the server's keeps a row."""
+
+
+class Message(NamedTuple):
+    """One to be written. Its headers are its own: who sends it may add to them."""
+
+    subject: str
+    value: bytes
+    headers: dict[str, str]
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """The newest message of a key, without its value. `gone`: it says that there is no row."""
+
+    sequence: int
+    revision: int
+    expires: int | None = None
+    gone: bool = False
+
+    def lives(self, now: int) -> bool:
+        return not self.gone and (self.expires is None or self.expires > now)
+
+
+def put(subject: str, value: bytes, expires: int | None, clock: Clock) -> Message:
+    headers: dict[str, str] = {}
+    if expires is not None:
+        headers[EXPIRES] = str(expires)
+        if isinstance(clock, SystemClock):
+            left = max(0, expires - clock.now() + 999) // 1_000
+            headers[_TTL] = str(left + TTL_MARGIN_SECONDS)
+    return Message(subject, value, headers)
+
+
+def delete(subject: str) -> Message:
+    return Message(subject, b"", {_OPERATION: "DEL"})
+
+
+def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:
+    """What a message that was found at `sequence` says of its row."""
+    if not headers:
+        return Entry(sequence, sequence)
+    gone = _MARKER in headers or headers.get(_OPERATION) in _DELETED
+    behind = _number(headers.get(BEHIND)) or 0
+    return Entry(sequence, sequence + behind, None if gone else _number(headers.get(EXPIRES)), gone)
+
+
+def _number(text: str | None) -> int | None:
+    """A number that we wrote; `None` for what somebody else did."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,0 +1,106 @@
+"""What the sweep does to one bucket: rows that have expired, entries that no watch needs any more, batch ids of yesterday.
+
+Rows go as any row goes: by a marker, which watches see. Markers stay until they are `changes_kept` messages old; then the
+horizon is moved over them, and a while later, when everyone who follows the stream has heard of it, they are purged.
+"""
+
+import asyncio
+from base64 import b64decode
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.clock import Clock
+from keyhouse.engines.jetstream.bucket import Bucket
+from keyhouse.engines.jetstream.faults import MISMATCH, Ack, refused
+from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, Horizon
+from keyhouse.engines.jetstream.job import Applied, SweepJob
+from keyhouse.engines.jetstream.message import EXPECTED, Message
+from keyhouse.engines.jetstream.writer import Writer
+
+SWEEP_ROWS: Final = 500
+"""Rows that are removed in one commit: between two of them, others commit."""
+
+PRUNE_ROWS: Final = 2_000
+"""Markers that one sweep purges from one bucket: each is a request."""
+
+PRUNE_AT_ONCE: Final = 32
+
+ID_MARGIN_MILLISECONDS: Final = 3_600_000
+"""How much longer than a day a batch id is kept: its time is by the clock of whoever wrote it."""
+
+
+async def sweep(bucket: Bucket, writer: Writer, clock: Clock, limit: int) -> int:
+    """Remove up to `limit` expired rows; how many went."""
+    swept = 0
+    while swept < limit:
+        expired = bucket.mirror.expired(clock.now(), min(SWEEP_ROWS, limit - swept))
+        if not expired:
+            break
+        try:
+            swept += await writer.submit(SweepJob(expired))
+        except BaseException:
+            bucket.mirror.back(expired)
+            raise
+    return swept
+
+
+async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
+    """Let go of what is kept for watches and for batch ids beyond their time."""
+    mirror, now = bucket.mirror, clock.now()
+    pruned = mirror.pruned
+    if pruned < mirror.horizon and now - mirror.announced >= PRUNE_DELAY_SECONDS * 1_000:
+        gone = mirror.gone(mirror.horizon)
+        for start in range(0, min(len(gone), PRUNE_ROWS), PRUNE_AT_ONCE):
+            some = gone[start : start + PRUNE_AT_ONCE]
+            await asyncio.gather(*(_purge(bucket, bucket.names.row(*place), sequence + 1) for place, sequence in some))
+        pruned = mirror.horizon if len(gone) <= PRUNE_ROWS else pruned
+    horizon = max(mirror.horizon, mirror.position - changes_kept)
+    due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
+    if due or pruned > mirror.pruned:
+        await _announce(bucket, Horizon(horizon if due else mirror.horizon, pruned, now))
+    await _forget_ids(bucket, now)
+
+
+async def _announce(bucket: Bucket, horizon: Horizon) -> None:
+    """Unless somebody else just did."""
+    headers = {EXPECTED: str(bucket.mirror.horizon_sequence)}
+    message = Message(bucket.names.horizon, msgspec.json.encode(horizon), headers)
+    ack = msgspec.json.decode((await bucket.wire.ask([message])).data, type=Ack)
+    if ack.error is None:
+        bucket.acknowledged = max(bucket.acknowledged, ack.seq)
+    elif ack.error.err_code not in MISMATCH:
+        raise refused(ack.error)
+
+
+async def _forget_ids(bucket: Bucket, now: int) -> None:
+    """Ids lie in the order of their times, so the first that is still needed is found by halving."""
+    least, most = 1, bucket.mirror.position + 1
+    oldest = await _first_id(bucket, least)
+    if oldest is None or not _is_old(oldest, now):
+        return
+    least = oldest["seq"] + 1
+    while least < most:
+        middle = (least + most) // 2
+        found = await _first_id(bucket, middle)
+        if found is not None and _is_old(found, now):
+            least = found["seq"] + 1
+        else:
+            most = middle
+    await _purge(bucket, bucket.names.ids, least)
+
+
+async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
+    """The first row of an id from `sequence` on."""
+    found = await bucket.wire.api(f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids)
+    return None if found is None else found["message"]
+
+
+def _is_old(found: dict[str, Any], now: int) -> bool:
+    applied = msgspec.json.decode(b64decode(found["data"]), type=Applied)
+    return applied.forgotten(now - ID_MARGIN_MILLISECONDS)
+
+
+async def _purge(bucket: Bucket, subject: str, before: int) -> None:
+    """The messages of the subject with a lower sequence: a newer one stays."""
+    await bucket.wire.api(f"STREAM.PURGE.{bucket.names.stream}", filter=subject, seq=before)

@@ -1,0 +1,49 @@
+"""A watch: the end of the mirror's entries, again and again. Nothing waits in memory for a watcher, however slow it is.
+
+A change is given out only if it is still the newest of its row: one that is not is followed by a newer one. A row that has
+expired is given out as gone: its value is nobody's any more, and yet who still holds the value that it replaced must hear
+of it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Change, Span
+from keyhouse.engines.jetstream.bucket import Bucket
+from keyhouse.engines.jetstream.message import Entry
+from keyhouse.engines.jetstream.patience import patiently
+from keyhouse.errors import WatchExpiredError
+
+
+async def changes(
+    bucket: Bucket, space: str, span: Span, since: int | None, clock: Clock, check_open: Callable[[], None]
+) -> AsyncIterator[Change]:
+    if since is None:
+        await patiently(bucket.sync)
+    position = bucket.mirror.position if since is None else since
+    while True:
+        check_open()
+        mirror = bucket.mirror
+        shown, news = mirror.position, mirror.news()
+        if not mirror.loading:
+            if position < mirror.horizon:
+                raise WatchExpiredError(
+                    "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
+                    since=position,
+                    oldest=mirror.horizon,
+                )
+            for key, entry in mirror.since(space, position):
+                if key in span and (change := await _newest(bucket, space, key, entry, clock)) is not None:
+                    yield change
+            position = max(position, shown)
+        if mirror is bucket.mirror and mirror.position == shown:
+            await news.wait()
+
+
+async def _newest(bucket: Bucket, space: str, key: str, entry: Entry, clock: Clock) -> Change | None:
+    if bucket.mirror.entry(space, key) is not entry:
+        return None
+    if not entry.lives(clock.now()):
+        return Change(key, entry.revision, None)
+    value = await patiently(lambda: bucket.value(entry))
+    return None if value is None else Change(key, entry.revision, value, entry.expires)

@@ -1,0 +1,233 @@
+"""The connection, and requests on it. Knows messages and answers; knows no row.
+
+Two ways in which a message that nobody waits for any more could still be written are closed here and in `writer`. The
+driver keeps what is published while it is disconnected and sends it later, unless its buffer has no room: it has none.
+What had been handed to the socket when the connection broke may still arrive; it carries what it expects, so it is refused
+if anything was written since.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from keyhouse.engines.jetstream.faults import (
+    ABSENT,
+    Refusal,
+    cut_off,
+    no_responders,
+    not_sent,
+    refused,
+    too_old,
+    unanswered,
+)
+from keyhouse.engines.jetstream.message import Message
+from keyhouse.engines.jetstream.settings import Settings
+from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.limits import VALUE_BYTES_MAX
+
+VERSION_NEEDED: Final = "2.12.0"
+"""The first server that commits a batch of messages at once."""
+
+MESSAGE_BYTES_NEEDED: Final = VALUE_BYTES_MAX + 16 * 1_024
+"""The server's `max_payload` must hold a value and its headers."""
+
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 10.0
+"""How long an answer is waited for, before its outcome is unknown."""
+
+API_SECONDS: Final = 5.0
+"""The same, for what changes no row."""
+
+PING_SECONDS: Final = 3
+PINGS_UNANSWERED_MAX: Final = 2
+"""A server that hangs is left after about three times that."""
+
+RECONNECT_SECONDS: Final = 0.1
+
+_NO_ROOM: Final = -1
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Wire:
+    """`lost` is called when the connection breaks."""
+
+    def __init__(self, settings: Settings, *, lost: Callable[[], None]) -> None:
+        self._settings = settings
+        self._lost = lost
+        self._client = Client()
+        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._asked = 0
+        self._inbox = ""
+        self._trouble: Exception | None = None
+        self._closed = False
+        self._reopening: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._client.is_connected
+
+    async def open(self) -> None:
+        """Connect, or say why that can't be; then it can be called again."""
+        client = Client()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._connect(client)
+                self._check(client)
+                self._inbox = client.new_inbox()
+                await client.subscribe(f"{self._inbox}.*", cb=self._answered)
+        except (NatsError, OSError) as error:  # TimeoutError is an OSError
+            await _end(client)
+            raise not_sent(self._trouble or error) from error
+        except BaseException:
+            await _end(client)
+            raise
+        self._client = client
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._reopening is not None:
+            self._reopening.cancel()
+        await _end(self._client)
+        self._break_off()
+
+    async def ask(self, messages: Sequence[Message], *, seconds: float = ANSWER_SECONDS) -> Msg:
+        """Send all, and wait for the answer to the last. `UnavailableError`: that one was not sent, or had no receiver."""
+        if self._closed:
+            raise ClosedError("The engine is closed.")
+        self._asked += 1
+        token = str(self._asked)
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = answer
+        try:
+            await self._send(messages, f"{self._inbox}.{token}")
+            async with asyncio.timeout(seconds):
+                message = await answer
+        except TimeoutError:
+            raise unanswered(seconds) from None
+        finally:
+            self._waiting.pop(token, None)
+        if message.headers is not None and message.headers.get("Status") == "503":
+            raise no_responders()
+        return message
+
+    async def api(self, subject: str, /, **body: object) -> dict[str, Any] | None:
+        """A request of JetStream's API that may be made twice. `None`: what it asks for is not there."""
+        payload = msgspec.json.encode(body) if body else b""
+        answer = _decode((await self._request(subject, payload)).data)
+        if "error" not in answer:
+            return answer
+        refusal = msgspec.convert(answer["error"], Refusal)
+        if refusal.err_code in ABSENT:
+            return None
+        raise refused(refusal)
+
+    async def direct(self, stream: str, sequence: int) -> Msg | None:
+        """A message by its sequence, from any replica: `None` also where that one is behind."""
+        answer = await self._request(f"DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence}))
+        return None if answer.headers is not None and "Status" in answer.headers else answer
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def follow(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        try:
+            return await self._client.subscribe(
+                subject, cb=receive, pending_msgs_limit=_NO_ROOM, pending_bytes_limit=_NO_ROOM
+            )
+        except NatsError as error:
+            raise not_sent(error) from error
+
+    async def leave(self, subscription: Subscription) -> None:
+        with suppress(NatsError):
+            await subscription.unsubscribe()
+
+    async def tell(self, subject: str) -> None:
+        """An empty message that nobody answers."""
+        with suppress(NatsError):
+            await self._client.publish(subject)
+
+    async def _connect(self, client: Client) -> None:
+        await client.connect(
+            servers=list(self._settings.servers),
+            name="keyhouse",
+            error_cb=self._troubled,
+            disconnected_cb=self._disconnected,
+            closed_cb=self._dropped,
+            user_credentials=self._settings.credentials,
+            connect_timeout=2,
+            reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # any number of seconds will do
+            max_reconnect_attempts=-1,
+            ping_interval=PING_SECONDS,
+            max_outstanding_pings=PINGS_UNANSWERED_MAX,
+            pending_size=0,
+        )
+
+    def _check(self, client: Client) -> None:
+        version = client.connected_server_version
+        if (version.major, version.minor, version.patch) < tuple(map(int, VERSION_NEEDED.split("."))):
+            raise too_old(f"{version.major}.{version.minor}.{version.patch}", VERSION_NEEDED)
+        if client.max_payload < MESSAGE_BYTES_NEEDED:
+            raise UsageError(
+                "The NATS server takes no message as large as a value may be; raise its max_payload.",
+                max_payload=client.max_payload,
+                needed=MESSAGE_BYTES_NEEDED,
+            )
+
+    async def _send(self, messages: Sequence[Message], reply: str) -> None:
+        publish = self._client.publish
+        try:
+            for message in messages[:-1]:
+                await publish(message.subject, message.value, headers=message.headers)
+            last = messages[-1]
+            await publish(last.subject, last.value, reply, last.headers or None)
+        except NatsError as error:
+            raise not_sent(error) from error
+
+    async def _request(self, subject: str, payload: bytes) -> Msg:
+        try:
+            return await self.ask([Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS)
+        except UnknownOutcomeError as error:
+            raise UnavailableError("The NATS server did not answer; try again.", request=subject) from error
+
+    async def _answered(self, message: Msg) -> None:
+        answer = self._waiting.get(message.subject.rpartition(".")[2])
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def _troubled(self, error: Exception) -> None:
+        self._trouble = error
+
+    async def _disconnected(self) -> None:
+        self._break_off()
+        self._lost()
+
+    async def _dropped(self) -> None:
+        """The driver has given up for good, as it does when a server sends an error that it does not know."""
+        if not self._closed and self._client.is_closed:
+            self._reopening = asyncio.ensure_future(self._reopen())
+
+    async def _reopen(self) -> None:
+        while not self._closed:
+            try:
+                await self.open()
+            except KeyhouseError:
+                await asyncio.sleep(RECONNECT_SECONDS)
+            else:
+                return
+
+    def _break_off(self) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(cut_off())
+
+
+async def _end(client: Client) -> None:
+    with suppress(NatsError, OSError):
+        await client.close()
