@@ -205,11 +205,11 @@ END $$"""
 def sweep_function(layout: Layout) -> str:
     """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
 
-    Rows that someone else has locked stay for the next time. `found` says how many were looked at: less than `most` means
+    Rows that someone else has locked stay for the next time. `seen` says how many were looked at: less than `most` means
     that there were no more.
     """
     rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
-    return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT found int, OUT gone int, OUT spaces text[])
+    return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -217,10 +217,10 @@ DECLARE
     e_space text[];
     e_key text[];
 BEGIN
-    SELECT array_agg(x.space), array_agg(x.key), count(*), 0 INTO e_space, e_key, found, gone
+    SELECT array_agg(x.space), array_agg(x.key), count(*), 0 INTO e_space, e_key, seen, gone
         FROM (SELECT r.{space} AS space, r.{key} AS key FROM {rows} r WHERE r.{expires} <= moment
             ORDER BY r.{expires} LIMIT most) x;
-    IF found = 0 THEN
+    IF seen = 0 THEN
         RETURN;
     END IF;
     {_lock(layout, "e_space")};

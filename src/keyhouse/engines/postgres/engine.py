@@ -1,0 +1,129 @@
+"""The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches through the feed."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.postgres.feed import Feed
+from keyhouse.engines.postgres.pool import Pool
+from keyhouse.engines.postgres.reader import Reader
+from keyhouse.engines.postgres.server import Server
+from keyhouse.engines.postgres.sql import statements
+from keyhouse.engines.postgres.writer import LANES, Writer
+from keyhouse.engines.sql.layout import Layout
+from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
+
+READERS: Final = 4
+"""Connections for reads, scans and watches."""
+
+SWEEP_ROWS: Final = 500
+"""Rows that a sweep removes in one transaction: between two of them, others commit."""
+
+PRUNE_ROWS: Final = 2_000
+"""Changes, and batch ids, that a sweep prunes in one transaction."""
+
+SPACES_ROWS: Final = 100
+"""Spaces that are named by one call."""
+
+CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True)
+
+
+class PostgresEngine:
+    """See `keyhouse.engine` for what each method promises."""
+
+    def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: int) -> None:
+        self._clock = clock
+        self._sql = statements(layout)
+        self._changes_kept = changes_kept
+        self._reads = Pool(server, READERS)
+        self._writes = Pool(server, LANES + 1)  # one for the sweep
+        self._reader = Reader(self._reads, self._sql, clock)
+        self._feed = Feed(server, self._reads, self._sql, clock)
+        self._writer = Writer(self._writes, self._sql, clock, committed=self._feed.committed)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        changes_kept: int = CHANGES_KEPT,
+        layout: Layout | None = None,
+    ) -> "PostgresEngine":
+        """The engine on the database that a URL names: `postgresql://user:password@host:port/database`.
+
+        The first call connects, and makes the layout's tables in a database that has none; the server may come and go.
+        """
+        chosen = layout or Layout.named("keyhouse")
+        return cls(Server(url, chosen), chosen, clock or SystemClock(), changes_kept)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        return await self._reader.rows(space, keys)
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        sql = self._sql.scans[reverse, keys_only, span.stop is not None]
+        stop = () if span.stop is None else (_without_null(span.stop),)
+        arguments = (space, _without_null(span.start), self._clock.now(), limit + 1, *stop)
+        head, *found = await self._reads.run(lambda connection: connection.fetch(sql, *arguments))
+        rows = [Row(key, value.encode(), revision, expires) for key, value, revision, expires in found[:limit]]
+        return Page(rows, len(found) > limit, head["revision"])
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        return await self._writer.commit(space, batch)
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        return self._feed.changes(space, span, since)
+
+    async def sweep(self, *, limit: int) -> int:
+        swept = 0
+        while swept < limit:
+            rows = min(SWEEP_ROWS, limit - swept)
+            seen, gone, spaces = await self._fetchrow(self._sql.sweep, self._clock.now(), rows)
+            if gone:
+                self._feed.committed(spaces)
+            swept += gone
+            if seen < rows or not gone:
+                break
+        await self._prune(self._sql.prune, self._changes_kept)
+        await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)
+        return swept
+
+    async def _prune(self, sql: str, bound: int) -> None:
+        while (await self._fetchrow(sql, bound, PRUNE_ROWS))[0] == PRUNE_ROWS:
+            pass
+
+    async def _fetchrow(self, sql: str, *arguments: object) -> Any:
+        return await self._writes.run(lambda connection: connection.fetchrow(sql, *arguments))
+
+    async def spaces(self) -> AsyncIterator[str]:
+        after = ""
+        while True:
+            arguments = (after, self._clock.now(), SPACES_ROWS)
+            found = await self._reads.run(
+                lambda connection, arguments=arguments: connection.fetch(self._sql.spaces, *arguments)
+            )
+            for (after,) in found:
+                yield after
+            if len(found) < SPACES_ROWS:
+                return
+
+    async def close(self) -> None:
+        await self._writer.stop()
+        await self._feed.close()
+        await self._writes.close()
+        await self._reads.close()
+
+
+def _without_null(bound: str) -> str:
+    """The end of a span without U+0000, which no key holds and PostgreSQL does not take: it cuts between the same keys."""
+    text, null, _ = bound.partition("\0")
+    return text + "\x01" if null else bound

@@ -1,0 +1,112 @@
+"""A few connections, made when they are needed. Each serves one caller at a time, the last used first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import asyncpg
+
+from keyhouse.engines.postgres.connection import Connection
+from keyhouse.engines.postgres.faults import LOST, translated
+from keyhouse.engines.postgres.server import CLOSE_SECONDS, Server
+from keyhouse.errors import ClosedError, KeyhouseError
+
+Answer = TypeVar("Answer")
+
+
+class Pool:
+    """At most `size` connections. Waiting callers are served in their order."""
+
+    def __init__(self, server: Server, size: int) -> None:
+        self._server = server
+        self._free: list[Connection] = []
+        self._places = asyncio.Semaphore(size)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def server(self) -> str:
+        return self._server.name
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The engine is closed.")
+
+    async def take(self) -> Connection:
+        """A connection for the caller alone, until it gives it back."""
+        self.check_open()
+        await self._places.acquire()
+        try:
+            while self._free:
+                connection = self._free.pop()
+                if not connection.is_closed():
+                    return connection
+            return await self._server.connect()
+        except BaseException:
+            self._places.release()
+            raise
+
+    def give(self, connection: Connection) -> None:
+        self._free.append(connection)
+        self._places.release()
+
+    def drop(self, connection: Connection) -> None:
+        """In place of `give`, for one that can't be trusted any more."""
+        connection.terminate()
+        self.give(connection)
+
+    async def run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """What `work` answers, which may be done twice: it is, when the connection turns out to have been lost.
+
+        A caller that goes away does not break the work off, which would cost the connection.
+        """
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(self._answer(work, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await answer
+
+    async def _answer(self, work: Callable[[Connection], Awaitable[Answer]], answer: asyncio.Future[Answer]) -> None:
+        try:
+            try:
+                found = await self._once(work)
+            except LOST:
+                found = await self._once(work)
+        except KeyhouseError as error:
+            if not answer.done():
+                answer.set_exception(error)
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(translated(error, self._server.name))
+        else:
+            if not answer.done():
+                answer.set_result(found)
+
+    async def _once(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        connection = await self.take()
+        try:
+            answer = await work(connection)
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, LOST):
+                self.give(connection)
+            else:
+                self.drop(connection)
+            raise
+        self.give(connection)
+        return answer
+
+    async def close(self) -> None:
+        """Finish what was begun, then let go of the connections."""
+        self._closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        while self._free:
+            await farewell(self._free.pop())
+
+
+async def farewell(connection: Connection) -> None:
+    """Close it in good order, if the server is still there to hear it."""
+    try:
+        await connection.close(timeout=CLOSE_SECONDS)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        connection.terminate()

@@ -1,0 +1,129 @@
+"""The server: how to get a connection that is fit for use, and tables to use it on. Nothing here knows a row.
+
+A connection is refused, with what to do about it, when the engine could not keep its promise on it: a server that does not
+sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from keyhouse.engines.postgres.connection import Connection
+from keyhouse.engines.postgres.faults import translated
+from keyhouse.engines.postgres.tables import upgrade, version
+from keyhouse.engines.sql.layout import Layout, quoted
+from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.errors import NewerError, UsageError
+
+CONNECT_SECONDS: Final = 10.0
+"""How long one connection may take to be made."""
+
+CALL_SECONDS: Final = 30.0
+"""How long an answer is waited for, before the connection is taken for lost."""
+
+CLOSE_SECONDS: Final = 2.0
+"""How long a goodbye is waited for."""
+
+SERVER_VERSION_MIN: Final = 14
+"""The oldest that the community maintains."""
+
+SETTINGS: Final = {
+    "application_name": "keyhouse",
+    # A statement must see what was committed before it: the functions rest on it.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "lock_timeout": "10s",
+    # Every statement goes by an index. A plan that the server chose while a table was small, and kept, must not be another.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "max_parallel_workers_per_gather": "0",  # parallel branches of a UNION ALL would not keep their order
+    "jit": "off",
+}
+
+_STATE = """SELECT current_setting('server_version_num')::int / 10000 AS version,
+    current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
+    current_setting('synchronous_commit') AS synchronous_commit, to_regclass($1) IS NOT NULL AS present"""
+
+
+class Server:
+    """`name` is the URL without the password, for errors."""
+
+    def __init__(self, url: str, layout: Layout) -> None:
+        self._url = url
+        self._layout = layout
+        self.name = _without_password(url)
+
+    async def connect(self) -> Connection:
+        """A connection that is set up, to tables that are there: they are made in a database that has none."""
+        connection = await self._reach()
+        try:
+            await self._set_up(connection)
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+                raise translated(error, self.name) from error
+            raise
+        return connection
+
+    async def _reach(self) -> Connection:
+        try:
+            connection: Connection = await asyncpg.connect(
+                self._url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=CALL_SECONDS,
+                max_cached_statement_lifetime=0,
+                server_settings=SETTINGS,
+            )
+        except (ValueError, asyncpg.ClientConfigurationError) as error:
+            raise UsageError(
+                "A PostgreSQL URL is postgresql://user:password@host:port/database", detail=str(error)
+            ) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise translated(error, self.name) from error
+        return connection
+
+    async def _set_up(self, connection: Connection) -> None:
+        state = await connection.fetchrow(_STATE, quoted(self._layout.version))
+        if state["version"] < SERVER_VERSION_MIN:
+            raise UsageError(
+                "The server is too old.", server=self.name, version=state["version"], needed=SERVER_VERSION_MIN
+            )
+        if state["encoding"] != "UTF8":
+            raise UsageError(
+                "The database's text is not UTF-8; create one with ENCODING 'UTF8'.",
+                server=self.name,
+                encoding=state["encoding"],
+            )
+        if state["fsync"] != "on":
+            raise UsageError(
+                "The server does not sync its disk, so that what it acknowledges can be lost; set fsync = on.",
+                server=self.name,
+            )
+        if state["synchronous_commit"] not in ("on", "remote_apply"):
+            await connection.execute("SET synchronous_commit = on")
+        if not state["present"]:
+            await upgrade(connection, self._layout)
+        self._check(await version(connection, self._layout))
+
+    def _check(self, found: str | None) -> None:
+        if found == HEAD:
+            return
+        if found in VERSIONS:
+            raise UsageError(
+                "The tables are of an older version; run the migrations first.",
+                server=self.name,
+                version=found,
+                needed=HEAD,
+            )
+        raise NewerError(
+            "The tables were made by a newer Keyhouse; use that one.", server=self.name, version=found, known=HEAD
+        )
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path}"
