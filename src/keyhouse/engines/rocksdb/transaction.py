@@ -160,32 +160,33 @@ class Transaction:
             sums.append(Put(add.key, sum_of(add.key, value, add.by), kept))
         return sums
 
-    def _encoded(self, prefix: bytes, puts: Sequence[Put], revision: int) -> list[tuple[bytes, bytes]]:
-        """The rows as they will lie there. A row that expires takes the place of the one in `expiry` that it had before:
-        else a row whose life is prolonged a thousand times would leave a thousand of them."""
-        rows = [
-            (prefix + put.key.encode(), _head(revision, NEVER if put.expires is None else put.expires) + put.value)
-            for put in puts
-        ]
-        for put, (key, _) in zip(puts, rows, strict=True):
-            if put.expires is not None:
+    def _encoded(self, prefix: bytes, puts: Sequence[Put], revision: int) -> list[tuple[bytes, bytes, int | None]]:
+        """Key, data and expiry of each row. One that expires takes the place of the one in `expiry` that it had before, so
+        that one is looked up: else a row whose life is prolonged a thousand times would leave a thousand of them."""
+        rows: list[tuple[bytes, bytes, int | None]] = []
+        endless = _head(revision, NEVER)
+        for put in puts:
+            key, expires = prefix + put.key.encode(), put.expires
+            if expires is None:
+                rows.append((key, endless + put.value, None))
+            else:
+                rows.append((key, _head(revision, expires) + put.value, expires))
                 self._stored(key)
         return rows
 
-    def _write(self, rows: list[tuple[bytes, bytes]], deleted: list[bytes]) -> None:
-        put, delete, known = self.batch.put, self.batch.delete, self._known
-        for key, data in rows:
+    def _write(self, rows: list[tuple[bytes, bytes, int | None]], deleted: list[bytes]) -> None:
+        batch, known = self.batch, self._known
+        for key, data, expires in rows:
             if (old := known.get(key)) is not None:
                 self._expires_no_more(key, old)
-            expires = _head_of(data)[1]
-            if expires != NEVER:
-                put(moment(expires) + key, b"", self._families[EXPIRY])
-            put(key, data)
+            if expires is not None:
+                batch.put(moment(expires) + key, b"", self._families[EXPIRY])
+            batch[key] = data
             known[key] = data
         for key in deleted:
             if (old := known.get(key)) is not None:
                 self._expires_no_more(key, old)
-            delete(key)
+            del batch[key]
             known[key] = None
 
     def _expires_no_more(self, key: bytes, old: bytes) -> None:

@@ -1,0 +1,66 @@
+"""Each error of the driver becomes one of ours, with a sentence that says what to do."""
+
+import pytest
+from rocksdict import DbClosedError
+
+from keyhouse.engines.rocksdb.faults import translated, translated_sync
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    FullError,
+    KeyhouseError,
+    LockedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UnreadableError,
+    UsageError,
+)
+
+MEANINGS: list[tuple[str, type[KeyhouseError], str]] = [
+    ("IO error: No space left on device: While appending to file: rows/000021.sst", FullError, "make room"),
+    ("IO error: Disk quota exceeded: While appending to file: rows/000021.log", FullError, "make room"),
+    ("IO error: While lock file: rows/LOCK: Resource temporarily unavailable", LockedError, "close it there"),
+    ("IO error: lock hold by current process, acquire time 1: rows/LOCK: No locks available", LockedError, "close it"),
+    ("IO error: While open a file for lock: rows/LOCK: Permission denied", UnavailableError, "able to write"),
+    ("Permission denied (os error 13)", UnavailableError, "able to write"),
+    ("IO error: Read-only file system: rows/LOCK", UnavailableError, "able to write"),
+    ("No such file or directory (os error 2)", UnavailableError, "must exist"),
+    ("Not a directory (os error 20)", UnavailableError, "must exist"),
+    ("File exists (os error 17)", UnavailableError, "must exist"),
+    ("Corruption: block checksum mismatch", UnreadableError, "backup"),
+    ("IO error: While open a file: rows/000021.sst: Too many open files", UnavailableError, "limit"),
+    ("Result incomplete: Write stall", UnavailableError, "keep up"),
+    ("IO error: While fdatasync: rows/000021.log: Input/output error", UnavailableError, "system's log"),
+    ("Shutdown in progress", EngineError, "does not know"),
+]
+
+
+@pytest.mark.parametrize(("said", "meaning", "words"), MEANINGS)
+def test_an_error_of_the_driver_has_its_meaning(said: str, meaning: type[KeyhouseError], words: str) -> None:
+    cause = Exception(said)
+    error = translated(cause, "rows")
+    assert type(error) is meaning
+    assert words in error.sentence
+    assert error.fields == {"folder": "rows", "detail": said}
+    assert error.__cause__ is cause
+
+
+def test_a_folder_with_a_misleading_name_does_not_mislead() -> None:
+    folder = "data/Corruption: No space left on device"
+    error = translated(Exception(f"IO error: While fdatasync: {folder}/000021.log: Input/output error"), folder)
+    assert type(error) is UnavailableError
+
+
+def test_a_closed_database_is_a_closed_engine() -> None:
+    assert type(translated(DbClosedError("DB instance already closed"), "rows")) is ClosedError
+
+
+def test_an_error_of_our_own_stays_what_it_is() -> None:
+    error = UsageError("No.")
+    assert translated(error, "rows") is error
+
+
+def test_a_disk_that_fails_to_sync_makes_the_outcome_unknown() -> None:
+    error = translated_sync(Exception("IO error: While fdatasync"), "rows")
+    assert type(error) is UnknownOutcomeError
+    assert "same batch id" in error.sentence

@@ -1,0 +1,508 @@
+"""Group commit: who shares a sync, what each is told, what others see meanwhile, and what a failure leaves behind."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rocksdict import WriteBatch
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span
+from keyhouse.engines.rocksdb import RocksdbEngine, writer
+from keyhouse.engines.rocksdb.database import Database, Stall
+from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
+from keyhouse.engines.rocksdb.job import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
+from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError
+from keyhouse.testing.conformance.stage import leave, step
+
+ALL = Span()
+
+
+class Disk:
+    """Between the engine and its database: counts, holds up, and fails what it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writes: list[str] = []
+        self.syncs: list[str] = []
+        self.opened = 0
+        self.failing: str | None = None
+        self.stalls = 0
+        self.ready = threading.Event()
+        self.ready.set()
+        write, sync, open = Database.write, Database.sync, Database.open
+
+        def failing_write(database: Database, batch: WriteBatch) -> None:
+            if self.stalls:
+                self.stalls -= 1
+                raise Stall from Exception("Result incomplete: Write stall")
+            self.writes.append(threading.current_thread().name)
+            if self.failing == "write":
+                database.failed = FullError("The disk is full; make room, then try again.")
+                raise database.failed
+            write(database, batch)
+
+        def failing_sync(database: Database) -> None:
+            self.ready.wait(30)
+            self.syncs.append(threading.current_thread().name)
+            if self.failing == "sync":
+                database.failed = UnknownOutcomeError("The disk failed.")
+                raise database.failed
+            sync(database)
+
+        def counting_open(database: Database) -> None:
+            self.opened += 1
+            if self.failing == "open":
+                raise FullError("The disk is full; make room, then try again.")
+            open(database)
+
+        monkeypatch.setattr(Database, "write", failing_write)
+        monkeypatch.setattr(Database, "sync", failing_sync)
+        monkeypatch.setattr(Database, "open", counting_open)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@asynccontextmanager
+async def opened(folder: Path, **options: Any) -> AsyncIterator[RocksdbEngine]:
+    engine = RocksdbEngine.open(folder / "rows", **options)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def one(number: int, value: bytes = b"1") -> Batch:
+    return Batch(puts=(Put(f"k{number:04d}", value),))
+
+
+async def count(engine: RocksdbEngine) -> int:
+    return len((await engine.scan("s", ALL, limit=10_000, keys_only=True)).rows)
+
+
+def test_commits_at_the_same_time_share_a_sync(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            revisions = await asyncio.gather(*(engine.commit("s", one(number)) for number in range(64)))
+            assert revisions == list(range(1, 65))
+            assert len(disk.syncs) == len(disk.writes) == 1
+
+    asyncio.run(scenario())
+
+
+def test_writers_that_go_on_writing_go_on_sharing(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+
+            async def write(writer: int) -> None:
+                for number in range(10):
+                    await engine.commit("s", one(writer * 10 + number))
+
+            await asyncio.gather(*(write(writer) for writer in range(32)))
+            assert len(disk.syncs) == 10
+
+    asyncio.run(scenario())
+
+
+def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(1))
+            assert disk.writes == [threading.current_thread().name]
+            assert disk.syncs == ["keyhouse-rocksdb_0"]
+
+    asyncio.run(scenario())
+
+
+def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            disk.ready.clear()
+            commit = asyncio.ensure_future(engine.commit("s", one(1)))
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+                assert await engine.read("s", ["k0001"]) == [None]
+            assert not commit.done()
+            disk.ready.set()
+            assert await commit == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("batches", "groups"),
+    [
+        ([one(number) for number in range(GROUP_JOBS_MAX + 1)], 2),
+        ([Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200))) for part in range(5)], 3),
+        ([one(number, b"x" * (GROUP_BYTES_MAX // 4)) for number in range(8)], 2),
+    ],
+)
+def test_a_group_is_bounded(tmp_path: Path, disk: Disk, batches: list[Batch], groups: int) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
+            assert len(disk.syncs) == groups
+            assert await count(engine) == sum(len(batch.puts) for batch in batches)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(GROUP_ROWS_MAX + 1))),
+        Batch(puts=tuple(Put(f"k{number}", b"x" * 300_000) for number in range(4))),
+    ],
+)
+def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(tmp_path: Path, disk: Disk, batch: Batch) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            before, large, after = await asyncio.gather(
+                engine.commit("s", one(1)), engine.commit("s", batch), engine.commit("s", one(2))
+            )
+            assert [before, large, after] == [1, 2, 3]
+            loop = threading.current_thread().name
+            assert disk.writes == [loop, "keyhouse-rocksdb_0", loop]
+
+    asyncio.run(scenario())
+
+
+def test_a_group_in_which_nothing_was_written_syncs_nothing(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            lost = Batch(checks=(Check("a", 7),), puts=(Put("a", b"1"),))
+            assert await asyncio.gather(*(engine.commit("s", lost) for _ in range(5))) == [None] * 5
+            assert disk.syncs == []
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            answers = await asyncio.gather(
+                engine.commit("s", Batch(adds=(Add("n", 1),))),
+                engine.commit("s", Batch(checks=(Check("n", None),), puts=(Put("lost", b"1"),))),
+                engine.commit("s", Batch(checks=(Check("n", 1),), adds=(Add("n", 1),), id="once")),
+                engine.commit("s", Batch(adds=(Add("n", 1),), id="once")),
+                engine.commit("s", Batch(deletes=("n",))),
+                engine.commit("s", Batch(checks=(Check("n", None),), adds=(Add("n", 5),))),
+            )
+            assert list(answers) == [1, None, 2, 2, 3, 4]
+            assert await engine.read("s", ["n", "lost"]) == [Row("n", b"5", 4), None]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("poison", "error"),
+    [
+        (Batch(puts=(Put("a", b"1"), Put("b", cast(bytes, [7])))), TypeError),
+        (Batch(puts=(Put("a", b"1"), Put("b", cast(bytes, "text")))), TypeError),
+        (Batch(puts=(Put("a", b"1"), Put("\ud800", b"1"))), UnicodeEncodeError),
+        (Batch(puts=(Put("a", b"1"), Put("b", b"1", 2**70))), Exception),
+        (Batch(puts=(Put("a", b"1"), Put(cast(str, None), b"1"))), AttributeError),
+        (Batch(deletes=("a", "\ud800")), UnicodeEncodeError),
+    ],
+)
+def test_what_can_not_be_kept_harms_only_who_sent_it(tmp_path: Path, poison: Batch, error: type[Exception]) -> None:
+    """The store refuses these; should one come through, the others of its group must not pay for it."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            batches = [one(1), poison, one(2), poison, Batch(adds=(Add("n", 1),)), one(3)]
+            answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
+            assert [isinstance(answer, error) for answer in answers] == [False, True, False, True, False, False]
+            assert [answer for answer in answers if isinstance(answer, int)] == [1, 2, 3, 4]
+            assert await count(engine) == 4
+            assert await engine.read("s", ["n", "a"]) == [Row("n", b"1", 3), None]
+
+    asyncio.run(scenario())
+
+
+# What is being written is nobody's to see
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nobody_sees_a_commit_before_it_is_durable(tmp_path: Path, disk: Disk, alone: bool, reverse: bool) -> None:
+    clock = ManualClock()
+    more = tuple(Put(f"x{number:04d}", b"1") for number in range(GROUP_ROWS_MAX + 1)) if alone else ()
+    batch = Batch(
+        puts=(Put("a", b"2"), Put("c", b"2"), Put("e", b"2", clock.now() - 1), Put("g", b"2"), *more),
+        deletes=("d", "h"),
+        adds=(Add("n", 1),),
+    )
+
+    async def scenario() -> None:
+        async with opened(tmp_path, clock=clock) as engine:
+            await engine.commit("s", Batch(puts=tuple(Put(key, b"1") for key in "bcdefn")))
+            await engine.commit("t", Batch(puts=(Put("a", b"1"),)))
+            spans = [ALL, Span("c", "e"), Span("c", "e\0"), Span("", "b"), Span("g"), Span("d", "d\0")]
+
+            async def seen() -> list[object]:
+                pages = [
+                    await engine.scan("s", span, limit=n, reverse=reverse) for span in spans for n in (1, 2, 9_999)
+                ]
+                pages += [await engine.scan("t", ALL, limit=10), await engine.scan("x", ALL, limit=10)]
+                rows = await engine.read("s", list("abcdefghn"))
+                return [pages, rows, [space async for space in engine.spaces()]]
+
+            before = await seen()
+            watch = asyncio.ensure_future(step(engine.watch("s", ALL, since=2)))
+            disk.ready.clear()
+            commit = asyncio.ensure_future(engine.commit("s", batch))
+            created = asyncio.ensure_future(engine.commit("x", Batch(puts=(Put("a", b"1"),))))
+            while len(disk.writes) < 3:
+                await asyncio.sleep(0.001)
+            for _ in range(3):
+                assert await seen() == before
+                await asyncio.sleep(0.001)
+            assert not commit.done() and not watch.done()
+            disk.ready.set()
+            assert await commit == 3
+            assert await created == 4
+            keys = [key for key in "abcfgn"] + [put.key for put in more]
+            page = await engine.scan("s", ALL, limit=9_999, reverse=reverse)
+            assert [row.key for row in page.rows] == (keys[::-1] if reverse else keys)
+            assert page.revision == 4
+            assert await watch == Change("a", 3, b"2")
+            assert [space async for space in engine.spaces()] == ["s", "t", "x"]
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await engine.commit("s", Batch(puts=(Put("a", b"1", clock.now() + 10), Put("b", b"1"))))
+            clock.advance(milliseconds=10)
+            disk.ready.clear()
+            sweeping = asyncio.ensure_future(engine.sweep(limit=10))
+            while len(disk.writes) < 2:
+                await asyncio.sleep(0.001)
+            clock.set(clock.now() - 5)  # clocks may step back: then what is being swept is live again, until it is gone
+            assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["a", "b"]
+            disk.ready.set()
+            assert await sweeping == 1
+            assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["b"]
+
+    asyncio.run(scenario())
+
+
+# When it fails
+
+
+@pytest.mark.parametrize(("failing", "error"), [("write", FullError), ("sync", UnknownOutcomeError)])
+@pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
+def test_a_disk_that_fails_leaves_an_engine_that_works_when_it_is_back(
+    tmp_path: Path, disk: Disk, failing: str, error: type[Exception], rows: int
+) -> None:
+    batch = Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(rows)), adds=(Add("n", 1),), id="once")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(0))
+            disk.failing = failing
+            with pytest.raises(error):
+                await engine.commit("s", batch)
+            assert await count(engine) == 1, "what was not confirmed is not shown"
+            assert await engine.read("s", ["n"]) == [None]
+            disk.failing = None
+            revision = await engine.commit("s", batch)
+            assert disk.opened == 2
+            assert await engine.commit("s", batch) == revision
+            assert await engine.read("s", ["n"]) == [Row("n", b"1", cast(int, revision))]
+            assert await count(engine) == 2 + rows
+
+    asyncio.run(scenario())
+
+
+def test_all_of_a_group_are_told_each_by_an_error_of_its_own(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            disk.failing = "write"
+            answers = await asyncio.gather(*(engine.commit("s", one(n)) for n in range(8)), return_exceptions=True)
+            assert [type(answer) for answer in answers] == [FullError] * 8
+            assert len({id(answer) for answer in answers}) == 8
+
+    asyncio.run(scenario())
+
+
+def test_a_database_that_can_not_be_opened_anew_is_tried_again_by_reads_and_commits(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(0))
+            disk.failing = "write"
+            with pytest.raises(FullError):
+                await engine.commit("s", one(1))
+            disk.failing = "open"
+            for _ in range(2):
+                with pytest.raises(FullError):
+                    await engine.commit("s", one(1))
+                with pytest.raises(FullError):
+                    await engine.read("s", ["k0000"])
+            disk.failing = None
+            assert await engine.read("s", ["k0000"]) == [Row("k0000", b"1", 1)]
+            assert await engine.commit("s", one(1)) == 2
+            disk.failing = "write"
+            with pytest.raises(FullError):
+                await engine.commit("s", one(2))
+            disk.failing = "open"
+            with pytest.raises(FullError):
+                await engine.commit("s", one(2))
+        with pytest.raises(ClosedError):
+            await engine.read("s", ["k0000"])
+
+    asyncio.run(scenario())
+
+
+def test_without_room_to_open_anew_the_old_handle_goes_on_reading(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(0))
+            disk.failing = "write"
+            with pytest.raises(FullError):
+                await engine.commit("s", one(1))
+            disk.failing = None
+            with monkeypatch.context() as patch:
+                patch.setattr("keyhouse.engines.rocksdb.database.ROOM_BYTES", 2**62)
+                with pytest.raises(FullError) as refusal:
+                    await engine.commit("s", one(1))
+                assert refusal.value.fields["needed_bytes"] >= 2**62  # type: ignore[operator]
+                assert await engine.read("s", ["k0000"]) == [Row("k0000", b"1", 1)]
+                assert await count(engine) == 1
+            assert await engine.commit("s", one(1)) == 2
+
+    asyncio.run(scenario())
+
+
+def test_watchers_hear_of_what_was_never_confirmed_and_yet_is_there(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            watch = engine.watch("s", ALL, since=0)
+            await engine.commit("s", one(0))
+            assert (await step(watch)).key == "k0000"
+            disk.failing = "sync"
+            with pytest.raises(UnknownOutcomeError):
+                await engine.commit("s", one(1))
+            disk.failing = None
+            await engine.commit("s", one(2))
+            assert [(await step(watch)).key for _ in range(2)] == ["k0001", "k0002"]
+            await leave(watch)
+
+    asyncio.run(scenario())
+
+
+def test_a_stall_is_waited_for_off_the_loop(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            disk.stalls = 20
+            commits = asyncio.gather(*(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(5)))
+            turns = 0
+            while not commits.done():
+                await asyncio.sleep(0.001)
+                turns += 1
+            assert await commits == [1, 2, 3, 4, 5]
+            assert turns > 5
+            assert await engine.read("s", ["n"]) == [Row("n", b"5", 5)]
+
+    asyncio.run(scenario())
+
+
+def test_a_stall_that_does_not_end_is_told_and_the_engine_goes_on(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "STALL_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            disk.stalls = 10_000
+            with pytest.raises(UnavailableError, match="keep up"):
+                await engine.commit("s", one(1))
+            disk.stalls = 0
+            assert await engine.commit("s", one(1)) == 1
+            assert disk.opened == 1
+
+    asyncio.run(scenario())
+
+
+def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            database = engine._writer._database
+            database.rows.set_options({"level0_file_num_compaction_trigger": "100"})  # so that nothing helps
+            database.rows.set_options({"level0_stop_writes_trigger": "1", "level0_slowdown_writes_trigger": "1"})
+            await engine.commit("s", one(1))
+            database.rows.flush()
+            batch = WriteBatch(raw_mode=True)
+            batch.put(b"s\0a", b"1")
+            with pytest.raises(Stall):
+                database.write(batch)
+            assert database.failed is None
+            waiting = asyncio.ensure_future(engine.commit("s", one(2)))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            database.rows.set_options({"level0_stop_writes_trigger": "60", "level0_slowdown_writes_trigger": "40"})
+            assert await waiting == 2
+
+    asyncio.run(scenario())
+
+
+# Callers that go, and a sweep among commits
+
+
+def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            first = asyncio.ensure_future(engine.commit("s", one(1)))
+            gone = asyncio.ensure_future(engine.sweep(limit=10))
+            behind = asyncio.ensure_future(engine.commit("s", one(2)))
+            await asyncio.sleep(0)
+            gone.cancel()
+            async with asyncio.timeout(10):
+                assert list(await asyncio.gather(first, behind)) == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(tmp_path: Path) -> None:
+    engine = RocksdbEngine.open(tmp_path / "rows")
+
+    async def give_up() -> None:
+        tasks = [asyncio.ensure_future(engine.commit("s", one(number))) for number in range(5)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(give_up())
+    asyncio.run(engine.close())
+    asyncio.run(RocksdbEngine.open(tmp_path / "rows").close())
+
+
+def test_a_sweep_removes_in_steps_between_which_others_commit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            rows = tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS * 3))
+            await engine.commit("s", Batch(puts=rows))
+            clock.advance(milliseconds=1)
+            sweeping = asyncio.ensure_future(engine.sweep(limit=SWEEP_ROWS * 3))
+            await asyncio.sleep(0)
+            revision = await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
+            assert not sweeping.done()
+            assert await sweeping == SWEEP_ROWS * 3
+            assert revision is not None
+            assert revision < (await engine.scan("s", ALL, limit=1)).revision
+
+    asyncio.run(scenario())
