@@ -1,0 +1,36 @@
+"""A full disk: a clear error, no harm, and writes again once there is room, without a restart."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DISK = "96m"
+
+MOUNTED = 'mount -t tmpfs -o size=$1 none $2 && shift 2 && exec "$@"'
+"""In a mount namespace of its own: the disk is nobody else's, and gone with the process, however that ends."""
+
+
+def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    spaces = ["unshare", "--mount", "--map-root-user"]
+    if shutil.which("unshare") is None or subprocess.run([*spaces, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine lets no process mount a disk of its own (unshare)")
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    return subprocess.run(
+        [*spaces, "sh", "-c", MOUNTED, "sh", DISK, str(folder), *program],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_disk_that_fills_up_harms_nothing_and_serves_again(tmp_path: Path) -> None:
+    ran = on_small_disk(tmp_path, sys.executable, "-m", "tests.engines.filling", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "full three times" in ran.stdout
