@@ -1,15 +1,20 @@
 """The engines that are tested, in one list: one that is added here is put to every test that is for all engines."""
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
+
+import asyncpg
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
+from keyhouse.testing.servers.postgres import postgres_server
 
 
 def memory(folder: Path) -> Opener:
@@ -33,4 +38,29 @@ def rocksdb(folder: Path) -> Opener:
     return open_rocksdb
 
 
-OPENERS: dict[str, Callable[[Path], Opener]] = {"memory": memory, "sqlite": sqlite, "rocksdb": rocksdb}
+async def postgres_schema() -> str:
+    """The URL of an empty schema of its own, on the server that all tests of this process share."""
+    server, schema = postgres_server(), f"t{secrets.token_hex(8)}"
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(f"CREATE SCHEMA {schema}")
+    await connection.close()
+    return f"{server.url}&search_path={schema}"
+
+
+def postgres(folder: Path) -> Opener:
+    urls: list[str] = []
+
+    async def open_postgres(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        if not urls:
+            urls.append(await postgres_schema())
+        return PostgresEngine.open(urls[0], clock=clock, changes_kept=changes_kept)
+
+    return open_postgres
+
+
+OPENERS: dict[str, Callable[[Path], Opener]] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "rocksdb": rocksdb,
+    "postgres": postgres,
+}

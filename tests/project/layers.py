@@ -50,14 +50,15 @@ INSTEAD: dict[tuple[str, str], str] = {
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
     "interegular": ("keys",),
+    "alembic": ("engines",),
     "apsw": ("engines",),
+    "asyncpg": ("engines",),
+    "sqlalchemy": ("engines",),
     "rocksdict": ("engines",),
     "typer": ("cli",),
     "rich": ("cli", "demo"),
     "pytest": ("testing",),
     # Not dependencies yet; written down so that the first import lands in the right place.
-    "asyncpg": ("engines",),
-    "sqlalchemy": ("engines",),
     "aiobotocore": ("engines",),
     "nats": ("engines", "serve"),
     "starlette": ("serve",),

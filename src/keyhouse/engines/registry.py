@@ -5,6 +5,7 @@ from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
+from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.errors import UsageError
 
 __all__ = ["open_engine"]
@@ -16,6 +17,8 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
     `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root. `rocksdb:folder`
     is a folder of one process at a time, made when it is not there, and spelled the same way.
+    `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
+    `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
     """
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
@@ -33,14 +36,21 @@ def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
 
 
 def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
-    path = rest.removeprefix("///")
-    if not path or path.startswith("//") or path == ":memory:":
-        raise UsageError("A SQLite URL names a file: sqlite:///folder/file.db", url=url)
+    bare, layout = split_layout(url)
+    path = sqlite_file(bare)
     try:
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
         raise ImportError("The SQLite engine needs apsw: pip install 'keyhouse[sqlite]'") from error
-    return SqliteEngine.open(path, clock=clock)
+    return SqliteEngine.open(path, clock=clock, layout=layout)
+
+
+def _open_postgres(url: str, rest: str, clock: Clock) -> Engine:
+    try:
+        from keyhouse.engines.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        raise ImportError("The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'") from error
+    return PostgresEngine.open(url, clock=clock)
 
 
 def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
@@ -56,6 +66,8 @@ def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
 
 _OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
     "memory": _open_memory,
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
     "rocksdb": _open_rocksdb,
     "sqlite": _open_sqlite,
 }

@@ -12,6 +12,7 @@ from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import LANES, Writer
 from keyhouse.engines.sql.layout import Layout
+from keyhouse.engines.sql.url import split_layout
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 
 READERS: Final = 4
@@ -53,10 +54,12 @@ class PostgresEngine:
     ) -> "PostgresEngine":
         """The engine on the database that a URL names: `postgresql://user:password@host:port/database`.
 
-        The first call connects, and makes the layout's tables in a database that has none; the server may come and go.
+        `layout=NAME` in its query names the tables, which are `keyhouse_rows` and so on without it. The first call
+        connects, and makes the tables in a database that has none; after that, the server may come and go.
         """
-        chosen = layout or Layout.named("keyhouse")
-        return cls(Server(url, chosen), chosen, clock or SystemClock(), changes_kept)
+        bare, named = split_layout(url)
+        chosen = layout or named or Layout.named("keyhouse")
+        return cls(Server(bare, chosen), chosen, clock or SystemClock(), changes_kept)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -106,15 +109,14 @@ class PostgresEngine:
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
-        while True:
-            arguments = (after, self._clock.now(), SPACES_ROWS)
-            found = await self._reads.run(
-                lambda connection, arguments=arguments: connection.fetch(self._sql.spaces, *arguments)
-            )
-            for (after,) in found:
+        while found := await self._spaces(after):
+            for after in found:
                 yield after
-            if len(found) < SPACES_ROWS:
-                return
+
+    async def _spaces(self, after: str) -> list[str]:
+        arguments = (after, self._clock.now(), SPACES_ROWS)
+        found = await self._reads.run(lambda connection: connection.fetch(self._sql.spaces, *arguments))
+        return [space for (space,) in found]
 
     async def close(self) -> None:
         await self._writer.stop()

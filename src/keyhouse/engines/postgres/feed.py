@@ -190,15 +190,19 @@ class Feed:
     async def _send(self) -> None:
         """Notify of what has been committed, until there is nothing left to tell."""
         while self._unsent:
-            payload = msgspec.json.encode((self._token, sorted(self._unsent)))
-            if len(payload) > PAYLOAD_BYTES_MAX:
-                payload = msgspec.json.encode((self._token, None))
+            spaces = sorted(self._unsent)
             self._unsent.clear()
-            text = payload.decode()
             with suppress(KeyhouseError):  # they will find it by looking
-                await self._pool.run(lambda connection, text=text: connection.fetchval(self._sql.notify, text))
+                await self._notify(spaces)
             await asyncio.sleep(NOTIFY_SECONDS)
         self._sender = None
+
+    async def _notify(self, spaces: list[str]) -> None:
+        payload = msgspec.json.encode((self._token, spaces))
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            payload = msgspec.json.encode((self._token, None))
+        text = payload.decode()
+        await self._pool.run(lambda connection: connection.fetchval(self._sql.notify, text))
 
     def _heard(self, connection: Connection, pid: int, channel: str, payload: str) -> None:
         sender, spaces = msgspec.json.decode(payload, type=tuple[str, list[str] | None])

@@ -4,7 +4,8 @@ A connection is refused, with what to do about it, when the engine could not kee
 sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
 """
 
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -48,6 +49,8 @@ _STATE = """SELECT current_setting('server_version_num')::int / 10000 AS version
     current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
     current_setting('synchronous_commit') AS synchronous_commit, to_regclass($1) IS NOT NULL AS present"""
 
+Answer = TypeVar("Answer")
+
 
 class Server:
     """`name` is the URL without the password, for errors."""
@@ -59,32 +62,39 @@ class Server:
 
     async def connect(self) -> Connection:
         """A connection that is set up, to tables that are there: they are made in a database that has none."""
-        connection = await self._reach()
+        connection = await self.reach()
         try:
-            await self._set_up(connection)
-        except BaseException as error:
+            await self.translating(self._set_up(connection))
+        except BaseException:
             connection.terminate()
-            if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
-                raise translated(error, self.name) from error
             raise
         return connection
 
-    async def _reach(self) -> Connection:
+    async def reach(self) -> Connection:
+        """A connection, whatever the tables are."""
         try:
-            connection: Connection = await asyncpg.connect(
-                self._url,
-                timeout=CONNECT_SECONDS,
-                command_timeout=CALL_SECONDS,
-                max_cached_statement_lifetime=0,
-                server_settings=SETTINGS,
+            return await self.translating(
+                asyncpg.connect(
+                    self._url,
+                    timeout=CONNECT_SECONDS,
+                    command_timeout=CALL_SECONDS,
+                    max_cached_statement_lifetime=0,
+                    server_settings=SETTINGS,
+                )
             )
-        except (ValueError, asyncpg.ClientConfigurationError) as error:
+        except ValueError as error:  # of which the driver's own for a URL is one
             raise UsageError(
                 "A PostgreSQL URL is postgresql://user:password@host:port/database", detail=str(error)
             ) from error
+
+    async def translating(self, call: Awaitable[Answer]) -> Answer:
+        """What the call answers, or what its failure means."""
+        try:
+            return await call
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            if isinstance(error, ValueError):
+                raise
             raise translated(error, self.name) from error
-        return connection
 
     async def _set_up(self, connection: Connection) -> None:
         state = await connection.fetchrow(_STATE, quoted(self._layout.version))

@@ -1,0 +1,38 @@
+"""The tables' versions for one who is not in an event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from keyhouse.engines.postgres import tables
+from keyhouse.engines.postgres.connection import Connection
+from keyhouse.engines.postgres.pool import farewell
+from keyhouse.engines.postgres.server import Server
+from keyhouse.engines.sql.layout import Layout
+
+Answer = TypeVar("Answer")
+
+
+class PostgresMigrations:
+    def __init__(self, url: str, layout: Layout) -> None:
+        self._server = Server(url, layout)
+        self._layout = layout
+
+    def version(self) -> str | None:
+        return self._run(lambda connection: tables.version(connection, self._layout))
+
+    def upgrade(self, to: str) -> None:
+        self._run(lambda connection: tables.upgrade(connection, self._layout, to))
+
+    def downgrade(self, to: str) -> None:
+        self._run(lambda connection: tables.downgrade(connection, self._layout, to))
+
+    def _run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        async def run() -> Answer:
+            connection = await self._server.reach()
+            try:
+                return await self._server.translating(work(connection))
+            finally:
+                await farewell(connection)
+
+        return asyncio.run(run())
