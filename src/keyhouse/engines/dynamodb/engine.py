@@ -1,0 +1,119 @@
+"""The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches through the feed."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.dynamodb.faults import translated
+from keyhouse.engines.dynamodb.feed import Feed
+from keyhouse.engines.dynamodb.items import Items, is_live
+from keyhouse.engines.dynamodb.plan import ROWS_MAX
+from keyhouse.engines.dynamodb.reader import Reader
+from keyhouse.engines.dynamodb.service import Service
+from keyhouse.engines.dynamodb.settings import Settings
+from keyhouse.engines.dynamodb.sweeper import Sweeper
+from keyhouse.engines.dynamodb.table import prepare
+from keyhouse.engines.dynamodb.writer import Writer
+from keyhouse.limits import CHANGES_KEPT
+
+CONNECT_SECONDS: Final = 3
+ANSWER_SECONDS: Final = 10
+"""After this long without an answer, the fate of a request is unknown."""
+
+CONNECTIONS: Final = 64
+
+COMMIT_BYTES_MAX: Final = 2_900_000
+"""DynamoDB takes 4 MB in a transaction. The rest is for names, the log of changes, and documents that are kept flat and
+as their bytes."""
+
+CAPABILITIES: Final = Capabilities(
+    name="dynamodb", durable=True, shared=True, commit_rows_max=ROWS_MAX, commit_bytes_max=COMMIT_BYTES_MAX
+)
+
+
+class DynamoDBEngine:
+    """See `keyhouse.engine` for what each method promises."""
+
+    def __init__(self, client: Any, settings: Settings, clock: Clock, changes_kept: int) -> None:
+        table, items = settings.table, Items(settings.layout)
+        self._clock = clock
+        self._service = Service(client, table)
+        self._writer = Writer(self._service, items, table, clock, committed=lambda space: self._feed.tell(space))
+        self._reader = Reader(self._service, items, table, clock, self._writer)
+        self._feed = Feed(self._reader, clock)
+        self._sweeper = Sweeper(self._service, items, table, clock, self._reader, self._writer, changes_kept)
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+    ) -> "DynamoDBEngine":
+        """Open the tables, or make them and wait until they are ready."""
+        try:
+            client = await _client(settings)
+        except Exception as error:
+            raise translated(error, settings.table) from error
+        try:
+            await prepare(
+                client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl
+            )
+        except BaseException:
+            await client.close()
+            raise
+        return cls(client, settings, clock or SystemClock(), changes_kept)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        rows = await self._reader.rows(space, keys)
+        now = self._clock.now()
+        return [row if is_live(row := rows.get(key), now) else None for key in keys]
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        return await self._reader.scan(space, span, limit, reverse, keys_only)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        return await self._writer.commit(space, batch)
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+        return self._feed.changes(space, span, since)
+
+    async def sweep(self, *, limit: int) -> int:
+        return await self._sweeper.sweep(limit)
+
+    def spaces(self) -> AsyncIterator[str]:
+        return self._reader.spaces()
+
+    async def close(self) -> None:
+        self._feed.close()
+        await self._writer.close()
+        await self._service.close()
+
+
+async def _client(settings: Settings) -> Any:
+    """The driver's own retries and checks of parameters are off: see `service.py`."""
+    config = AioConfig(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=ANSWER_SECONDS,
+        max_pool_connections=CONNECTIONS,
+        parameter_validation=False,
+        retries={"total_max_attempts": 1},
+    )
+    context = get_session().create_client(
+        "dynamodb",
+        region_name=settings.region,
+        endpoint_url=settings.endpoint,
+        aws_access_key_id=settings.access_key_id,
+        aws_secret_access_key=settings.secret_access_key,
+        config=config,
+    )
+    return await context.__aenter__()

@@ -1,0 +1,97 @@
+"""Rows as items of the table, and the conditions that are asked of them. Everything here is pure.
+
+An expiry is kept in `expires`, to the millisecond: reads and conditions go by it. `sweep` and `expires` are the key of the
+sparse index that the sweep reads. `ttl` is for DynamoDB's own collection, which removes an item without telling the log of
+changes; so it is a day late, to leave an expired row to the sweep, and clocks that differ do no harm.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from keyhouse.engine import Row
+from keyhouse.engines.dynamodb.flat import Attribute, Item, flattened, rebuilt
+from keyhouse.engines.dynamodb.layout import Layout
+
+TTL_LATE_SECONDS: Final = 24 * 3_600
+
+SWEEP_SHARDS: Final = 8
+"""Partitions of the index by expiry: each takes 1,000 writes a second, and each sweep reads them all."""
+
+SHARDS: Final = tuple(f"{number:02d}" for number in range(SWEEP_SHARDS))
+
+
+class Condition(NamedTuple):
+    """`revision` is what must be stored; `None`: nothing. With `now`, an expired row is nothing, and at no revision."""
+
+    revision: int | None
+    now: int | None = None
+
+
+class Items:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.names = {"#k": layout.key, "#r": layout.revision, "#e": layout.expires}
+
+    def key(self, space: str, key: str) -> Item:
+        return {self.layout.space: {"S": space}, self.layout.key: {"S": key}}
+
+    def item(self, space: str, row: Row) -> Item:
+        names = self.layout
+        item = self.key(space, row.key)
+        item[names.revision] = {"N": str(row.revision)}
+        item.update(self._content(row.value))
+        if row.expires is not None:
+            item[names.expires] = {"N": str(row.expires)}
+            item[names.ttl] = {"N": str(ttl_of(row.expires))}
+            item[names.sweep] = {"S": SHARDS[crc32(space.encode()) % SWEEP_SHARDS]}
+        return item
+
+    def row(self, item: Mapping[str, Attribute]) -> Row:
+        names = self.layout
+        value = item.get(names.value)
+        if value is not None:
+            content = value["S"].encode() if "S" in value else bytes(value["B"])
+        else:
+            content = rebuilt(item, names) if names.shape in item else b""
+        expires = item.get(names.expires)
+        return Row(
+            item[names.key]["S"],
+            content,
+            int(item[names.revision]["N"]),
+            None if expires is None else int(expires["N"]),
+        )
+
+    def condition(self, condition: Condition) -> dict[str, Any]:
+        """As members of an operation."""
+        revision, now = condition
+        values: Item = {}
+        names = {"#r": self.layout.revision}
+        if now is not None:
+            names["#e"] = self.layout.expires
+            values[":now"] = {"N": str(now)}
+        if revision is None:
+            text = "attribute_not_exists(#r)" + ("" if now is None else " OR #e <= :now")
+        else:
+            values[":r"] = {"N": str(revision)}
+            text = "#r = :r" + ("" if now is None else " AND (attribute_not_exists(#e) OR #e > :now)")
+        asked: dict[str, Any] = {"ConditionExpression": text, "ExpressionAttributeNames": names}
+        return asked | {"ExpressionAttributeValues": values} if values else asked
+
+    def _content(self, value: bytes) -> Item:
+        flat = flattened(value, self.layout)
+        if flat is not None:
+            return flat
+        try:
+            return {self.layout.value: {"S": value.decode()}}
+        except UnicodeDecodeError:
+            return {self.layout.value: {"B": value}}
+
+
+def ttl_of(expires: int) -> int:
+    """The second at which DynamoDB may remove what expires at that millisecond."""
+    return -(-expires // 1_000) + TTL_LATE_SECONDS
+
+
+def is_live(row: Row | None, now: int) -> bool:
+    return row is not None and (row.expires is None or row.expires > now)

@@ -1,0 +1,167 @@
+"""The items of the second table, which is the engine's own: heads, the log of changes, batch ids, the list of spaces.
+
+| space      | key                  | attributes                                                        |
+|------------|----------------------|-------------------------------------------------------------------|
+| `spaces`   | the space            | nothing: its commits have a head                                  |
+| `s:{space}` | `head`              | `revision` of its newest commit, `pruned` up to which no change is kept |
+| `s:{space}` | `c{revision:016d}`  | `before`, `token`, `changes`: what one transaction changed        |
+| `s:{space}` | `b{batch id}`       | `revision`, `at`, `ttl`                                           |
+
+A transaction can hold several commits: its item is at the last one's revision, `before` is the head that it found, and
+`changes` has each key once, at the newest of its revisions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from keyhouse.engines.dynamodb.flat import Attribute, Item
+from keyhouse.engines.dynamodb.items import ttl_of
+from keyhouse.limits import BATCH_ID_KEPT_SECONDS
+
+SPACES: Final = "spaces"
+_DIGITS: Final = 16
+REVISION_MAX: Final = 10**_DIGITS - 1
+
+
+class Mention(NamedTuple):
+    """One key in one commit."""
+
+    key: str
+    revision: int
+    deleted: bool = False
+    expires: int | None = None
+
+
+class Entry(NamedTuple):
+    """One transaction in the log."""
+
+    revision: int
+    before: int
+    token: str
+    changes: list[Mention]
+
+
+class Head(NamedTuple):
+    revision: int
+    pruned: int
+
+
+def table_of(table: str) -> str:
+    return table + ".log"
+
+
+def partition(space: str) -> str:
+    return "s:" + space
+
+
+def head_key(space: str) -> Item:
+    return _key(space, "head")
+
+
+def entry_key(space: str, revision: int) -> Item:
+    return _key(space, entry_name(revision))
+
+
+def entry_name(revision: int) -> str:
+    return f"c{revision:0{_DIGITS}d}"
+
+
+def applied_key(space: str, batch_id: str) -> Item:
+    return _key(space, "b" + batch_id)
+
+
+def space_item(space: str) -> Item:
+    return {"space": {"S": SPACES}, "key": {"S": space}}
+
+
+def entry_item(space: str, entry: Entry) -> Item:
+    return {
+        **entry_key(space, entry.revision),
+        "before": {"N": str(entry.before)},
+        "token": {"S": entry.token},
+        "changes": {"L": [{"M": _mention_item(mention)} for mention in entry.changes]},
+    }
+
+
+def entry_of(item: Mapping[str, Attribute]) -> Entry:
+    return Entry(
+        int(item["key"]["S"][1:]),
+        int(item["before"]["N"]),
+        item["token"]["S"],
+        [_mention_of(change["M"]) for change in item["changes"]["L"]],
+    )
+
+
+def head_of(item: Mapping[str, Attribute] | None) -> Head:
+    if item is None:
+        return Head(0, 0)
+    return Head(int(item["revision"]["N"]), int(item["pruned"]["N"]) if "pruned" in item else 0)
+
+
+def head_update(space: str, before: int, revision: int) -> dict[str, Any]:
+    """Move the head on, from where it must be."""
+    values: Item = {":new": {"N": str(revision)}}
+    if before:
+        values[":old"] = {"N": str(before)}
+    return {
+        "Key": head_key(space),
+        "UpdateExpression": "SET #r = :new",
+        "ConditionExpression": "#r = :old" if before else "attribute_not_exists(#r)",
+        "ExpressionAttributeNames": {"#r": "revision"},
+        "ExpressionAttributeValues": values,
+    }
+
+
+def applied_put(space: str, batch_id: str, revision: int, now: int) -> dict[str, Any]:
+    """Remember a batch, which must not be remembered already."""
+    kept = BATCH_ID_KEPT_SECONDS * 1_000
+    item = applied_key(space, batch_id)
+    item["revision"] = {"N": str(revision)}
+    item["at"] = {"N": str(now)}
+    item["ttl"] = {"N": str(ttl_of(now + kept))}
+    return {
+        "Item": item,
+        "ConditionExpression": "attribute_not_exists(#a) OR #a <= :forgotten",
+        "ExpressionAttributeNames": {"#a": "at"},
+        "ExpressionAttributeValues": {":forgotten": {"N": str(now - kept)}},
+    }
+
+
+def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
+    """The revision of a batch that is remembered."""
+    if item is None or int(item["at"]["N"]) <= now - BATCH_ID_KEPT_SECONDS * 1_000:
+        return None
+    return int(item["revision"]["N"])
+
+
+def newest(entries: Sequence[Entry], after: int) -> list[Mention]:
+    """The newest mention of each key behind that revision, in the order of revisions."""
+    mentions: dict[str, Mention] = {}
+    for entry in entries:
+        for mention in entry.changes:
+            if mention.revision > after:
+                mentions.pop(mention.key, None)
+                mentions[mention.key] = mention
+    return sorted(mentions.values(), key=lambda mention: mention.revision)
+
+
+def _key(space: str, key: str) -> Item:
+    return {"space": {"S": partition(space)}, "key": {"S": key}}
+
+
+def _mention_item(mention: Mention) -> Item:
+    item: Item = {"key": {"S": mention.key}, "revision": {"N": str(mention.revision)}}
+    if mention.deleted:
+        item["deleted"] = {"BOOL": True}
+    if mention.expires is not None:
+        item["expires"] = {"N": str(mention.expires)}
+    return item
+
+
+def _mention_of(item: Mapping[str, Attribute]) -> Mention:
+    return Mention(
+        item["key"]["S"],
+        int(item["revision"]["N"]),
+        "deleted" in item,
+        int(item["expires"]["N"]) if "expires" in item else None,
+    )

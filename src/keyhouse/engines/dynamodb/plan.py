@@ -1,0 +1,180 @@
+"""One transaction for as many jobs of one space as fit: what they come to, one after the other, on what is known.
+
+Everything here is pure. A key's state is known because it was read, because an earlier job of the plan wrote it, or
+because a check assumes it: then the transaction asks for it. What was read is asked for as well, so that a plan made from
+a state that has passed is refused, whatever the head says. Each job that writes gets the next revision; of a key that
+several of them write, only the last state is written and logged, because nobody could have seen the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from keyhouse.engine import Batch, Put, Row
+from keyhouse.engines.counter import sum_of
+from keyhouse.engines.dynamodb import log
+from keyhouse.engines.dynamodb.items import Condition, Items, is_live
+from keyhouse.engines.dynamodb.job import Commit, Removal
+from keyhouse.errors import CounterError
+
+TRANSACTION_ITEMS_MAX: Final = 100
+"""Items in one TransactWriteItems: DynamoDB's limit."""
+
+OWN_ITEMS: Final = 3
+"""Of those, the head, the entry in the log, and a new space's place in the list of spaces."""
+
+ROWS_MAX: Final = TRANSACTION_ITEMS_MAX - OWN_ITEMS - 1
+"""Rows in one commit: the one less is for its batch id."""
+
+GROUP_BYTES_MAX: Final = 512 * 1_024
+"""Values that share a transaction with others; a larger commit has its own."""
+
+
+class State(NamedTuple):
+    """What was read. `together`: as of one moment, with no transaction half applied, so that it needs no conditions."""
+
+    head: int
+    rows: Mapping[str, Row | None]
+    applied: Mapping[str, int | None]
+    together: bool
+
+
+class _Assumed(NamedTuple):
+    revision: int | None
+
+
+class _Step(NamedTuple):
+    """What one job adds to the plan."""
+
+    writes: dict[str, Put | None]
+    conditions: dict[str, Condition]
+    batch_id: str | None = None
+
+
+class Plan:
+    def __init__(self, state: State, now: int) -> None:
+        self.before = state.head
+        self.revision = state.head
+        self.now = now
+        self._together = state.together
+        self._read = state.rows
+        self._applied: dict[str, int | None] = dict(state.applied)
+        self._now: dict[str, Row | _Assumed | None] = dict(state.rows)
+        self._writes: dict[str, Row | None] = {}
+        self._mentions: dict[str, log.Mention] = {}
+        self._conditions: dict[str, Condition] = {}
+        self._ids: dict[str, int] = {}
+        self._bytes = 0
+
+    @property
+    def writes(self) -> bool:
+        return self.revision > self.before
+
+    def take(self, job: Commit | Removal) -> bool:
+        """Decide the job, unless there is no room for it any more."""
+        step = self._commit(job) if isinstance(job, Commit) else self._removal(job)
+        if step is None:
+            return True
+        size = sum([len(put.value) for put in step.writes.values() if put is not None])
+        if self.writes and not self._has_room(step, size):
+            return False
+        self._bytes += size
+        self.revision += 1
+        if isinstance(job, Commit):
+            job.answer = self.revision
+        self._conditions.update(step.conditions)
+        for key, condition in step.conditions.items():
+            self._now.setdefault(key, _Assumed(condition.revision))
+        for key, put in step.writes.items():
+            self._write(key, put)
+        if step.batch_id is not None:
+            self._applied[step.batch_id] = self._ids[step.batch_id] = self.revision
+        return True
+
+    def items(self, space: str, items: Items, rows: str, token: str) -> list[dict[str, Any]]:
+        """As TransactWriteItems has them."""
+        table = log.table_of(rows)
+        entry = log.Entry(self.revision, self.before, token, list(self._mentions.values()))
+        own: list[dict[str, Any]] = [
+            {"Update": {"TableName": table, **log.head_update(space, self.before, self.revision)}},
+            {"Put": {"TableName": table, "Item": log.entry_item(space, entry)}},
+        ]
+        if not self.before:
+            own.append({"Put": {"TableName": table, "Item": log.space_item(space)}})
+        for batch_id, revision in self._ids.items():
+            own.append({"Put": {"TableName": table, **log.applied_put(space, batch_id, revision, self.now)}})
+        return own + [self._operation(space, key, items, rows) for key in self._writes | self._conditions]
+
+    def _operation(self, space: str, key: str, items: Items, table: str) -> dict[str, Any]:
+        asked = items.condition(self._conditions[key]) if key in self._conditions else {}
+        if key not in self._writes:
+            return {"ConditionCheck": {"TableName": table, "Key": items.key(space, key), **asked}}
+        row = self._writes[key]
+        if row is None:
+            return {"Delete": {"TableName": table, "Key": items.key(space, key), **asked}}
+        return {"Put": {"TableName": table, "Item": items.item(space, row), **asked}}
+
+    def _commit(self, job: Commit) -> _Step | None:
+        """`None`: it is answered, and adds nothing."""
+        batch = job.batch
+        job.answer = job.failure = None
+        if batch.id is not None and (revision := self._applied.get(batch.id)) is not None:
+            job.answer = revision
+            return None
+        conditions: dict[str, Condition] = {}
+        for check in batch.checks:
+            if check.key not in self._now:
+                conditions[check.key] = Condition(check.revision, self.now)
+            elif self._revision(check.key) != check.revision:
+                return None
+            else:
+                self._rely(check.key, conditions)
+        try:
+            writes = self._written(batch, conditions)
+        except CounterError as error:
+            job.failure = error
+            return None
+        return _Step(writes, conditions, batch.id)
+
+    def _written(self, batch: Batch, conditions: dict[str, Condition]) -> dict[str, Put | None]:
+        writes: dict[str, Put | None] = {put.key: put for put in batch.puts}
+        writes.update(dict.fromkeys(batch.deletes))
+        for add in batch.adds:
+            row = self._now[add.key]
+            if not isinstance(row, Row) or not is_live(row, self.now):
+                row = None
+            value, expires = (None, None) if row is None else (row.value, row.expires)
+            writes[add.key] = Put(add.key, sum_of(add.key, value, add.by), expires)
+            self._rely(add.key, conditions)
+        return writes
+
+    def _removal(self, job: Removal) -> _Step | None:
+        expired: dict[str, Condition] = {}
+        for key in job.keys:
+            row = self._read[key]
+            if key not in self._writes and row is not None and not is_live(row, self.now):
+                expired[key] = Condition(row.revision)
+        job.answer = len(expired)
+        return _Step(dict.fromkeys(expired), expired) if expired else None
+
+    def _revision(self, key: str) -> int | None:
+        row = self._now[key]
+        if isinstance(row, _Assumed):
+            return row.revision
+        return row.revision if row is not None and is_live(row, self.now) else None
+
+    def _rely(self, key: str, conditions: dict[str, Condition]) -> None:
+        """Ask for the state that was read, unless the plan has written it itself or it is sure."""
+        if key not in self._writes and key in self._read and not self._together:
+            row = self._read[key]
+            conditions[key] = Condition(None if row is None else row.revision)
+
+    def _has_room(self, step: _Step, size: int) -> bool:
+        keys = self._writes.keys() | self._conditions.keys() | step.writes.keys() | step.conditions.keys()
+        ids = len(self._ids) + (step.batch_id is not None)
+        return len(keys) + ids + OWN_ITEMS <= TRANSACTION_ITEMS_MAX and self._bytes + size <= GROUP_BYTES_MAX
+
+    def _write(self, key: str, put: Put | None) -> None:
+        row = None if put is None else Row(key, put.value, self.revision, put.expires)
+        self._now[key] = self._writes[key] = row
+        self._mentions.pop(key, None)
+        self._mentions[key] = log.Mention(key, self.revision, put is None, None if put is None else put.expires)

@@ -1,0 +1,169 @@
+"""Requests to DynamoDB, one method each: asked again when it is too busy, and its errors translated.
+
+The driver's own retries are off: it can't tell a request that did nothing from one whose fate is unknown. Here, a request
+that did nothing is repeated after a pause. A transaction that was sent and not answered is repeated as it is, under its
+`ClientRequestToken`, which applies it once; whether it was applied before is then looked up in the log, under the same
+token, so that the answer does not rest on how long a server remembers tokens.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from keyhouse.engines.dynamodb.faults import Verdict, translated, unknown_outcome, verdict
+from keyhouse.engines.dynamodb.flat import Item
+from keyhouse.errors import ClosedError, UnavailableError
+
+GET_ITEMS_MAX: Final = 100
+"""Items in one BatchGetItem, and in one TransactGetItems: DynamoDB's limits."""
+
+WRITE_ITEMS_MAX: Final = 25
+"""Items in one BatchWriteItem: DynamoDB's limit."""
+
+BUSY_ATTEMPTS_MAX: Final = 12
+"""Tries of a request that is throttled or in another's way: about eight seconds."""
+
+UNSURE_ATTEMPTS_MAX: Final = 3
+"""Times that a request is sent without an answer."""
+
+PAUSE_SECONDS_MIN: Final = 0.02
+PAUSE_SECONDS_MAX: Final = 1.5
+
+Request = Callable[..., Awaitable[dict[str, Any]]]
+Keys = Sequence[tuple[str, Item]]
+"""Tables and keys."""
+
+
+async def pause(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
+    """A random part of a time that doubles, so that those who met do not meet again."""
+    await asyncio.sleep(random.uniform(0.5, 1) * min(longest, PAUSE_SECONDS_MIN * 2**attempt))
+
+
+class Service:
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+        self._closed = False
+
+    async def query(self, **parameters: Any) -> dict[str, Any]:
+        return await self._call(self._client.query, ConsistentRead="IndexName" not in parameters, **parameters)
+
+    async def get(self, table: str, key: Item) -> Item | None:
+        answer = await self._call(self._client.get_item, TableName=table, Key=key, ConsistentRead=True)
+        return answer.get("Item")
+
+    async def get_many(self, keys: Keys) -> list[tuple[str, Item]]:
+        """Those that are there, in no order, each as it is at its own moment. No key may stand twice."""
+        if len(keys) == 1:
+            ((table, key),) = keys
+            item = await self.get(table, key)
+            return [] if item is None else [(table, item)]
+        chunks = [keys[start : start + GET_ITEMS_MAX] for start in range(0, len(keys), GET_ITEMS_MAX)]
+        return [found for chunk in chunks for found in await self._get_chunk(chunk)]
+
+    async def get_together(self, keys: Keys) -> list[Item | None]:
+        """Up to 100 items in the order asked, as they stand together, no transaction half applied."""
+        answer = await self._call(
+            self._client.transact_get_items,
+            TransactItems=[{"Get": {"TableName": table, "Key": key}} for table, key in keys],
+        )
+        return [each.get("Item") for each in answer["Responses"]]
+
+    async def update(self, **parameters: Any) -> bool:
+        """Whether its condition held. The update must be one that may be done twice."""
+        try:
+            await self._call(self._client.update_item, **parameters)
+        except _LostError:
+            return False
+        return True
+
+    async def delete_many(self, table: str, keys: Sequence[Item]) -> None:
+        for start in range(0, len(keys), WRITE_ITEMS_MAX):
+            wanted = {table: [{"DeleteRequest": {"Key": key}} for key in keys[start : start + WRITE_ITEMS_MAX]]}
+            attempt = 0
+            while wanted:
+                answer = await self._call(self._client.batch_write_item, RequestItems=wanted)
+                wanted = answer.get("UnprocessedItems") or {}
+                attempt = await self._again(attempt) if wanted else 0
+
+    async def transact(self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
+        busy = unsure = 0
+        while True:
+            self._check_open()
+            try:
+                await self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+            except Exception as error:
+                match verdict(error):
+                    case Verdict.LOST:
+                        return unsure > 0 and await applied()
+                    case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
+                        busy += 1
+                    case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
+                        unsure += 1
+                    case Verdict.UNSURE:
+                        raise unknown_outcome(error, self._table) from error
+                    case _ if unsure:
+                        raise unknown_outcome(error, self._table) from error
+                    case _:
+                        raise translated(error, self._table) from error
+                await pause(max(busy, unsure))
+            else:
+                return True
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._client.close()
+
+    async def _get_chunk(self, keys: Keys) -> list[tuple[str, Item]]:
+        wanted: dict[str, Any] = {}
+        for table, key in keys:
+            wanted.setdefault(table, {"Keys": [], "ConsistentRead": True})["Keys"].append(key)
+        found: list[tuple[str, Item]] = []
+        attempt = 0
+        while wanted:
+            answer = await self._call(self._client.batch_get_item, RequestItems=wanted)
+            got = [(table, item) for table, items in answer["Responses"].items() for item in items]
+            found += got
+            wanted = answer.get("UnprocessedKeys") or {}
+            if wanted:
+                attempt = 0 if got else await self._again(attempt)
+        return found
+
+    async def _again(self, attempt: int) -> int:
+        if attempt >= BUSY_ATTEMPTS_MAX:
+            raise UnavailableError(
+                "DynamoDB left a part of the request undone, again and again; try later.", table=self._table
+            )
+        await pause(attempt)
+        return attempt + 1
+
+    async def _call(self, request: Request, **parameters: Any) -> dict[str, Any]:
+        """For requests that may be done twice."""
+        busy = unsure = 0
+        while True:
+            self._check_open()
+            try:
+                return await request(**parameters)
+            except Exception as error:
+                match verdict(error):
+                    case Verdict.LOST:
+                        raise _LostError from error
+                    case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
+                        busy += 1
+                    case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
+                        unsure += 1
+                    case _:
+                        self._check_open()
+                        raise translated(error, self._table) from error
+            await pause(max(busy, unsure))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("The engine is closed.", table=self._table)
+
+
+class _LostError(Exception):
+    """A condition did not hold."""

@@ -1,0 +1,120 @@
+"""The sweep: expired rows by a sparse index, and old changes space by space.
+
+Only rows with an expiry are in the index by expiry, oldest first in each of its few partitions: a sweep reads what has
+expired and nothing else. The index lags behind the table a little, so it only proposes: the row is read, and removed by a
+commit of its space if it still has expired; so watchers hear of it.
+
+A space keeps its newest changes by number. There is no index of those that have too many, so each sweep goes on through the
+list of spaces where the last one stopped, a bounded way. Batch ids are left to DynamoDB's own time to live, which costs
+nothing; one that is past its day is not recognised, whether or not it is still there.
+"""
+
+from typing import Any, Final
+
+from keyhouse.clock import Clock
+from keyhouse.engines.dynamodb import log
+from keyhouse.engines.dynamodb.flat import Item
+from keyhouse.engines.dynamodb.items import SHARDS, Items
+from keyhouse.engines.dynamodb.job import Removal
+from keyhouse.engines.dynamodb.plan import ROWS_MAX
+from keyhouse.engines.dynamodb.reader import Reader
+from keyhouse.engines.dynamodb.service import GET_ITEMS_MAX, Service
+from keyhouse.engines.dynamodb.table import BY_EXPIRY
+from keyhouse.engines.dynamodb.writer import Writer
+
+PRUNED_SPACES: Final = 1_000
+"""Spaces whose heads one sweep looks at."""
+
+PRUNE_ENTRIES: Final = 500
+"""Entries of the log that are dropped at once."""
+
+
+class Sweeper:
+    def __init__(
+        self,
+        service: Service,
+        items: Items,
+        table: str,
+        clock: Clock,
+        reader: Reader,
+        writer: Writer,
+        changes_kept: int,
+    ) -> None:
+        self._service = service
+        self._items = items
+        self._table = table
+        self._log = log.table_of(table)
+        self._clock = clock
+        self._reader = reader
+        self._writer = writer
+        self._changes_kept = changes_kept
+        self._shard = 0
+        self._space = ""  # where the next prune goes on
+
+    async def sweep(self, limit: int) -> int:
+        """How many expired rows went. The next one starts with the next partition, so that none starves another."""
+        swept = 0
+        for number in range(len(SHARDS)):
+            if swept < limit:
+                swept += await self._sweep_shard(SHARDS[(self._shard + number) % len(SHARDS)], limit - swept)
+        self._shard = (self._shard + 1) % len(SHARDS)
+        await self._prune()
+        return swept
+
+    async def _sweep_shard(self, shard: str, limit: int) -> int:
+        swept = 0
+        start: Item | None = None
+        while True:
+            answer = await self._service.query(
+                TableName=self._table,
+                IndexName=BY_EXPIRY,
+                KeyConditionExpression="#w = :w AND #e <= :now",
+                ExpressionAttributeNames={"#w": self._items.layout.sweep, "#e": self._items.layout.expires},
+                ExpressionAttributeValues={":w": {"S": shard}, ":now": {"N": str(self._clock.now())}},
+                Limit=limit - swept,
+                **({"ExclusiveStartKey": start} if start else {}),
+            )
+            swept += await self._remove(answer["Items"])
+            start = answer.get("LastEvaluatedKey")
+            if not start or swept >= limit:
+                return swept
+
+    async def _remove(self, proposed: list[dict[str, Any]]) -> int:
+        layout = self._items.layout
+        keys: dict[str, list[str]] = {}
+        for item in proposed:
+            keys.setdefault(item[layout.space]["S"], []).append(item[layout.key]["S"])
+        removed = 0
+        for space, expired in keys.items():
+            for first in range(0, len(expired), ROWS_MAX):
+                removed += await self._writer.submit(space, Removal(expired[first : first + ROWS_MAX]))
+        return removed
+
+    async def _prune(self) -> None:
+        start = {"space": {"S": log.SPACES}, "key": {"S": self._space}} if self._space else None
+        spaces: list[str] = []
+        async for space in self._reader.named_spaces(start):
+            spaces.append(space)
+            if len(spaces) == PRUNED_SPACES:
+                break
+        self._space = spaces[-1] if len(spaces) == PRUNED_SPACES else ""
+        for first in range(0, len(spaces), GET_ITEMS_MAX):
+            keys = [(self._log, log.head_key(space)) for space in spaces[first : first + GET_ITEMS_MAX]]
+            for _, item in await self._service.get_many(keys):
+                await self._prune_space(item["space"]["S"].removeprefix(log.partition("")), log.head_of(item))
+
+    async def _prune_space(self, space: str, head: log.Head) -> None:
+        """First say that they are not kept, then drop them: a watcher never finds a gap that it is not told of."""
+        last = head.revision - self._changes_kept
+        if last <= head.pruned:
+            return
+        await self._service.update(
+            TableName=self._log,
+            Key=log.head_key(space),
+            UpdateExpression="SET #p = :p",
+            ConditionExpression="attribute_not_exists(#p) OR #p < :p",
+            ExpressionAttributeNames={"#p": "pruned"},
+            ExpressionAttributeValues={":p": {"N": str(last)}},
+        )
+        while entries := await self._reader.entries_up_to(space, last, PRUNE_ENTRIES):
+            await self._service.delete_many(self._log, [log.entry_key(space, entry.revision) for entry in entries])

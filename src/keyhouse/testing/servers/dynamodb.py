@@ -1,0 +1,120 @@
+"""A DynamoDB emulation, `ministack`, on loopback: it keeps the promises of AWS that engines rely on.
+
+It runs in its own process and folder. The process reads a pipe that only the beginning process holds: when that ends, in
+whatever way, so does the server, and the folder goes with it.
+"""
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 10.0
+STARTS: Final = 5
+"""Another program may take the free port that was found before the server does."""
+
+REGION: Final = "us-east-1"
+ACCESS_KEY: Final = "test"
+"""The emulation takes any; it is the id and the secret."""
+
+_PROGRAM: Final = """
+import os, shutil, sys, threading
+
+def end():
+    sys.stdin.buffer.read()
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+    os._exit(0)
+
+threading.Thread(target=end, daemon=True).start()
+from ministack.app import main
+main()
+"""
+
+
+class DynamoDBServer:
+    """Runs from the beginning. What it holds is in its memory."""
+
+    def __init__(self) -> None:
+        for _ in range(STARTS):
+            self._folder = Path(tempfile.mkdtemp(prefix="keyhouse-dynamodb-"))
+            self._port = _free_port()
+            self._process = self._begin()
+            if self._waited():
+                atexit.register(self.close)
+                return
+            self._end()
+        raise TimeoutError("ministack did not start; it comes with: pip install ministack")
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        self._end()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        folder = str(self._folder)
+        own = {
+            "BIND_HOST": "127.0.0.1",
+            "GATEWAY_PORT": str(self._port),
+            "SERVICES": "dynamodb",
+            "LOG_LEVEL": "ERROR",
+            "TMPDIR": folder,
+            "STATE_DIR": folder,
+            "S3_DATA_DIR": folder,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env=os.environ | own,
+            start_new_session=True,
+        )
+
+    def _waited(self) -> bool:
+        """Whether it answers, before it ends or the time does."""
+        deadline = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with suppress(URLError, OSError), urlopen(f"{self.endpoint}/_ministack/health", timeout=5):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@cache
+def dynamodb_server() -> DynamoDBServer:
+    """The one server of this process, for tests that leave it as it is."""
+    return DynamoDBServer()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
