@@ -93,8 +93,8 @@ class Expiry:
 
     @scenario()
     async def test_a_large_sweep_removes_everything_it_was_allowed_to(self, stage: Stage) -> None:
-        for start in range(0, 2_000, 100):
-            await stage.put(*(f"k{number}" for number in range(start, start + 100)), expires=stage.later(10))
+        for share in stage.shares([f"k{number}" for number in range(2_000)]):
+            await stage.put(*share, expires=stage.later(10))
         stage.clock.advance(milliseconds=10)
         assert await stage.engine.sweep(limit=1_500) == 1_500
         assert await stage.engine.sweep(limit=1_500) == 500

@@ -1,7 +1,7 @@
 """What a test of the suite stands on: an engine on an empty store, a clock that moves when told, a way to open it again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import pytest
@@ -64,6 +64,11 @@ class Stage:
         revision = await self.commit(space=space, puts=dict.fromkeys(keys, value), expires=expires)
         assert revision is not None, "a batch without checks was answered with None"
         return revision
+
+    def shares(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
+        """The keys in as many parts as the engine needs commits for them."""
+        size = self.engine.capabilities.commit_rows_max
+        return (keys[start : start + size] for start in range(0, len(keys), size))
 
     async def row(self, key: str, *, space: str = SPACE) -> Row | None:
         (row,) = await self.engine.read(space, [key])
