@@ -48,7 +48,7 @@ def _report(reading: Any) -> Report:
         what = f"A derived row ({of.kind}) of the record `{of.record}`{where}."
     parts = [
         Part("Key", [("schema", of.schema), ("template", f"`{of.template}`")]),
-        Part("Fields", [(field.name, f"`{field.value}`", field.type) for field in of.fields]),
+        Part("Fields", [(field.name, _shown(field.value), field.type) for field in of.fields]),
         Part("Rows derived from it", [(row.kind, f"`{row.key}`") for row in of.earns if not reading.stored]),
         Part("Its record", _record_rows(of) if not reading.stored else []),
     ]
@@ -74,6 +74,10 @@ def _stored_parts(reading: Any) -> list[Part]:
     title = "Its records" if reading.explanation.record_key is not None else "Rows derived from it"
     near = [(n.kind, f"`{n.key}`", n.state, "" if n.value is None else _json(n.value)) for n in stored.neighbours]
     return [Part("Stored", list(rows)), Part(title, list(near))]
+
+
+def _shown(value: object) -> str:
+    return f"`{value}`" if isinstance(value, str) else _json(value)
 
 
 def _json(value: object) -> str:

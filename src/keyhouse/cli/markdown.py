@@ -79,15 +79,16 @@ def _fields(fields: Sequence[FieldText]) -> str:
     if not fields:
         return ""
     return ", where " + "; ".join(
-        f"`{field.name}` is {field.type}" + (f", from {field.source}" if field.source else "") for field in fields
+        f"`{field.name}` is {field.type}" + (f" ({field.source})" if field.source else "") for field in fields
     )
 
 
 def _ending(schema: SchemaText, level: str) -> Iterator[str]:
     if schema.overlaps:
         yield f"{level} Overlaps\n"
-        for scanned, within in schema.overlaps:
-            yield f"- `{within}` lies within `{scanned}`: scans of the latter leave it out"
+        for scanned in dict.fromkeys(scanned for scanned, _ in schema.overlaps):
+            within = ", ".join(f"`{other}`" for by, other in schema.overlaps if by == scanned)
+            yield f"- Scans of `{scanned}` leave out what lies within: {within}"
         yield ""
     if schema.migrations:
         yield f"{level} Migrations\n"

@@ -68,7 +68,8 @@ def _bounds(least: float | None, most: float | None, unit: str = "") -> str:
 
 
 def _union(parts: list[str]) -> str:
-    kept = [part for part in parts if part != "integer" or "number" not in parts]
+    numbers = {part.replace("number", "integer", 1) for part in parts if part.startswith("number")}
+    kept = [part for part in parts if part not in numbers]
     return " | ".join(sorted(kept, key="null".__eq__))
 
 
