@@ -28,7 +28,6 @@ _ODD = "\N{REPLACEMENT CHARACTER}"
 def ambiguity(template: Template) -> str | None:
     """A key of the template with two readings, or `None`: proved to have none."""
     for index, segment in enumerate(template.segments):
-        rest = "".join(template.literals[index + 1 :])
         if index + 1 == len(template.segments) and not template.literals[-1]:
             continue  # nothing follows: it ends where the key ends
         if _ends_itself(segment, template.literals[index + 1]):
@@ -37,8 +36,26 @@ def ambiguity(template: Template) -> str | None:
         following = _concatenate(template, index)
         shared = _join(_extensions(left), following) & following
         if (witness := _witness(shared)) is not None:
-            start = _witness(left) or rest
-            return template.head + start + witness
+            return _shown_up_to(template, index) + _grown(left, witness, following) + witness
+    return None
+
+
+def spill(template: Template) -> str | None:
+    """A key that a scan bound by some leading fields returns, though one of them has another value; or `None`: proved that
+    every such scan returns its own keys. Words that begin each other (`x` and `x_y`, before `_`) spill."""
+    for index, segment in enumerate(template.segments[:-1]):
+        tail = template.literals[index + 1]
+        if _ends_itself(segment, tail):
+            continue
+        left, following = _of_segment(segment), _concatenate(template, index)
+        grown = _extensions(left)
+        scanned = _join(_literal(tail), _of_pattern(_ANY))
+        for shared, behind in (
+            (_join(grown, following) & scanned, following),  # the other value is the longer one
+            (following & _join(grown, scanned), scanned),
+        ):
+            if (witness := _witness(shared)) is not None:
+                return _shown_up_to(template, index) + _grown(left, witness, behind) + witness
     return None
 
 
@@ -119,6 +136,27 @@ def _shortest(segment: Segment) -> str:
     return _witness(_of_segment(segment)) or ""
 
 
+def _shown_up_to(template: Template, index: int) -> str:
+    return _shown_first(template, index) + template.literals[index]
+
+
+def _grown(language: FSM, text: str, behind: FSM) -> str:
+    """A text of the language that grows into another by the first characters of `text`, the rest of which is `behind`."""
+    for cut in range(1, len(text) + 1):
+        if behind.accepts(text[cut:]):
+            for state, shown in _texts(language).items():
+                if state in language.finals and _after(language, state, text[:cut]) in language.finals:
+                    return shown
+    raise AssertionError("a witness is made of such a text")
+
+
+def _after(language: FSM, state: Any, text: str) -> object:
+    """The state that the text leads to; `None`: out of the language."""
+    for character in text:
+        state = language.map.get(state, {}).get(language.alphabet[character])
+    return state
+
+
 def _ends_itself(segment: Segment, tail: str) -> bool:
     if segment.fixed:
         return True
@@ -187,18 +225,21 @@ def _unbounded(pattern: str) -> str:
 
 def _witness(language: FSM) -> str | None:
     """The shortest text of the language; `None` when it has none."""
+    return next((shown for state, shown in _texts(language).items() if state in language.finals), None)
+
+
+def _texts(language: FSM) -> dict[object, str]:
+    """Each state with the shortest text that leads to it, shortest first."""
     shown = {key: _shown(language, key) for key in language.alphabet.by_transition}
     texts: dict[object, str] = {language.initial: ""}
     queue = deque([language.initial])
     while queue:
         state = queue.popleft()
-        if state in language.finals:
-            return texts[state]
         for key, reached in language.map.get(state, {}).items():
             if reached not in texts:
                 texts[reached] = texts[state] + shown[key]
                 queue.append(reached)
-    return None
+    return texts
 
 
 def _shown(language: FSM, key: Any) -> str:

@@ -155,6 +155,12 @@ class Schema:
                 raise DeclarationError(
                     "A key of this template has two readings.", template=declared.template.text, witness=key
                 )
+            if (key := proof.spill(declared.template)) is not None:
+                raise DeclarationError(
+                    "A scan by one value of a field would return keys of another.",
+                    template=declared.template.text,
+                    witness=key,
+                )
         known = {(id(scanned), id(within)) for scanned, within in self.overlaps}
         bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
         for index, one in enumerate(all_declared):
