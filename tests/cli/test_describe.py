@@ -75,6 +75,7 @@ class Short(Struct, omit_defaults=True, tag="short"):
         (Annotated[str, msgspec.Meta(pattern="^a+$")], "text (matches ^a+$)"),
         (Annotated[int, msgspec.Meta(ge=0)], "integer (from 0)"),
         (Annotated[float, msgspec.Meta(le=1)], "number (up to 1)"),
+        (Annotated[float, msgspec.Meta(gt=0, lt=9)], "number (over 0) (under 9)"),
         (Annotated[str, msgspec.Meta(description="a name")], "text"),
         (Point, '{"x": integer, "y": number}'),
         (list[Point], '[{"x": integer, "y": number}, …]'),
@@ -205,7 +206,7 @@ def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> 
         "`{account}` is a setting of the store, `main` by default.",
         "Somebody who may sign in.",
         "Another paragraph, over two lines.",
-        "Key: `account:{id:ulid}`, where `id` is a ULID",
+        "Key: `account:{id:ulid}`",
         '  "passHash": text,',
         '  "state": "new" | "old",',
         "  …",
@@ -218,11 +219,10 @@ def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> 
         "- unique: `idx:mail:{mail:norm}` → `id`, where `mail` is text in its normal form",
         "- first: `idx:first:{name:norm}` → `id` of the first record that earned it, where `name`"
         " is text in its normal form",
-        "- index: `idx:group:{group}:{id:ulid}` → `1`, where `group` is text (each of several, from `groups`);"
-        " `id` is a ULID",
+        "- index: `idx:group:{group}:{id:ulid}` → `1`, where `group` is text (each of several, from `groups`)",
         "- index: `idx:domain:{domain}:{id:ulid}` → `1`, where `domain` is text (computed: the part behind the at sign);"
-        " `id` is a ULID; only when `is_new`",
-        "- index: `idx:hash:{hash}:{id:ulid}` → `1`, where `hash` is text (from `passHash`); `id` is a ULID;"
+        " only when `is_new`",
+        "- index: `idx:hash:{hash}:{id:ulid}` → `1`, where `hash` is text (from `passHash`);"
         " only when a condition on the record holds",
         '- summary: `members:{parent:ulid?}` → `{"ids": [id, …]}`, where `parent` is a ULID, or null',
         '- summary: `map:{state:new|old}` → `{"map": {id: entry, …}, "schema": 1}`, where `state` is one of new, old',
@@ -239,7 +239,7 @@ def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> 
         "- folds into: `visits:{account}`, each event once, in the commit that appends it",
         "- folds into: `visits:{account}`, each event once, later, many at once",
         "- Scans of `visit:{account}:{at:ulid}` leave out what lies within: `visit:{account}:next`",
-        "1. Count anew. Over each account.",
+        "1. Count anew, over each account",
         "- a key: 1 to 1,024 bytes of UTF-8",
     ],
 )
