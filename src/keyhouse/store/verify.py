@@ -51,7 +51,8 @@ async def verify(
         for row in page.rows:
             found = store.find(row.key)
             if found is None:
-                yield Finding("unknown", row.key, "", "no template builds this key")
+                if not _is_neighbours(store, row.key):
+                    yield Finding("unknown", row.key, "", "no template builds this key")
             elif isinstance(found.declared, Record):
                 async for finding in _check_record(store, found, row, counted, repair=repair):
                     yield finding
@@ -67,6 +68,14 @@ async def verify(
     for key in sorted(stored | counted.keys()):
         if (miscount := await _check_count(store, key, counted[key], repair=repair)) is not None:
             yield miscount
+
+
+def _is_neighbours(store: Store, key: str) -> bool:
+    """Whether the row belongs to a store of the same space with other settings, such as another namespace."""
+    found = store.schema.find(key) if store.schema.fixed else None
+    if found is None:
+        return False
+    return all(found.fields.get(name) == value for name, value in store.schema.space.bound(store.space).items())
 
 
 async def _check_record(
