@@ -1,6 +1,6 @@
 """Engines by URL. An engine's driver is imported when its engine is opened, and not before."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -10,7 +10,7 @@ from keyhouse.errors import UsageError
 __all__ = ["open_engine"]
 
 
-def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
+async def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     """Open the engine that `url` names.
 
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
@@ -20,10 +20,10 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
         raise UsageError("No engine has this scheme.", url=url, known=sorted(_OPENERS))
-    return opener(url, rest, clock or SystemClock())
+    return await opener(url, rest, clock or SystemClock())
 
 
-def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
     from keyhouse.engines.memory import MemoryEngine
 
     if rest.strip("/"):
@@ -31,7 +31,7 @@ def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
     return MemoryEngine(clock=clock)
 
 
-def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
     path = rest.removeprefix("///")
     if not path or path.startswith("//") or path == ":memory:":
         raise UsageError("A SQLite URL names a file: sqlite:///folder/file.db", url=url)
@@ -42,7 +42,7 @@ def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
     return SqliteEngine.open(path, clock=clock)
 
 
-_OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
+_OPENERS: Final[dict[str, Callable[[str, str, Clock], Awaitable[Engine]]]] = {
     "memory": _open_memory,
     "sqlite": _open_sqlite,
 }
