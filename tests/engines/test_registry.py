@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.clock import ManualClock, SystemClock
+from keyhouse.clock import Clock, ManualClock, SystemClock
+from keyhouse.engine import Engine
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import UsageError
 
 
+def opened(url: str, clock: Clock | None = None) -> Engine:
+    return asyncio.run(open_engine(url, clock=clock))
+
+
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
 def test_memory_is_an_engine_without_a_name(url: str) -> None:
-    engine = open_engine(url)
+    engine = opened(url)
     assert engine.capabilities.name == "memory"
     assert isinstance(engine.clock, SystemClock)
 
@@ -23,7 +28,7 @@ def test_a_sqlite_path_starts_in_the_working_directory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    engine = open_engine(url)
+    engine = opened(url)
     assert engine.capabilities.name == "sqlite"
     assert (tmp_path / "rows.db").is_file()
     asyncio.run(engine.close())
@@ -32,7 +37,7 @@ def test_a_sqlite_path_starts_in_the_working_directory(
 @pytest.mark.parametrize("prefix", ["sqlite:", "sqlite:///"])
 def test_a_sqlite_path_may_start_at_the_root(prefix: str, tmp_path: Path) -> None:
     clock = ManualClock()
-    engine = open_engine(f"{prefix}{tmp_path}/a b%20.db", clock=clock)
+    engine = opened(f"{prefix}{tmp_path}/a b%20.db", clock=clock)
     assert engine.clock is clock
     assert (tmp_path / "a b%20.db").is_file()
     asyncio.run(engine.close())
@@ -41,19 +46,19 @@ def test_a_sqlite_path_may_start_at_the_root(prefix: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("url", ["", "rows.db", "redis://localhost", "SQLITE:rows.db", "/rows.db"])
 def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
     with pytest.raises(UsageError) as refusal:
-        open_engine(url)
+        opened(url)
     assert refusal.value.fields == {"url": url, "known": ["memory", "sqlite"]}
 
 
 @pytest.mark.parametrize("url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db", "sqlite::memory:"])
 def test_a_sqlite_url_without_a_file_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names a file"):
-        open_engine(url)
+        opened(url)
 
 
 def test_a_memory_url_with_a_name_is_refused() -> None:
     with pytest.raises(UsageError, match="no name"):
-        open_engine("memory:rows")
+        opened("memory:rows")
 
 
 def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
@@ -63,4 +68,4 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(ImportError, match=r"keyhouse\[sqlite\]"):
-        open_engine(f"sqlite:{tmp_path}/rows.db")
+        opened(f"sqlite:{tmp_path}/rows.db")

@@ -33,7 +33,7 @@ class Drive:
 
     async def _run(self, work: Work) -> None:
         clock = ManualClock(NOW)
-        engine = open_engine(self.url, clock=clock)
+        engine = await open_engine(self.url, clock=clock)
         try:
             await work(engine, clock)
         finally:

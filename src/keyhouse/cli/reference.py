@@ -68,10 +68,14 @@ def engines_table() -> str:
     rows = ["| engine | durable | shared | rows in a commit | bytes in a commit |", "|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         for url in ("memory:", f"sqlite:{folder}/new.db"):
-            engine = open_engine(url)
-            rows.append(_engine_row(engine.capabilities))
-            asyncio.run(engine.close())
+            rows.append(_engine_row(asyncio.run(_capabilities(url))))
     return "\n".join(rows)
+
+
+async def _capabilities(url: str) -> Capabilities:
+    engine = await open_engine(url)
+    await engine.close()
+    return engine.capabilities
 
 
 def _engine_row(each: Capabilities) -> str:

@@ -46,7 +46,7 @@ def read_stored(schema: Schema, url: str, space: str, key: str, fixed: Mapping[s
 
 
 async def _read(schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]) -> Stored | None:
-    engine = open_engine(url)
+    engine = await open_engine(url)
     try:
         store = Store(schema, engine, space, **fixed)
         found, row = store.find(key), await store.row(key)
