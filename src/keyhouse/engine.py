@@ -169,13 +169,18 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_rows_max,
             engine=capabilities.name,
         )
-    size = 0
+    if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
+        _check_sizes(batch, capabilities)
+    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
+        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+
+
+def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
+    """Exactly, for a batch that is large as a whole: a smaller one can't break these limits."""
     for put in batch.puts:
         if len(put.value) > VALUE_BYTES_MAX:
-            raise LimitError(
-                "The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX
-            )
-        size += len(put.value) + len(put.key)
+            raise LimitError("The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX)
+    size = sum(len(put.value) + len(put.key.encode()) for put in batch.puts)
     if size > capabilities.commit_bytes_max:
         raise LimitError(
             "One commit can't hold so many bytes; split the work into a resumable job.",
@@ -183,5 +188,3 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_bytes_max,
             engine=capabilities.name,
         )
-    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
-        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
