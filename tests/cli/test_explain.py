@@ -146,7 +146,7 @@ def stored_in(tmp_path: Path, schema: Schema, work: Callable[[Store], Awaitable[
     url = f"sqlite:{tmp_path / 'test.db'}"
 
     async def main() -> None:
-        engine = open_engine(url)
+        engine = await open_engine(url)
         await work(Store(schema, engine, "a", **fixed))
         await engine.close()
 
@@ -248,7 +248,7 @@ def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
 
 def test_an_expired_row_is_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        engine = open_engine(f"sqlite:{tmp_path / 'test.db'}", clock=ManualClock(0))
+        engine = await open_engine(f"sqlite:{tmp_path / 'test.db'}", clock=ManualClock(0))
         await Store(BOARD, engine, "a").put(ON_SCREEN, "goal")
         await engine.close()
 
