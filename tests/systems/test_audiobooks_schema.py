@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyhouse.errors import KeyFieldError, RecordError
@@ -380,7 +380,6 @@ def test_a_position_that_is_unset_sorts_last() -> None:
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(normal)
 
 
-@settings(deadline=None)
 @given(name=NAMES)
 @example(name="  STRASSE ﬁ\t№ ")
 @example(name="a:b%3Ac")

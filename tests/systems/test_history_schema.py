@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyhouse.clock import ManualClock
@@ -119,7 +119,6 @@ TEAM = (
 )
 
 
-@settings(deadline=None)
 @given(listed=st.lists(TEAM, max_size=6), spaces=st.sampled_from(["", " ", "  \t"]))
 @example(listed=["60091", "60092", "60091"], spaces=" ")
 def test_a_team_list_is_split_trimmed_and_each_team_once(listed: list[str], spaces: str) -> None:
@@ -137,7 +136,6 @@ def test_a_list_of_no_teams_is_empty(text: str) -> None:
     assert teams({"team-ids": text}) == [] == teams({})
 
 
-@settings(deadline=None)
 @given(
     shows=st.lists(
         st.sampled_from(["1446", "14460", "144", "1446/", "1446/1450", "|"]), min_size=2, max_size=2, unique=True

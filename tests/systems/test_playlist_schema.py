@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyhouse.clock import ManualClock
@@ -237,7 +237,6 @@ ANY_ID = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 IPV6 = st.ip_addresses(v=6).map(str)
 
 
-@settings(deadline=None)
 @given(identifier=ANY_ID | IPV6, namespace=ANY_ID)
 @example(identifier="2001:db8::1", namespace="default")
 @example(identifier="a:b", namespace="channel/1")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyhouse.clock import ManualClock
@@ -222,7 +222,6 @@ CUSTOMERS = st.lists(WORDS, min_size=1, max_size=6).map("".join).filter(lambda t
 IDS = st.lists(WORDS | st.sampled_from([".", "~"]), min_size=1, max_size=6).map("".join).filter(lambda t: len(t) <= 100)
 
 
-@settings(deadline=None)
 @given(customer=CUSTOMERS, category=st.sampled_from(sorted(CATEGORIES)), identifier=IDS)
 @example(customer="a", category="notes", identifier="b_streamkit_notes_c")
 @example(customer="12", category="notes", identifier="streamkit_notes_a")
@@ -235,7 +234,6 @@ def test_a_key_says_whose_it_is_whatever_customer_and_id_hold(customer: str, cat
     assert parse_kv_key(key) == {"customerId": customer, "configType": category, "configId": identifier}
 
 
-@settings(deadline=None)
 @given(one=CUSTOMERS, other=CUSTOMERS, identifier=IDS, category=st.sampled_from(sorted(CATEGORIES)))
 @example(one="12", other="12_streamkit_notes", identifier="a", category="notes")
 def test_no_customer_falls_under_another(one: str, other: str, identifier: str, category: str) -> None:

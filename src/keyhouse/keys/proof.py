@@ -18,7 +18,8 @@ from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate
 _crawl: Any = crawl
-"""Two functions of `interegular` that carry no types."""
+_is_live: Any = FSM.islive
+"""Functions of `interegular` that carry no types."""
 
 _ANY = "[^\\x00]*"
 _ODD = "\N{REPLACEMENT CHARACTER}"
@@ -63,7 +64,7 @@ def collision(one: Template, other: Template, bound: frozenset[str] = frozenset(
     """A key that both templates build, or `None`: proved that there is none. `bound`: fields that a store fixes, so that
     both templates have the same value there."""
     shared = _shared_lead(one, other, bound)
-    if not _heads_meet(one.literals[shared], other.literals[shared]):
+    if not (_may_lie_in(one, other, shared) and _may_lie_in(other, one, shared)):
         return None
     return _shown_behind(one, shared, _behind(one, shared) & _behind(other, shared))
 
@@ -72,7 +73,7 @@ def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozen
     """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none. `bound`: fields that
     a store fixes; its widest scan is of the keys that have them."""
     shared = _shared_lead(scanned, other, bound)
-    if not _heads_meet(scanned.literals[shared], other.literals[shared]):
+    if not _may_lie_in(scanned, other, shared):
         return None
     lead = _lead(scanned, bound)
     if shared == lead < len(scanned.fields) and other.literals[shared].startswith(scanned.literals[shared]):
@@ -95,8 +96,12 @@ def _join(*languages: FSM) -> FSM:
     return joined
 
 
-def _heads_meet(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def _may_lie_in(scanned: Template, other: Template, shared: int) -> bool:
+    """Whether a key of `other` may begin with the head of `scanned`, behind what they share: `False` spares a proof."""
+    head, other_head = scanned.literals[shared], other.literals[shared]
+    if other_head.startswith(head):
+        return True
+    return head.startswith(other_head) and _may_begin(_behind(other, shared), head)
 
 
 def _lead(template: Template, bound: frozenset[str]) -> int:
@@ -158,13 +163,26 @@ def _after(language: FSM, state: Any, text: str) -> object:
 
 
 def _ends_itself(segment: Segment, tail: str) -> bool:
-    if segment.fixed:
+    """Whether it is plain where it ends: all of it has one length, or what follows starts with what it can't hold."""
+    if segment.fixed or (isinstance(segment, Match) and segment.ended):
         return True
-    if isinstance(segment, Optional):
+    if not tail:
         return False
-    if isinstance(segment, Match):
-        return segment.ended
-    return isinstance(segment, Text) and bool(tail) and re.fullmatch(segment.pattern, tail[0]) is None
+    if isinstance(segment, Text):
+        return re.fullmatch(segment.pattern, tail[0]) is None
+    return not _may_hold(_of_segment(segment), tail[0])
+
+
+def _may_hold(language: FSM, character: str) -> bool:
+    """Whether some text of the language holds the character."""
+    symbol = language.alphabet[character]
+    return any(symbol in row and _is_live(language, row[symbol]) for row in language.map.values())
+
+
+def _may_begin(language: FSM, text: str) -> bool:
+    """Whether some text of the language begins with this one."""
+    state = _after(language, language.initial, text)
+    return state is not None and bool(_is_live(language, state))
 
 
 def _extensions(language: FSM) -> FSM:
