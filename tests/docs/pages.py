@@ -2,15 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-
-
-class Block(NamedTuple):
-    language: str
-    text: str
 
 
 def blocks(page: str, language: str) -> list[str]:
