@@ -48,6 +48,7 @@ class Statements(NamedTuple):
     remember: str  # space, id, revision, at
     forget: str  # forgotten, limit
     expired: str  # now, limit
+    delete_expired: str  # now, limit
     head: str
     log: str  # revision, space, keys
     tail: str  # after, limit
@@ -103,6 +104,8 @@ def _value(n: Layout) -> str:
 
 def _rows(n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
+    expired = f"""SELECT {n.space}, {n.key} FROM {n.rows} WHERE {n.expires} <= ?
+        ORDER BY {n.expires}, {n.space}, {n.key} LIMIT ?"""
     return {
         "read": f"SELECT CAST({_value(n)} AS BLOB), {n.revision}, {n.expires} FROM {n.rows} {this}",
         "state": f"SELECT {n.revision}, {n.expires} FROM {n.rows} {this}",
@@ -114,8 +117,9 @@ def _rows(n: Layout) -> dict[str, str]:
             {n.large} = excluded.{n.large}, {n.value} = excluded.{n.value}""",
         "put_large": f"INSERT INTO {n.large_values} ({n.value}) VALUES (CAST(? AS TEXT))",
         "delete": f"DELETE FROM {n.rows} {this}",
-        "expired": f"""DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN (SELECT {n.space}, {n.key} FROM {n.rows}
-            WHERE {n.expires} <= ? ORDER BY {n.expires} LIMIT ?) RETURNING {n.space}, {n.key}""",
+        "expired": f"""SELECT {n.space}, '[[],' || json_group_array({n.key}) || ']', count(*) FROM ({expired})
+            GROUP BY {n.space}""",
+        "delete_expired": f"DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN ({expired})",
     }
 
 
