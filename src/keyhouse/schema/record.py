@@ -244,9 +244,7 @@ class Record(Generic[T]):
         for name, held in zip(self.template.fields, self._held, strict=True):
             if held is None:
                 if name not in given:
-                    raise KeyFieldError(
-                        "The key needs a field that was not given.", field=name, key=self.template.text
-                    )
+                    raise KeyFieldError("The key needs a field that was not given.", field=name, key=self.template.text)
                 yield given[name]
                 continue
             found = held(value)
