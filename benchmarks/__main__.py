@@ -1,8 +1,8 @@
 """`make bench`: measure, print the table, write the numbers as JSON, draw them.
 
-    make bench                          everything, some minutes
-    make bench ARGS="--quick"           smaller, for a look while working
-    make bench ARGS="--only 3,4"        some rows
+make bench                          everything, some minutes
+make bench ARGS="--quick"           smaller, for a look while working
+make bench ARGS="--only 3,4"        some rows
 """
 
 import argparse
@@ -28,7 +28,9 @@ class Report(msgspec.Struct):
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer rows")
     parser.add_argument("--only", default="3,4,5,8,growth", help="rows to measure, with commas between them")
     parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary folder)")

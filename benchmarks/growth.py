@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.contest import percentile
 from keyhouse import Record, Schema, Space, Store, open_engine
 
-ITEM = Record(Any, "item:{name}", name="item")
+ITEM: Record[Any] = Record(Any, "item:{name}", name="item")
 SCHEMA = Schema("items", ITEM, space=Space("a plugin"))
 
 

@@ -1,4 +1,4 @@
-"""Peers, where they install: each is given the lightest form of the work, in its favour. Absent ones are said to be absent."""
+"""Peers, where they install: each is given the lightest form of the work, in its favour. An absent one is named."""
 
 import importlib.util
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ def note(peer: str, there: bool) -> str:
 
 
 def installed(*modules: str) -> bool:
-    return all(importlib.util.find_spec(module) is not None for module in modules)
+    return all(importlib.util.find_spec(module.partition(".")[0]) is not None for module in modules)
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def redis_om(folder: Path) -> AsyncIterator[Save | None]:
     )
     client = redis.asyncio.Redis(unix_socket_path=server.socket_file, decode_responses=True)
 
-    class Saved(aredis_om.HashModel):  # type: ignore[misc, name-defined]
+    class Saved(aredis_om.HashModel):  # type: ignore[misc]
         title: str
         artist_id: str
         album_id: str

@@ -72,7 +72,7 @@ async def _scans(store: Store, hand: Hand, artist: str, rounds: int, size: int) 
 
     async def limit() -> int:
         keys = execute(RANGE, (SPACE, prefix, prefix[:-1] + ";")).fetchall()
-        return len([decode(execute(GET, (SPACE, "t:" + key[len(prefix) :])).get) for (key,) in keys])
+        return len([decode(execute(GET, (SPACE, "t:" + str(key)[len(prefix) :])).get) for (key,) in keys])
 
     results = await contest({"ours": ours, "limit": limit}, rounds=rounds)
     return Figure(

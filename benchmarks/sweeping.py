@@ -11,7 +11,7 @@ from benchmarks.hand import Hand
 from benchmarks.library import SPACE
 from keyhouse import ManualClock, Record, Schema, Space, Store, open_engine, per_write, sweep
 
-NOTE = Record(Any, "note:{name}", name="note", expiry=per_write())
+NOTE: Record[Any] = Record(Any, "note:{name}", name="note", expiry=per_write())
 SCHEMA = Schema("notes", NOTE, space=Space("a plugin"))
 VALUE = {"text": "x" * 100}
 

@@ -125,9 +125,7 @@ class Engine(Protocol):
         """The rows in the order of `keys`; `None` where absent. Not one snapshot: each row is a whole row, of its time."""
         ...
 
-    async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
-    ) -> Page:
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
         """Up to `limit` (at least 1) live rows of the span, from one snapshot. With `keys_only`, values are `b""`."""
         ...
 

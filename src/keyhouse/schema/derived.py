@@ -8,8 +8,8 @@ and delete. How a difference changes a row is the kind's own, and is of three so
     merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
     add    the row is a counter                                          Count
 
-A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's attribute
-of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
+A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's
+attribute of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
 """
 
 import copy
@@ -154,7 +154,7 @@ class Derived:
         return attrgetter(attribute)
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
-        """Where a field of the record's key is found again: in the derived key, in the row's value, or one of a few words."""
+        """Where a field of the record's key is found again: in the derived key, the row's value, or one of a few words."""
         if name in self.template.fields and name not in self.fields:
             return self.template.fields.index(name)
         if name == self.carried():
@@ -247,7 +247,9 @@ class Unique(Index):
         if earned is None:
             return None if mine else row
         if row is not None and not mine:
-            raise UniqueError("Another record holds this value.", index=self.template.text, key=key)
+            raise UniqueError(
+                "Another record holds this value.", index=self.template.text, key=key, holder=self.member(row)
+            )
         return earned
 
 
@@ -281,8 +283,9 @@ class First(Unique):
 class Summary(Derived):
     """A row that lists the records at a place: `{"assetIds": ["1981", …]}`. The last one out deletes it.
 
-    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the list. With
-    `entry` it is a map from the member to what `entry` says of the record. `constant` are further members, always the same.
+    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the
+    list. With `entry` it is a map from the member to what `entry` says of the record. `constant` are further members,
+    always the same.
     """
 
     sort = "merge"

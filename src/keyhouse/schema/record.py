@@ -103,6 +103,7 @@ class Record(Generic[T]):
         self.derived = derived
         self._decoder = msgspec.json.Decoder(type)
         self._members = {f.name: f.encode_name for f in msgspec.structs.fields(type)} if _is_struct(type) else {}
+        self.is_struct = _is_struct(type)
         self._attributes = frozenset(self._members)
         self._unchecked = not _may_hold_odd_numbers(inspect.type_info(type))
         self._check_declaration()
@@ -114,14 +115,18 @@ class Record(Generic[T]):
         return f"Record({self.name} at {self.template.text!r})"
 
     @property
+    def templates(self) -> list[Template]:
+        """The record's own, and those of its derived rows."""
+        return [self.template, *(each.template for each in self.derived)]
+
+    @property
     def stamped(self) -> bool:
         """Whether a write must know the record that it replaces, though nothing is derived from it."""
         return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
 
     def bind(self, values: Mapping[str, object]) -> Self:
         """The same record in a store that fixes some key fields."""
-        templates = [self.template, *(each.template for each in self.derived)]
-        if not any(name in values for template in templates for name in template.fields):
+        if not any(name in values for template in self.templates for name in template.fields):
             return self
         bound = copy.copy(self)
         bound.template = self.template.bind(values)
@@ -280,7 +285,8 @@ class Record(Generic[T]):
     def _check_declaration(self) -> None:
         sets = [*self.computed, *self.private, *filter(None, (self.created, self.updated, self.unknown))]
         sets += [self.version[0]] if self.version else []
-        if taken := sorted(RESERVED & set(self.template.fields)):
+        fields = {name for template in self.templates for name in template.fields}
+        if taken := sorted(RESERVED & fields):
             raise DeclarationError("These names are the store's own arguments.", record=self.name, fields=taken)
         if unknown := sorted(set(sets) - self._attributes):
             raise DeclarationError("The record's type has no such attributes.", record=self.name, attributes=unknown)
@@ -296,9 +302,11 @@ class Record(Generic[T]):
 
 
 def _replace(value: T, changes: dict[str, Any]) -> T:
-    if not isinstance(value, msgspec.Struct):
-        raise RecordError("The value does not have its record's type.", found=type(value).__name__)
-    return msgspec.structs.replace(value, **changes)
+    assert isinstance(value, msgspec.Struct)
+    try:
+        return msgspec.structs.replace(value, **changes)
+    except (ValueError, TypeError) as error:  # the type's own __post_init__
+        raise RecordError("The value does not have its record's type.", reason=str(error)) from None
 
 
 def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:

@@ -68,7 +68,8 @@ class Found(msgspec.Struct, frozen=True):
 
 class Schema:
     """`overlaps`: pairs of (what is scanned, what lies within) that are known. `fixed`: key fields that are settings of the
-    store, not of a call, with their defaults (`{"namespace": "default"}`)."""
+    store, not of a call, with their defaults (`{"namespace": "default"}`). `meta`: where the store keeps its version and its
+    jobs; a schema with migrations has the default one."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Schema:
         self.doc = doc
         self.space = space
         self.fixed = dict(fixed or {})
-        self.meta = meta
+        self.meta = meta = meta or (Meta() if migrations else None)
         self.migrations = migrations
         self.records = records + (meta.records if meta is not None else ())
         self.overlaps = overlaps
@@ -145,8 +146,6 @@ class Schema:
         ids = [migration.id for migration in self.migrations]
         if ids != list(range(1, len(ids) + 1)):
             raise DeclarationError("Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids)
-        if ids and self.meta is None:
-            raise DeclarationError("A schema with migrations says where its `meta` rows are.", schema=self.name)
 
     def _prove(self) -> None:
         all_declared = [declared for _, declared in self.declared()]

@@ -1,4 +1,4 @@
-"""Logs at work: append, fold, prune. An event is folded by exactly one commit, the one that moves the state's `through` past it.
+"""Logs at work: append, fold, prune. An event is folded by exactly one commit: the one that moves `through` past it.
 
 A log folds as it is appended to or, when `deferred`, by `fold`. Either way appending writes the stream's state row, so that
 folding and appending at the same moment can't both win: no event ever lands behind `through` unseen. What is pruned has
@@ -142,9 +142,7 @@ async def _streams(store: Store, log: Log[Any], fields: dict[str, Any]) -> Async
         span = Span(stop, span.stop)
 
 
-async def _rows(
-    store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
-) -> list[tuple[Row, Keys]]:
+async def _rows(store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False) -> list[tuple[Row, Keys]]:
     """Up to `limit` rows of the log's own shape."""
     found: list[tuple[Row, Keys]] = []
     while len(found) < limit:

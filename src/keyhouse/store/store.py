@@ -185,7 +185,7 @@ class Store:
     # Writing
 
     async def put(
-        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | None | Unset = ANY, **fields: Any
+        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
@@ -197,9 +197,7 @@ class Store:
                 await self._pause(attempt)
         raise self._contended()
 
-    async def delete(
-        self, record: Record[Any], /, *, expect: int | None | Unset = ANY, **fields: Any
-    ) -> bool:
+    async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
         """Delete a record and all that is derived from it; whether it was there."""
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 

@@ -1,13 +1,13 @@
-"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend what does not.
+"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend.
 
-The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction, with
-the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit. Memory grows
-with the number of Count rows only.
+The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction,
+with the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit.
+Memory grows with the number of Count rows only.
 
-Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record earns
-it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that does not decode as
-its record), `unknown` (a key of no template). The last three are not mended: there is nothing to go by. Those of the last two can
-be dropped, when a person has seen what is in them and says so.
+Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
+earns it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that
+does not decode as its record), `unknown` (a key of no template). The last three are not mended: there is nothing to go
+by. Those of the last two can be dropped, when a person has seen what is in them and says so.
 """
 
 from collections import Counter as Tally
@@ -42,8 +42,9 @@ class Finding(msgspec.Struct, frozen=True):
 async def verify(
     store: Store, *, repair: bool = False, drop: bool = False, on_progress: Callable[[int], None] | None = None
 ) -> AsyncIterator[Finding]:
-    """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what was
-    derived from such a record dangles then, and is mended by the next run). `on_progress` is told how many rows were read."""
+    """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what
+    was derived from such a record dangles then, and is mended by the next run). `on_progress` is told how many rows
+    were read."""
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
         if drop and finding.kind in ("unreadable", "unknown") and not finding.mended:
             await store.transact(partial(_drop, finding.key))
@@ -56,9 +57,7 @@ async def _drop(key: str, tx: Transaction) -> None:
         tx.write(key, None)
 
 
-async def _findings(
-    store: Store, *, repair: bool, on_progress: Callable[[int], None] | None
-) -> AsyncIterator[Finding]:
+async def _findings(store: Store, *, repair: bool, on_progress: Callable[[int], None] | None) -> AsyncIterator[Finding]:
     counted: Tally[str] = Tally()
     stored: set[str] = set()
     span: Span | None = Span()
