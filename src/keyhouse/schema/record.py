@@ -301,6 +301,10 @@ class Record(Generic[T]):
             )
 
 
+Declared = Record[Any] | Derived
+"""Whatever has a template: a record, or a row derived from one."""
+
+
 def _replace(value: T, changes: dict[str, Any]) -> T:
     assert isinstance(value, msgspec.Struct)
     try:
