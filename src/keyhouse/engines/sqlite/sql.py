@@ -1,6 +1,6 @@
 """Every word of SQL that the engine says about rows, made once from a `Layout`. No other module writes SQL with names.
 
-Three choices that the text below rests on:
+What the text below rests on:
 
 - `value` is TEXT, so that people and SQLite's JSON functions read it in a shell, and crosses as bytes through CAST,
   which only changes its type and keeps every byte.
