@@ -71,6 +71,14 @@ class Log(Record[T]):
             raise DeclarationError("A log that folds has both a fold and a state.", log=self.name)
         if state is not None and not issubclass(state.type, LogState):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
+        if state is not None and sequence is not None:
+            raise DeclarationError("A log that counts its sequence can't fold: its events have no time.", log=self.name)
+        if state is not None and deferred and any(f.required for f in msgspec.structs.fields(state.type)[1:]):
+            raise DeclarationError(
+                "A deferred log begins with a state of defaults: give each a default.", log=self.name
+            )
+        if deferred and state is None:
+            raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)
 
     @property
     def held(self) -> frozenset[str]:
