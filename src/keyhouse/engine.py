@@ -26,7 +26,7 @@ tell: then the same batch with the same `id` may be sent again, and is applied o
 Whoever writes an engine runs `keyhouse.testing.conformance` over it.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -71,7 +71,8 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The only write there is. No key stands in more than one of `puts`, `deletes`, `adds`, nor twice in one of them.
 
     All `checks` are of the state before the batch. Deleting an absent row is no error. With an `id`, a batch that was
-    applied in this space within the last day is not applied again, and its first revision is returned.
+    applied in this space within the last day is not applied again, and its first revision is returned. A batch that
+    writes nothing and whose checks hold is answered with the newest revision, and its `id` is not remembered.
     """
 
     checks: tuple[Check, ...] = ()
@@ -133,12 +134,16 @@ class Engine(Protocol):
         """Apply all or nothing: see the head of this file. The batch keeps to `capabilities`: the store has checked."""
         ...
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
 
         Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
         behind may be given only the newest of several changes of one key. `WatchExpiredError` when `since` is older than
-        what is kept. An expiry shows as a change when the row is swept.
+        what is kept. An expiry shows as a change when the row is swept; a row that has expired before its change is
+        delivered is given as gone. Deleting an absent row may show as a change.
+
+        The changes of one commit share its revision. Who stops within a commit resumes from the revision before it, and
+        is given that commit again as a whole. Close the generator (`aclose`) when done with it.
         """
         ...
 
@@ -148,7 +153,7 @@ class Engine(Protocol):
         ...
 
     def spaces(self) -> AsyncIterator[str]:
-        """Every space that holds a row, in order."""
+        """Every space that holds a live row, in order."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches through the feed."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from itertools import starmap
 from typing import Final
 
@@ -78,7 +78,7 @@ class SqliteEngine:
             Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
         )
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
