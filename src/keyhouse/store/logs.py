@@ -118,8 +118,10 @@ async def _prune_chunk(
     bound = tx.binding.record(log)
     stop = cutoff if state is None or log.state is None else min(cutoff, str(state.through) + "\0")
     span = bound.template.span(stream)
-    kept = await _rows(store, span, keep, bound.template.split, reverse=True) if keep else []
-    if keep and len(kept) == keep:
+    if keep:
+        kept = await _rows(store, span, keep, bound.template.split, reverse=True)
+        if len(kept) < keep:
+            return 0
         span = span.before(kept[-1][0].key)
     rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
     gone = [values for _, values in rows if str(values[-1]) < stop]
