@@ -7,7 +7,21 @@ These names are all that a program needs: declare with `Record`, `Index`, … an
 from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import KeyhouseError
-from keyhouse.keys import NATS, Choice, Day, Integer, Match, Normal, Optional, Scaled, Span, Template, Text, Ulid, normal
+from keyhouse.keys import (
+    NATS,
+    Choice,
+    Day,
+    Integer,
+    Match,
+    Normal,
+    Optional,
+    Scaled,
+    Span,
+    Template,
+    Text,
+    Ulid,
+    normal,
+)
 from keyhouse.schema import (
     MILLISECONDS,
     SECONDS,
@@ -40,7 +54,9 @@ from keyhouse.store import (
     append,
     fold,
     migrate,
+    open_store,
     prune,
+    reindex,
     run_job,
     sweep,
     verify,
@@ -94,8 +110,10 @@ __all__ = [
     "migrate",
     "normal",
     "open_engine",
+    "open_store",
     "per_write",
     "prune",
+    "reindex",
     "run_job",
     "sliding",
     "sweep",

@@ -26,7 +26,7 @@ tell: then the same batch with the same `id` may be sent again, and is applied o
 Whoever writes an engine runs `keyhouse.testing.conformance` over it.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -71,7 +71,8 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The only write there is. No key stands in more than one of `puts`, `deletes`, `adds`, nor twice in one of them.
 
     All `checks` are of the state before the batch. Deleting an absent row is no error. With an `id`, a batch that was
-    applied in this space within the last day is not applied again, and its first revision is returned.
+    applied in this space within the last day is not applied again, and its first revision is returned. A batch that
+    writes nothing and whose checks hold is answered with the newest revision, and its `id` is not remembered.
     """
 
     checks: tuple[Check, ...] = ()
@@ -125,9 +126,7 @@ class Engine(Protocol):
         """The rows in the order of `keys`; `None` where absent. Not one snapshot: each row is a whole row, of its time."""
         ...
 
-    async def scan(
-        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
-    ) -> Page:
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
         """Up to `limit` (at least 1) live rows of the span, from one snapshot. With `keys_only`, values are `b""`."""
         ...
 
@@ -135,12 +134,16 @@ class Engine(Protocol):
         """Apply all or nothing: see the head of this file. The batch keeps to `capabilities`: the store has checked."""
         ...
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
 
         Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
         behind may be given only the newest of several changes of one key. `WatchExpiredError` when `since` is older than
-        what is kept. An expiry shows as a change when the row is swept.
+        what is kept. An expiry shows as a change when the row is swept; a row that has expired before its change is
+        delivered is given as gone. Deleting an absent row may show as a change.
+
+        The changes of one commit share its revision. Who stops within a commit resumes from the revision before it, and
+        is given that commit again as a whole. Close the generator (`aclose`) when done with it.
         """
         ...
 
@@ -150,7 +153,7 @@ class Engine(Protocol):
         ...
 
     def spaces(self) -> AsyncIterator[str]:
-        """Every space that holds a row, in order."""
+        """Every space that holds a live row, in order."""
         ...
 
     async def close(self) -> None:
@@ -169,13 +172,18 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_rows_max,
             engine=capabilities.name,
         )
-    size = 0
+    if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
+        _check_sizes(batch, capabilities)
+    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
+        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+
+
+def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
+    """Exactly, for a batch that is large as a whole: a smaller one can't break these limits."""
     for put in batch.puts:
         if len(put.value) > VALUE_BYTES_MAX:
-            raise LimitError(
-                "The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX
-            )
-        size += len(put.value) + len(put.key)
+            raise LimitError("The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX)
+    size = sum(len(put.value) + len(put.key.encode()) for put in batch.puts)
     if size > capabilities.commit_bytes_max:
         raise LimitError(
             "One commit can't hold so many bytes; split the work into a resumable job.",
@@ -183,5 +191,3 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_bytes_max,
             engine=capabilities.name,
         )
-    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
-        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)

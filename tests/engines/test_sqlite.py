@@ -285,10 +285,11 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(path: Path, monkeypatc
 
 def test_the_sweep_finds_expired_rows_by_their_index(path: Path) -> None:
     engine = SqliteEngine.open(path, clock=ManualClock())
-    plan = engine._reader.connection.execute("EXPLAIN QUERY PLAN " + engine._sql.expired, (1, 1)).fetchall()
-    steps = [str(step[3]) for step in plan]
-    assert any("rows_expires" in step for step in steps)
-    assert not any(step.startswith("SCAN rows") for step in steps)
+    for sql in (engine._sql.expired, engine._sql.delete_expired):
+        plan = engine._reader.connection.execute("EXPLAIN QUERY PLAN " + sql, (1, 1)).fetchall()
+        steps = [str(step[3]) for step in plan]
+        assert any("rows_expires" in step for step in steps)
+        assert not any(step.startswith("SCAN rows") for step in steps)
     asyncio.run(engine.close())
 
 

@@ -17,10 +17,9 @@ def describe(
     from keyhouse.schema import description
 
     chosen = target(system)
+    doc = description.prose(chosen.doc).partition("\n")[0]
     schemas = [description.describe(schema) for schema in chosen.schemas]
     if json:
-        show_json(
-            {"name": chosen.name, "title": chosen.title, "doc": description.prose(chosen.doc), "schemas": schemas}
-        )
+        show_json({"name": chosen.name, "title": chosen.title, "doc": doc, "schemas": schemas})
     else:
-        show_markdown(document(chosen.title, description.prose(chosen.doc), schemas))
+        show_markdown(document(chosen.title, doc, schemas))

@@ -1,5 +1,6 @@
 """Where the program starts and where every error ends: as one sentence with its fields, and an exit code."""
 
+import os
 import sys
 
 from keyhouse.cli.output import show_error
@@ -16,6 +17,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal that lacks a character
     try:
+        _run()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _run() -> None:
+    try:
         from keyhouse.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
@@ -26,3 +35,5 @@ def main() -> None:
     except (KeyhouseError, ImportError) as error:
         show_error(error, as_json="--json" in sys.argv)
         sys.exit(1)
+    finally:
+        sys.stdout.flush()

@@ -5,8 +5,13 @@ from collections.abc import Iterator, Sequence
 from keyhouse.limits import KEY_BYTES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema.description import FieldText, RecordText, RowText, SchemaText
 
+_OBVIOUS = ("text", "a ULID")
+"""What a field without a type, or of the type `ulid`, holds."""
+
 _READING = (
-    "`{name:type}` is a field of the key; the text around it stands as it is. Text is escaped where it holds the character"
+    "`{name}` and `{name:type}` are fields of the key; the text around them stands as it is. A field without a type is text"
+    " unless something else is said, `ulid` is a ULID, `norm` is text in its normal form (NFKC, case folded, white space"
+    " collapsed), `010d` is a whole number in 10 digits, and `?` allows `null`. Text is escaped where it holds the character"
     " that ends its field (`%3A` for `:`; `=3A` where keys are limited to the alphabet of NATS), so that every key has one"
     " reading. In the JSON, words without quotes are types and words in quotes are literal. Every derived row is written,"
     " changed and deleted in the commit of its record."
@@ -52,7 +57,7 @@ def _schema(schema: SchemaText, *, alone: bool) -> Iterator[str]:
 
 
 def _record(record: RecordText) -> Iterator[str]:
-    yield f"### {record.name[:1].upper()}{record.name[1:]}\n"
+    yield f"### {record.name[:1].upper()}{record.name[1:].replace('_', ' ')}\n"
     if record.doc:
         yield f"{record.doc}\n"
     yield f"Key: `{record.key}`{_fields(record.fields)}\n"
@@ -76,21 +81,24 @@ def _row(row: RowText) -> str:
 
 
 def _fields(fields: Sequence[FieldText]) -> str:
-    if not fields:
-        return ""
-    return ", where " + "; ".join(
-        f"`{field.name}` is {field.type}" + (f", from {field.source}" if field.source else "") for field in fields
-    )
+    """What the pattern does not say by itself."""
+    told = [
+        f"`{field.name}` is {field.type}" + (f" ({field.source})" if field.source else "")
+        for field in fields
+        if field.source or field.type not in _OBVIOUS
+    ]
+    return f", where {'; '.join(told)}" if told else ""
 
 
 def _ending(schema: SchemaText, level: str) -> Iterator[str]:
     if schema.overlaps:
         yield f"{level} Overlaps\n"
-        for scanned, within in schema.overlaps:
-            yield f"- `{within}` lies within `{scanned}`: scans of the latter leave it out"
+        for scanned in dict.fromkeys(scanned for scanned, _ in schema.overlaps):
+            within = ", ".join(f"`{other}`" for by, other in schema.overlaps if by == scanned)
+            yield f"- Scans of `{scanned}` leave out what lies within: {within}"
         yield ""
     if schema.migrations:
         yield f"{level} Migrations\n"
         for migration in schema.migrations:
-            yield f"{migration.id}. {migration.description} Over each {migration.over}."
+            yield f"{migration.id}. {migration.description.rstrip('.')}, over each {migration.over}"
         yield ""

@@ -1,7 +1,6 @@
 """What is stored at a key: the row, its record without private members, and the rows that belong with it. Reads only."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ import msgspec
 
 from keyhouse import Store, open_engine
 from keyhouse.engine import Row
-from keyhouse.errors import DataError, DocumentError, UsageError
+from keyhouse.errors import DataError, DocumentError
 from keyhouse.schema import MILLISECONDS, Derived, Found, Record, Schema
 from keyhouse.schema.description import kind_of
 
@@ -40,13 +39,11 @@ class Stored(msgspec.Struct, frozen=True):
 
 def read_stored(schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]) -> Stored | None:
     """The row, or `None` when there is none, or none any more."""
-    if url.startswith("sqlite:") and not os.path.exists(path := url.removeprefix("sqlite:").removeprefix("///")):
-        raise UsageError("There is no such file.", file=path)
     return asyncio.run(_read(schema, url, space, key, fixed))
 
 
 async def _read(schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]) -> Stored | None:
-    engine = open_engine(url)
+    engine = await open_engine(url, create=False)
     try:
         store = Store(schema, engine, space, **fixed)
         found, row = store.find(key), await store.row(key)

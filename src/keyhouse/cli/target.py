@@ -4,42 +4,29 @@ import importlib
 import os
 import sys
 
-import msgspec
 import typer
 
 from keyhouse.schema import Schema
+from keyhouse.systems.registry import NAMES, System, load
 
-SYSTEM_HELP = "One of the systems (see --help), or a schema of your own as module:NAME."
-
-
-class Target(msgspec.Struct, frozen=True):
-    name: str
-    title: str
-    doc: str
-    schemas: tuple[Schema, ...]
-
-
-def target(name: str) -> Target:
-    """Usage error, exit code 2, when there is none of that name."""
-    return _own(name) if ":" in name else _system(name)
+SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or a schema of your own as module:NAME."
 
 
 def system_names() -> list[str]:
-    from keyhouse.systems import registry
-
-    return list(registry.NAMES)
-
-
-def _system(name: str) -> Target:
-    from keyhouse.systems import registry
-
-    if name not in registry.NAMES:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(registry.NAMES)}, nor of the form module:NAME.")
-    system = registry.load(name)
-    return Target(system.name, system.title, system.doc, tuple(system.schemas))
+    """For the completion of a shell."""
+    return list(NAMES)
 
 
-def _own(name: str) -> Target:
+def target(name: str) -> System:
+    """A system, or one made of the caller's schema. Usage error, exit code 2, when there is none of that name."""
+    if ":" in name:
+        return _own(name)
+    if name not in NAMES:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}, nor of the form module:NAME.")
+    return load(name)
+
+
+def _own(name: str) -> System:
     module_name, _, attribute = name.partition(":")
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
@@ -49,4 +36,4 @@ def _own(name: str) -> Target:
         raise typer.BadParameter(f"{name!r} can't be found: {error}.") from None
     if not isinstance(schema, Schema):
         raise typer.BadParameter(f"{name!r} is not a Schema, but a {type(schema).__name__}.")
-    return Target(schema.name, schema.name.capitalize(), schema.doc, (schema,))
+    return System(schema.name, schema.name.capitalize(), schema.doc, (schema,))

@@ -57,7 +57,7 @@ async def grow(store: Store) -> None:
 
 
 async def main() -> None:
-    engine = open_engine("sqlite:clips.db")
+    engine = await open_engine("sqlite:clips.db")
     for step in (fill, look, follow):
         await step(Store(BOARD, engine, "channel-7"))
     await grow(Store(NEXT_BOARD, engine, "channel-7"))

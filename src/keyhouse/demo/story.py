@@ -17,7 +17,7 @@ _SPACE = "channel-7"
 
 async def tell(path: Path, *, kept: bool) -> None:
     clock = ManualClock()
-    engine = open_engine(f"sqlite:{path}", clock=clock)
+    engine = await open_engine(f"sqlite:{path}", clock=clock)
     store = Store(BOARD, engine, _SPACE)
     stage = Stage(engine, _SPACE)
 

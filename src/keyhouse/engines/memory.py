@@ -5,7 +5,7 @@ Every call but `watch` is one step of the event loop, so nothing here needs a lo
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -102,7 +102,7 @@ class MemoryEngine:
             self._applied[space, batch.id] = _Applied(revision, self._clock.now())
         return revision
 
-    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         position = self._revision if since is None else since
         while True:
             self._check_open()

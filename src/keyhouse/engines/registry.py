@@ -1,6 +1,7 @@
 """Engines by URL. An engine's driver is imported when its engine is opened, and not before."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -11,7 +12,7 @@ from keyhouse.errors import UsageError
 __all__ = ["open_engine"]
 
 
-def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
+async def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Engine:
     """Open the engine that `url` names.
 
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
@@ -19,15 +20,16 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     is a folder of one process at a time, made when it is not there, and spelled the same way.
     `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
     `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
+    With `create=False`, a file or folder that is not there is not made: UsageError.
     """
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
         raise UsageError("No engine has this scheme.", url=url, known=sorted(_OPENERS))
-    return opener(url, rest, clock or SystemClock())
+    return await opener(url, rest, clock or SystemClock(), create)
 
 
-def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_memory(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     from keyhouse.engines.memory import MemoryEngine
 
     if rest.strip("/"):
@@ -35,9 +37,10 @@ def _open_memory(url: str, rest: str, clock: Clock) -> Engine:
     return MemoryEngine(clock=clock)
 
 
-def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     bare, layout = split_layout(url)
     path = sqlite_file(bare)
+    _refuse_missing(path, create)
     try:
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
@@ -45,7 +48,7 @@ def _open_sqlite(url: str, rest: str, clock: Clock) -> Engine:
     return SqliteEngine.open(path, clock=clock, layout=layout)
 
 
-def _open_postgres(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     try:
         from keyhouse.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
@@ -53,10 +56,11 @@ def _open_postgres(url: str, rest: str, clock: Clock) -> Engine:
     return PostgresEngine.open(url, clock=clock)
 
 
-def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
+async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     path = rest.removeprefix("///")
     if not path or path.startswith("//"):
         raise UsageError("A RocksDB URL names a folder: rocksdb:///folder", url=url)
+    _refuse_missing(path, create)
     try:
         from keyhouse.engines.rocksdb import RocksdbEngine
     except ModuleNotFoundError as error:
@@ -64,7 +68,12 @@ def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
     return RocksdbEngine.open(path, clock=clock)
 
 
-_OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
+def _refuse_missing(path: str, create: bool) -> None:
+    if not create and not os.path.exists(path):
+        raise UsageError("There is no such file.", file=path)
+
+
+_OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {
     "memory": _open_memory,
     "postgres": _open_postgres,
     "postgresql": _open_postgres,

@@ -18,7 +18,8 @@ from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate
 _crawl: Any = crawl
-"""Two functions of `interegular` that carry no types."""
+_is_live: Any = FSM.islive
+"""Functions of `interegular` that carry no types."""
 
 _ANY = "[^\\x00]*"
 _ODD = "\N{REPLACEMENT CHARACTER}"
@@ -28,7 +29,6 @@ _ODD = "\N{REPLACEMENT CHARACTER}"
 def ambiguity(template: Template) -> str | None:
     """A key of the template with two readings, or `None`: proved to have none."""
     for index, segment in enumerate(template.segments):
-        rest = "".join(template.literals[index + 1 :])
         if index + 1 == len(template.segments) and not template.literals[-1]:
             continue  # nothing follows: it ends where the key ends
         if _ends_itself(segment, template.literals[index + 1]):
@@ -37,8 +37,26 @@ def ambiguity(template: Template) -> str | None:
         following = _concatenate(template, index)
         shared = _join(_extensions(left), following) & following
         if (witness := _witness(shared)) is not None:
-            start = _witness(left) or rest
-            return template.head + start + witness
+            return _shown_up_to(template, index) + _grown(left, witness, following) + witness
+    return None
+
+
+def spill(template: Template) -> str | None:
+    """A key that a scan bound by some leading fields returns, though one of them has another value; or `None`: proved that
+    every such scan returns its own keys. Words that begin each other (`x` and `x_y`, before `_`) spill."""
+    for index, segment in enumerate(template.segments[:-1]):
+        tail = template.literals[index + 1]
+        if _ends_itself(segment, tail):
+            continue
+        left, following = _of_segment(segment), _concatenate(template, index)
+        grown = _extensions(left)
+        scanned = _join(_literal(tail), _of_pattern(_ANY))
+        for shared, behind in (
+            (_join(grown, following) & scanned, following),  # the other value is the longer one
+            (following & _join(grown, scanned), scanned),
+        ):
+            if (witness := _witness(shared)) is not None:
+                return _shown_up_to(template, index) + _grown(left, witness, behind) + witness
     return None
 
 
@@ -46,7 +64,7 @@ def collision(one: Template, other: Template, bound: frozenset[str] = frozenset(
     """A key that both templates build, or `None`: proved that there is none. `bound`: fields that a store fixes, so that
     both templates have the same value there."""
     shared = _shared_lead(one, other, bound)
-    if not _heads_meet(one.literals[shared], other.literals[shared]):
+    if not (_may_lie_in(one, other, shared) and _may_lie_in(other, one, shared)):
         return None
     return _shown_behind(one, shared, _behind(one, shared) & _behind(other, shared))
 
@@ -55,7 +73,7 @@ def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozen
     """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none. `bound`: fields that
     a store fixes; its widest scan is of the keys that have them."""
     shared = _shared_lead(scanned, other, bound)
-    if not _heads_meet(scanned.literals[shared], other.literals[shared]):
+    if not _may_lie_in(scanned, other, shared):
         return None
     lead = _lead(scanned, bound)
     if shared == lead < len(scanned.fields) and other.literals[shared].startswith(scanned.literals[shared]):
@@ -78,8 +96,12 @@ def _join(*languages: FSM) -> FSM:
     return joined
 
 
-def _heads_meet(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def _may_lie_in(scanned: Template, other: Template, shared: int) -> bool:
+    """Whether a key of `other` may begin with the head of `scanned`, behind what they share: `False` spares a proof."""
+    head, other_head = scanned.literals[shared], other.literals[shared]
+    if other_head.startswith(head):
+        return True
+    return head.startswith(other_head) and _may_begin(_behind(other, shared), head)
 
 
 def _lead(template: Template, bound: frozenset[str]) -> int:
@@ -119,14 +141,48 @@ def _shortest(segment: Segment) -> str:
     return _witness(_of_segment(segment)) or ""
 
 
+def _shown_up_to(template: Template, index: int) -> str:
+    return _shown_first(template, index) + template.literals[index]
+
+
+def _grown(language: FSM, text: str, behind: FSM) -> str:
+    """A text of the language that grows into another by the first characters of `text`, the rest of which is `behind`."""
+    for cut in range(1, len(text) + 1):
+        if behind.accepts(text[cut:]):
+            for state, shown in _texts(language).items():
+                if state in language.finals and _after(language, state, text[:cut]) in language.finals:
+                    return shown
+    raise AssertionError("a witness is made of such a text")
+
+
+def _after(language: FSM, state: Any, text: str) -> object:
+    """The state that the text leads to; `None`: out of the language."""
+    for character in text:
+        state = language.map.get(state, {}).get(language.alphabet[character])
+    return state
+
+
 def _ends_itself(segment: Segment, tail: str) -> bool:
-    if segment.fixed:
+    """Whether it is plain where it ends: all of it has one length, or what follows starts with what it can't hold."""
+    if segment.fixed or (isinstance(segment, Match) and segment.ended):
         return True
-    if isinstance(segment, Optional):
+    if not tail:
         return False
-    if isinstance(segment, Match):
-        return segment.ended
-    return isinstance(segment, Text) and bool(tail) and re.fullmatch(segment.pattern, tail[0]) is None
+    if isinstance(segment, Text):
+        return re.fullmatch(segment.pattern, tail[0]) is None
+    return not _may_hold(_of_segment(segment), tail[0])
+
+
+def _may_hold(language: FSM, character: str) -> bool:
+    """Whether some text of the language holds the character."""
+    symbol = language.alphabet[character]
+    return any(symbol in row and _is_live(language, row[symbol]) for row in language.map.values())
+
+
+def _may_begin(language: FSM, text: str) -> bool:
+    """Whether some text of the language begins with this one."""
+    state = _after(language, language.initial, text)
+    return state is not None and bool(_is_live(language, state))
 
 
 def _extensions(language: FSM) -> FSM:
@@ -187,18 +243,21 @@ def _unbounded(pattern: str) -> str:
 
 def _witness(language: FSM) -> str | None:
     """The shortest text of the language; `None` when it has none."""
+    return next((shown for state, shown in _texts(language).items() if state in language.finals), None)
+
+
+def _texts(language: FSM) -> dict[object, str]:
+    """Each state with the shortest text that leads to it, shortest first."""
     shown = {key: _shown(language, key) for key in language.alphabet.by_transition}
     texts: dict[object, str] = {language.initial: ""}
     queue = deque([language.initial])
     while queue:
         state = queue.popleft()
-        if state in language.finals:
-            return texts[state]
         for key, reached in language.map.get(state, {}).items():
             if reached not in texts:
                 texts[reached] = texts[state] + shown[key]
                 queue.append(reached)
-    return None
+    return texts
 
 
 def _shown(language: FSM, key: Any) -> str:

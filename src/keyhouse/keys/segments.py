@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Hashable
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact
 from typing import Protocol
 
 from keyhouse.errors import DeclarationError
@@ -72,11 +72,15 @@ class Text:
     fixed = False
     what = "text"
 
-    def __init__(self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True) -> None:
+    def __init__(
+        self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True
+    ) -> None:
         self._chars_max = chars_max
         if chars_max is not None:
             self.what = f"{self.what} of at most {chars_max} characters"
         self._ends = ends
+        if ends and ends in escape.mark + "0123456789ABCDEF":
+            raise DeclarationError("Text can't be followed by a character that its own escapes are made of.", ends=ends)
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
         self.pattern = f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
@@ -104,7 +108,9 @@ class Text:
         """How every text that starts with `value` is written up to there."""
         if self._escape.looks_around:
             raise ValueError("can't be searched by its first characters in this alphabet")
-        return value if self._verbatim or not value else self._escape.escape(value)
+        if not value:
+            return ""
+        return text_of(value) if self._verbatim else self._escape.escape(text_of(value))
 
 
 def normal(text: str) -> str:
@@ -147,6 +153,8 @@ class Match(_Plain):
         self.reading = f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.ended else pattern
         """The regular expression that finds it in a key: `pattern` alone would run on into what follows."""
         self._tail = tail
+        if re.compile(pattern).groups:
+            raise DeclarationError("A pattern can't have groups of its own: write (?:…).", pattern=pattern)
         self._match = re.compile(pattern).fullmatch
 
     def followed_by(self, literal: str, escape: Escape) -> "Match":
@@ -155,8 +163,10 @@ class Match(_Plain):
     def format(self, value: object) -> str:
         if not isinstance(value, str) or not self._match(value):
             raise ValueError(self.says)
+        if "\0" in value:
+            raise ValueError("can't hold the character U+0000")
         for text in self.without:
-            if (value + self._tail).find(text) not in (-1, len(value)):
+            if 0 <= (value + self._tail).find(text) < len(value):
                 raise ValueError(f"can't hold {text!r}, alone or with what follows it")
         return value
 
@@ -192,6 +202,8 @@ class Integer(_Plain):
     fixed = True
 
     def __init__(self, width: int) -> None:
+        if width < 1:
+            raise DeclarationError("A number has one digit at least.", width=width)
         self._width = width
         self.what = f"a whole number in {width} digits"
         self._stop = 10**width
@@ -208,14 +220,28 @@ class Integer(_Plain):
         return int(text)
 
 
+_FLOAT_DIGITS = 15
+"""Decimal digits that a float keeps exactly."""
+
+_EXACT = Context(prec=50, traps=[Inexact])
+"""Arithmetic that refuses to round; its precision is beyond any number that is in bounds."""
+
+
 class Scaled(_Plain):
-    """A number with a few decimals, such as a position of 1.5, times a power of ten, padded: 1.5 is `0000001500`."""
+    """A number with a few decimals, such as a position of 1.5, times a power of ten, padded: 1.5 is `0000001500`.
+
+    It reads as a float where it has decimals: so it has no more digits than a float keeps.
+    """
 
     fixed = True
 
     def __init__(self, width: int, decimals: int) -> None:
+        if width > _FLOAT_DIGITS:
+            raise DeclarationError("A number with decimals has 15 digits at most.", width=width)
         self._whole = Integer(width)
         self._decimals = decimals
+        self._stop = Decimal(1).scaleb(width - decimals)
+        self._least = Decimal(1).scaleb(-decimals)
         self.what = f"a number in {width} digits, the last {decimals} of them decimals"
         self._scale: int = 10**decimals
         self.pattern = self._whole.pattern
@@ -223,14 +249,16 @@ class Scaled(_Plain):
     def format(self, value: object) -> str:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise ValueError("must be a number")
+        number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
+        if not number.is_finite():
+            raise ValueError("must be a finite number")
+        if not 0 <= number < self._stop:
+            raise ValueError(f"must be from 0, and less than {self._stop}")
         try:
-            scaled = Decimal(str(value)) * self._scale
-            whole = int(scaled)
-        except (InvalidOperation, ValueError, OverflowError):
-            raise ValueError("must be a finite number") from None
-        if whole != scaled:
-            raise ValueError(f"can have {self._decimals} decimals at most")
-        return self._whole.format(whole)
+            exact = number.quantize(self._least, context=_EXACT)
+        except Inexact:
+            raise ValueError(f"can have {self._decimals} decimals at most") from None
+        return self._whole.format(int(exact * self._scale))
 
     def parse(self, text: str) -> int | float:
         whole, rest = divmod(int(text), self._scale)
@@ -247,7 +275,7 @@ class Choice(_Plain):
 
     def format(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
-            return str(value)
+            return value + ""  # an Enum that is text becomes that text
         raise ValueError("must be one of " + ", ".join(self.words))
 
     def parse(self, text: str) -> str:
@@ -277,23 +305,23 @@ class Optional:
     _NULL = "null"
 
     def __init__(self, inner: Segment) -> None:
-        self._inner = inner
+        self.inner = inner
         self.what = f"{inner.what}, or null"
         self.pattern = f"(?:{inner.pattern}|{self._NULL})"
 
     def followed_by(self, literal: str, escape: Escape) -> "Optional":
-        return Optional(self._inner.followed_by(literal, escape))
+        return Optional(self.inner.followed_by(literal, escape))
 
     def format(self, value: object) -> str:
         if value is None:
             return self._NULL
-        text = self._inner.format(value)
+        text = self.inner.format(value)
         if text == self._NULL:
             raise ValueError("can't be the text 'null', which means absent here")
         return text
 
     def parse(self, text: str) -> object:
-        return None if text == self._NULL else self._inner.parse(text)
+        return None if text == self._NULL else self.inner.parse(text)
 
 
 _NAMED: dict[str, Callable[[], Segment]] = {"": Text, "text": Text, "norm": Normal, "ulid": Ulid, "date": Day}

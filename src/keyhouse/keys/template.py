@@ -8,6 +8,7 @@ fields, so `/{show}/…` with show 1446 never covers `/14460/…`. `parse(build(
 proves for each template when a schema is declared.
 """
 
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.segments import Match, Segment, Text, segment
+from keyhouse.keys.segments import Match, Optional, Segment, Text, segment
 from keyhouse.limits import KEY_BYTES_MAX
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
@@ -24,7 +25,7 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 class Template:
     """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
 
-    __slots__ = ("_build", "_join", "_match", "_parses", "_types", "escape", "fields", "literals", "segments", "text")
+    __slots__ = ("_build", "_join", "_match", "_parses", "escape", "fields", "literals", "segments", "text")
 
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
         pieces = _FIELD.split(text)
@@ -34,14 +35,18 @@ class Template:
         self.fields: tuple[str, ...] = tuple(names)
         self.literals: tuple[str, ...] = tuple(literals)
         self._check_text(segments)
-        self._types = tuple(
+        types = [
             segments[name] if name in segments else segment(spec or "") for name, spec in zip(names, specs, strict=True)
-        )
+        ]
         self.segments: tuple[Segment, ...] = tuple(
-            type_.followed_by(tail, escape) for type_, tail in zip(self._types, literals[1:], strict=True)
+            type_.followed_by(tail, escape) for type_, tail in zip(types, literals[1:], strict=True)
         )
-        self._build = self._compiled([f"v[n{index}]" for index in range(len(names))])
-        self._join = self._compiled([f"v[{index}]" for index in range(len(names))])
+        self._check_ends()
+        self._settle()
+
+    def _settle(self) -> None:
+        self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
+        self._join = self._compiled([f"v[{index}]" for index in range(len(self.fields))])
         self._parses = tuple(segment_.parse for segment_ in self.segments)
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
 
@@ -99,7 +104,7 @@ class Template:
     def span(self, values: Mapping[str, object], *, starting: str | None = None) -> Span:
         """The keys whose leading fields have these values; `starting`: and whose next field starts with this text."""
         count = len(values)
-        if any(name not in values for name in self.fields[:count]):
+        if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
             self._refuse_others(values)
             raise UsageError(
                 "A scan is bound by leading fields: the ones in front are not given.",
@@ -116,15 +121,21 @@ class Template:
         """The same keys with some fields fixed: they become literal text."""
         if not any(name in values for name in self.fields):
             return self
-        text = self.head
+        literals = [self.head]
         left: dict[str, Segment] = {}
-        for name, type_, bound, tail in zip(self.fields, self._types, self.segments, self.literals[1:], strict=True):
+        for name, bound, tail in zip(self.fields, self.segments, self.literals[1:], strict=True):
             if name in values:
-                text += self._written(name, bound, values[name]) + tail
+                literals[-1] += self._written(name, bound, values[name]) + tail
             else:
-                text += "{" + name + "}" + tail
-                left[name] = type_
-        return Template(text, escape=self.escape, **left)
+                literals.append(tail)
+                left[name] = bound
+        template = copy.copy(self)
+        template.text = literals[0] + "".join(
+            f"{{{name}}}{tail}" for name, tail in zip(left, literals[1:], strict=True)
+        )
+        template.fields, template.literals, template.segments = tuple(left), tuple(literals), tuple(left.values())
+        template._settle()
+        return template
 
     def _lead(self, count: int, values: Mapping[str, object]) -> str:
         prefix = self.head
@@ -202,8 +213,14 @@ class Template:
         if not self.text:
             raise DeclarationError("A template can't be empty.")
 
+    def _check_ends(self) -> None:
+        for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
+            inner = segment_.inner if isinstance(segment_, Optional) else segment_
+            if isinstance(inner, Text) and not tail:
+                raise DeclarationError("Text ends at literal text, or with the key.", template=self.text)
+
 
 def _checked(key: str) -> str:
-    if len(key) > KEY_BYTES_MAX or not key.isascii():
+    if not 0 < len(key) <= KEY_BYTES_MAX or not key.isascii():
         check_key(key)
     return key

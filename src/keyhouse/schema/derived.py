@@ -8,8 +8,8 @@ and delete. How a difference changes a row is the kind's own, and is of three so
     merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
     add    the row is a counter                                          Count
 
-A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's attribute
-of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
+A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's
+attribute of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
 """
 
 import copy
@@ -18,10 +18,8 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
-import msgspec
-
-from keyhouse.errors import DeclarationError, UniqueError, UnreadableError
-from keyhouse.keys.segments import Choice, Optional, Ulid
+from keyhouse.errors import DeclarationError, DocumentError, UniqueError, UnreadableError
+from keyhouse.keys.segments import Choice, Day, Integer, Optional, Scaled, Segment, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
 
@@ -33,11 +31,16 @@ Keys = tuple[object, ...]
 
 Sort = Literal["put", "merge", "add"]
 
+NOT_TEXT: tuple[type[Segment], ...] = (Integer, Scaled, Day, Optional)
+"""Types of a key's field whose values are not text, and so do not come back from JSON's names."""
+
 
 class Derived:
     """What all kinds share: a template, where its fields come from, and the way back to the record."""
 
     sort: ClassVar[Sort] = "put"
+    shared: ClassVar[bool] = False
+    """Whether several records may stand behind one contribution: those whose keys differ in one of a few words."""
 
     def __init__(
         self,
@@ -55,15 +58,21 @@ class Derived:
         self.record_name = ""
         if len(self.each) > 1:
             raise DeclarationError("A derived row takes each value of one field.", template=self.template.text)
+        if others := sorted((self.fields.keys() | self.each.keys()) - set(self.template.fields)):
+            raise DeclarationError(
+                "The derived row's key has no such field.", fields=others, template=self.template.text
+            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.template.text!r})"
 
-    def attach(self, record_name: str, key: Template, attributes: frozenset[str]) -> Self:
-        """Settle where each field comes from, once the record is known."""
+    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
+        """Settle where each field comes from, once the record is known. `renamed`: key fields that the record does not hold
+        under that name, whatever it has there."""
         self.record_name = record_name
         self._record_fields = key.fields
         self._attributes = attributes
+        self._renamed = renamed
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
         self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
         self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
@@ -76,7 +85,7 @@ class Derived:
         """The same rows with some fields of their keys fixed."""
         bound = copy.copy(self)
         bound.template = self.template.bind(values)
-        return bound.attach(self.record_name, key, self._attributes)
+        return bound.attach(self.record_name, key, self._attributes, self._renamed)
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """The keys of the rows that the record earns, each with what it contributes there."""
@@ -130,7 +139,7 @@ class Derived:
         own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
         if self.when or self.each or self.alike() is None or len(plain) != len(names):
             return None
-        if any(name not in self._attributes for name in own):
+        if any(name not in self._attributes or name in self._renamed for name in own):
             return None
         trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
         needed = zip(plain, self._needed, self.template.fields, strict=True)
@@ -154,18 +163,18 @@ class Derived:
         return attrgetter(attribute)
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
-        """Where a field of the record's key is found again: in the derived key, in the row's value, or one of a few words."""
-        if name in self.template.fields and name not in self.fields:
+        """Where a field of the record's key is found again: in the derived key, the row's value, or one of a few words."""
+        if name in self.template.fields and name not in self.fields and name not in self.each:
             return self.template.fields.index(name)
-        if name == self.carried():
-            if self.sort == "put":
-                raise DeclarationError(
-                    "Two records could earn this row: put the record's key field into its key, or make it Unique.",
-                    field=name,
-                    template=self.template.text,
-                )
+        segment = key.segment(name)
+        if name == self.carried() and self.sort == "merge":
             return None
-        segment = key.segments[key.fields.index(name)]
+        if name == self.carried() or (isinstance(segment, Choice) and not self.shared):
+            raise DeclarationError(
+                "Two records could earn this row: put the record's key field into its key, or make it Unique.",
+                field=name,
+                template=self.template.text,
+            )
         if isinstance(segment, Choice):
             return segment.words
         raise DeclarationError(
@@ -217,7 +226,10 @@ class Index(Derived):
         return self.value
 
     def member(self, row: bytes) -> object:
-        return None if self.value is None else document.parse(row)
+        try:
+            return None if self.value is None else document.parse(row)
+        except DocumentError as error:
+            raise UnreadableError("The index row is not JSON.", index=self.template.text) from error
 
     def owner(self, key: str, row: bytes) -> Keys:
         """The key values of the one record behind the row."""
@@ -247,7 +259,9 @@ class Unique(Index):
         if earned is None:
             return None if mine else row
         if row is not None and not mine:
-            raise UniqueError("Another record holds this value.", index=self.template.text, key=key)
+            raise UniqueError(
+                "Another record holds this value.", index=self.template.text, key=key, holder=self.member(row)
+            )
         return earned
 
 
@@ -281,11 +295,13 @@ class First(Unique):
 class Summary(Derived):
     """A row that lists the records at a place: `{"assetIds": ["1981", …]}`. The last one out deletes it.
 
-    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the list. With
-    `entry` it is a map from the member to what `entry` says of the record. `constant` are further members, always the same.
+    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the
+    list. With `entry` it is a map from the member to what `entry` says of the record. `constant` are further members,
+    always the same.
     """
 
     sort = "merge"
+    shared = True
 
     def __init__(
         self,
@@ -302,15 +318,26 @@ class Summary(Derived):
         self.under = under
         self.entry = entry
         self.constant = dict(constant or {})
+        if under in self.constant:
+            raise DeclarationError(
+                "A constant member has the name of the list.", name=under, template=self.template.text
+            )
 
-    def attach(self, record_name: str, key: Template, attributes: frozenset[str]) -> Self:
-        if self.member_field not in key.fields:
-            raise DeclarationError("A summary lists a field of its record's key.", field=self.member_field)
+    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
+        if self.member_field not in key.fields or isinstance(key.segment(self.member_field), NOT_TEXT):
+            raise DeclarationError("A summary lists a field of its record's key that is text.", field=self.member_field)
         self._member_at = key.fields.index(self.member_field)
-        return super().attach(record_name, key, attributes)
+        attached = super().attach(record_name, key, attributes, renamed)
+        if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
+            raise DeclarationError(
+                "Two records could have an entry under the same member: put what tells them apart into the row's key.",
+                template=self.template.text,
+                record=record_name,
+            )
+        return attached
 
     def contribution(self, record: Any, keys: Keys) -> tuple[str, object]:
-        entry = None if self.entry is None else msgspec.to_builtins(self.entry(record))
+        entry = None if self.entry is None else document.parse(document.encode(self.entry(record)))
         return str(keys[self._member_at]), entry
 
     def carried(self) -> str | None:
@@ -324,7 +351,7 @@ class Summary(Derived):
             value = document.parse(row)
             listed = value[self.under] if isinstance(value, dict) else value
             return dict(listed) if isinstance(listed, dict) else dict.fromkeys(listed)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, DocumentError) as error:
             raise UnreadableError("The summary row is not a list of members.", index=self.template.text) from error
 
     def merge(

@@ -3,7 +3,7 @@
 Nothing here is written by hand for one schema: what it says is what the declarations do.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ _A_MOMENT = 1_768_737_600_000
 
 
 class FieldText(msgspec.Struct, frozen=True):
-    """A field of a key: what it holds, and where it comes from when that is not the record's field of that name."""
+    """A field of a key: what it holds, and its source when that is not the record's field of that name."""
 
     name: str
     type: str
@@ -96,7 +96,10 @@ def _record_text(record: Record[Any]) -> RecordText:
         kind=kind_of(record),
         doc=prose(record.doc),
         key=record.template.text,
-        fields=_fields(record.template, record.type, record.fields),
+        fields=[
+            FieldText(field.name, field.type, _source(record.type, record.fields.get(field.name)))
+            for field in _fields(record.template)
+        ],
         value=shape(record.type, unknown=record.unknown),
         notes=dict(_notes(record)),
         derived=[_row_text(derived, record.type) for derived in record.derived],
@@ -104,9 +107,10 @@ def _record_text(record: Record[Any]) -> RecordText:
 
 
 def _row_text(derived: Derived, type_: Any) -> RowText:
-    fields = _fields(derived.template, type_, derived.fields | derived.each)
-    fields = [FieldText(f.name, f.type, f"each of {f.source}") if f.name in derived.each else f for f in fields]
-    notes = {} if derived.when is None else {"only when": _function(derived.when, "a condition on the record holds")}
+    sources = {name: _source(type_, source) for name, source in derived.fields.items()}
+    sources |= {name: f"each of several, {_source(type_, source)}" for name, source in derived.each.items()}
+    fields = [FieldText(field.name, field.type, sources.get(field.name, "")) for field in _fields(derived.template)]
+    notes = {} if derived.when is None else {"only when": _told(derived.when) or "a condition on the record holds"}
     return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
 
 
@@ -144,22 +148,23 @@ def prose(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
-def _fields(template: Template, type_: Any, sources: Mapping[str, Source]) -> list[FieldText]:
-    return [
-        FieldText(name, segment.what, _source(type_, sources[name]) if name in sources else "")
-        for name, segment in zip(template.fields, template.segments, strict=True)
-    ]
+def _fields(template: Template) -> list[FieldText]:
+    return [FieldText(name, type_.what) for name, type_ in zip(template.fields, template.segments, strict=True)]
 
 
-def _source(type_: Any, source: Source) -> str:
-    return _function(source, "a function of it") if callable(source) else f"`{member_name(type_, source)}`"
+def _source(type_: Any, source: Source | None) -> str:
+    if source is None:
+        return ""
+    if not callable(source):
+        return f"from `{member_name(type_, source)}`"
+    return f"computed: {told}" if (told := _told(source)) else "computed from the record"
 
 
-def _function(function: Callable[[Any], object], otherwise: str) -> str:
-    """What a function is for: the first sentence of its docstring, else its name."""
-    doc = prose(function.__doc__ or "").partition("\n")[0]
+def _told(function: Callable[[Any], object]) -> str:
+    """What a function is for: the first paragraph of its docstring, else its name; of a lambda, nothing."""
+    doc = prose(function.__doc__ or "").partition("\n")[0].rstrip(".")
     name = getattr(function, "__name__", "<lambda>")
-    return doc.rstrip(".") or (otherwise if name.startswith("<") else f"`{name}`")
+    return (doc[:1].lower() + doc[1:]) or ("" if name.startswith("<") else f"`{name}`")
 
 
 def _row_value(derived: Derived) -> str:
@@ -188,7 +193,7 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
     if record.version is not None:
         yield "version", f"{named(record.version[0])} is the version of the JSON, now {record.version[1]}"
     if record.upgrade is not None:
-        yield "older versions", _function(record.upgrade, "are brought to this one as they are read")
+        yield "older versions", _told(record.upgrade) or "are brought to this one as they are read"
     stamps = ((record.created, "made"), (record.updated, "written"))
     if told := [f"{named(attribute)} when it is {what}" for attribute, what in stamps if attribute is not None]:
         yield "stamped", f"{' and '.join(told)}, such as `{record.times.format(_A_MOMENT)}`"

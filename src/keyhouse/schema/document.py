@@ -7,6 +7,8 @@ lone surrogates, more than 128 levels, integers of more than 4,000 digits.
 
 import math
 import re
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
@@ -15,7 +17,8 @@ from keyhouse.errors import DocumentError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
 
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (INTEGER_DIGITS_MAX + 1))
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+"""Possessive, and ended by the end of the text too: else a string without end is tried again from each of its quotes."""
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _OPEN = frozenset(b"[{")
 
@@ -70,18 +73,27 @@ def check(value: object, *, depth: int = 0) -> None:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)
-    elif isinstance(value, (dict, list, tuple, set, frozenset)):
+    elif (parts := _parts(value)) is not None:
         if depth == DOCUMENT_DEPTH_MAX:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
-        if isinstance(value, dict):
-            for name in value:
-                if not isinstance(name, str):
-                    raise DocumentError("A member's name must be text.", name=name)
-        for part in value.values() if isinstance(value, dict) else value:
+        for part in parts:
             check(part, depth=depth + 1)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            check(getattr(value, name), depth=depth + 1)
+
+
+def _parts(value: object) -> Iterable[object] | None:
+    """What a value is made of; `None` for one that has no parts."""
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise DocumentError("A member's name must be text.", name=name)
+        return value.values()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value)]
+    return None
 
 
 def _refuse_endless_digits(text: bytes) -> None:

@@ -40,10 +40,11 @@ Fold = Callable[[Any, Any, Mapping[str, Any]], Folded]
 class Log(Record[T]):
     """Events of one stream (the leading fields of the key) in the order of the last field.
 
-    The last field is a ULID that the store draws, always greater than the last one folded; or, with `sequence`, the next
-    number of that counter (whose key has the stream's fields). `fold` and `state` (a record at the stream's fields, its type a LogState) go together: appending
-    an event, folding it and moving the state's `through` are one commit, so an event counts once however often the work
-    is tried. `needs` names records that folding looks at: `lambda event: {"book": (BOOK, {"id": event.book_id})}`.
+    The last field is a ULID that the store draws, always greater than the last one folded; or, with `sequence`, the
+    next number of that counter (whose key has the stream's fields). `fold` and `state` (a record at the stream's
+    fields, its type a LogState) go together: appending an event, folding it and moving the state's `through` are one
+    commit, so an event counts once however often the work is tried. `needs` names records that folding looks at:
+    `lambda event: {"book": (BOOK, {"id": event.book_id})}`.
     `deferred`: events are folded later, many in one commit, instead of each with its own.
     """
 
@@ -70,6 +71,14 @@ class Log(Record[T]):
             raise DeclarationError("A log that folds has both a fold and a state.", log=self.name)
         if state is not None and not issubclass(state.type, LogState):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
+        if state is not None and sequence is not None:
+            raise DeclarationError("A log that counts its sequence can't fold: its events have no time.", log=self.name)
+        if state is not None and deferred and any(f.required for f in msgspec.structs.fields(state.type)[1:]):
+            raise DeclarationError(
+                "A deferred log begins with a state of defaults: give each a default.", log=self.name
+            )
+        if deferred and state is None:
+            raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)
 
     @property
     def held(self) -> frozenset[str]:

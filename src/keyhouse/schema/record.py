@@ -21,10 +21,11 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
+from keyhouse.keys.segments import Day
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
-from keyhouse.schema.derived import Count, Derived, First, Keys, Source, Summary
+from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
@@ -103,15 +104,21 @@ class Record(Generic[T]):
         self.derived = derived
         self._decoder = msgspec.json.Decoder(type)
         self._members = {f.name: f.encode_name for f in msgspec.structs.fields(type)} if _is_struct(type) else {}
+        self.is_struct = _is_struct(type)
         self._attributes = frozenset(self._members)
-        self._unchecked = not _may_hold_odd_numbers(inspect.type_info(type))
+        self._unchecked = not _may_be_odd(inspect.type_info(type))
         self._check_declaration()
         self._settle()
         for each in derived:
-            each.attach(self.name, self.template, self._attributes)
+            each.attach(self.name, self.template, self._attributes, frozenset(self.fields))
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
+
+    @property
+    def templates(self) -> list[Template]:
+        """The record's own, and those of its derived rows."""
+        return [self.template, *(each.template for each in self.derived)]
 
     @property
     def stamped(self) -> bool:
@@ -120,8 +127,7 @@ class Record(Generic[T]):
 
     def bind(self, values: Mapping[str, object]) -> Self:
         """The same record in a store that fixes some key fields."""
-        templates = [self.template, *(each.template for each in self.derived)]
-        if not any(name in values for template in templates for name in template.fields):
+        if not any(name in values for template in self.templates for name in template.fields):
             return self
         bound = copy.copy(self)
         bound.template = self.template.bind(values)
@@ -135,15 +141,22 @@ class Record(Generic[T]):
 
     def keys(self, value: T, given: Mapping[str, object]) -> Keys:
         """The values of the record's key: from the record, else as given. One that is given and differs is refused."""
-        if not given and self._all_held:
-            return tuple([held(value) for held in self._held])  # type: ignore[misc]
-        return tuple(self._key_values(value, given))
+        try:
+            if not given and self._all_held:
+                return tuple([held(value) for held in self._held])  # type: ignore[misc]
+            return tuple(self._key_values(value, given))
+        except AttributeError as error:
+            raise self._other_type(value, error) from error
 
     def compute(self, value: T) -> T:
         """The value with its computed attributes set. The caller's own is left as it is."""
         if not self.computed:
             return value
-        return _replace(value, {name: make(value) for name, make in self.computed.items()})
+        try:
+            return _replace(value, {name: make(value) for name, make in self.computed.items()})
+        except (AttributeError, TypeError, ValueError):
+            self.encode(value)  # a value of the wrong type is refused as such
+            raise
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
         """The value with its version and times set: `before` is the record that it replaces."""
@@ -172,9 +185,9 @@ class Record(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
-        plain: object = value if self.unknown is None else self._with_unknown(value)
         if not self._unchecked:
-            document.check(plain)
+            document.check(value)
+        plain: object = value if self.unknown is None else self._with_unknown(value)
         data = document.encode_checked(plain)
         try:
             read = self._read(data)
@@ -192,7 +205,7 @@ class Record(Generic[T]):
             data = self._upgraded(data, key)
         try:
             value = self._read(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError) as error:
             self._refuse_newer(data, key)
             raise UnreadableError(
                 "A stored row does not decode as its record; see `keyhouse verify`.",
@@ -244,9 +257,7 @@ class Record(Generic[T]):
         for name, held in zip(self.template.fields, self._held, strict=True):
             if held is None:
                 if name not in given:
-                    raise KeyFieldError(
-                        "The key needs a field that was not given.", field=name, key=self.template.text
-                    )
+                    raise KeyFieldError("The key needs a field that was not given.", field=name, key=self.template.text)
                 yield given[name]
                 continue
             found = held(value)
@@ -256,19 +267,23 @@ class Record(Generic[T]):
 
     def _upgraded(self, data: bytes, key: str) -> bytes:
         assert self.upgrade is not None and self.version is not None
+        member = self._members[self.version[0]]
         try:
             plain = document.parse(data)
-        except DocumentError as error:
-            raise UnreadableError("A stored row is not JSON.", record=self.name, key=key) from error
-        if not isinstance(plain, dict) or plain.get(self.version[0], 0) >= self.version[1]:
-            return data
-        return document.encode(self.upgrade(plain) | {self.version[0]: self.version[1]})
+            found = plain.get(member, 0) if isinstance(plain, dict) else None
+            if not isinstance(found, int) or found >= self.version[1]:
+                return data
+            return document.encode(self.upgrade(plain) | {member: self.version[1]})
+        except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableError(
+                "A stored row is not what its record once was.", record=self.name, key=key, reason=repr(error)
+            ) from error
 
     def _refuse_newer(self, data: bytes, key: str) -> None:
         if self.version is None:
             return
         try:
-            found = document.parse(data).get(self.version[0])
+            found = document.parse(data).get(self._members[self.version[0]])
         except (DocumentError, AttributeError):
             return
         if isinstance(found, int) and found > self.version[1]:
@@ -279,16 +294,38 @@ class Record(Generic[T]):
                 known=self.version[1],
             )
 
+    def _other_type(self, value: object, error: Exception | None = None) -> RecordError:
+        reason = {} if error is None else {"reason": str(error)}
+        found = type(value).__name__
+        return RecordError("The value does not have its record's type.", record=self.name, found=found, **reason)
+
     def _check_declaration(self) -> None:
         sets = [*self.computed, *self.private, *filter(None, (self.created, self.updated, self.unknown))]
         sets += [self.version[0]] if self.version else []
-        if taken := sorted(RESERVED & set(self.template.fields)):
+        sets += [source.partition(".")[0] for source in self.fields.values() if isinstance(source, str)]
+        sets += [each.value for each in self.derived if isinstance(each, Index) and self._is_attribute(each.value)]
+        if self.expiry is not None and self.expiry.mode == "field":
+            sets.append(self.expiry.field.partition(".")[0])
+        elif self.expiry is not None and self.expiry.mode != "write":
+            _check_seconds(self.expiry.seconds, self.name)
+        if others := sorted(self.fields.keys() - set(self.template.fields)):
+            raise DeclarationError("The record's key has no such fields.", record=self.name, fields=others)
+        fields = {name for template in self.templates for name in template.fields}
+        if taken := sorted(RESERVED & fields):
             raise DeclarationError("These names are the store's own arguments.", record=self.name, fields=taken)
         if unknown := sorted(set(sets) - self._attributes):
             raise DeclarationError("The record's type has no such attributes.", record=self.name, attributes=unknown)
         if self.upgrade is not None and self.version is None:
             raise DeclarationError("A record that upgrades needs a version.", record=self.name)
-        shared = [each for each in self.derived if isinstance(each, (Summary, Count))]
+        for each in self.derived:
+            if isinstance(each, First) and not self._lists_all(each.among, each):
+                raise DeclarationError(
+                    "A First row is among an index of the same record, whose key begins with the same fields.",
+                    record=self.name,
+                    row=each.template.text,
+                    among=each.among.template.text,
+                )
+        shared = [each for each in self.derived if isinstance(each, (Summary, Count, First))]
         if self.expiry is not None and shared:
             raise DeclarationError(
                 "A record that expires can't feed a row shared by several: that row would outlive it.",
@@ -296,11 +333,34 @@ class Record(Generic[T]):
                 row=shared[0].template.text,
             )
 
+    def _is_attribute(self, value: str | None) -> TypeGuard[str]:
+        """Whether an index's value must be one, because it is no field of the key that comes back from JSON as it is."""
+        if value is None or value not in self.template.fields:
+            return value is not None
+        if isinstance(self.template.segment(value), Day):
+            raise DeclarationError("A day does not come back from an index's value.", record=self.name, field=value)
+        return False
+
+    def _lists_all(self, among: Index, first: First) -> bool:
+        count = len(first.template.fields)
+        return any(among is each for each in self.derived) and among.template.fields[:count] == first.template.fields
+
+
+def _check_seconds(seconds: int, name: str) -> None:
+    if not 1 <= seconds <= TTL_SECONDS_MAX:
+        raise DeclarationError("A record expires after 1 to 2,147,483,647 seconds.", record=name, seconds=seconds)
+
+
+Declared = Record[Any] | Derived
+"""Whatever has a template: a record, or a row derived from one."""
+
 
 def _replace(value: T, changes: dict[str, Any]) -> T:
-    if not isinstance(value, msgspec.Struct):
-        raise RecordError("The value does not have its record's type.", found=type(value).__name__)
-    return msgspec.structs.replace(value, **changes)
+    assert isinstance(value, msgspec.Struct)
+    try:
+        return msgspec.structs.replace(value, **changes)
+    except (ValueError, TypeError) as error:  # the type's own __post_init__
+        raise RecordError("The value does not have its record's type.", reason=str(error)) from None
 
 
 def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
@@ -315,14 +375,15 @@ def _checked_ttl(ttl: int, record: Record[Any]) -> int:
     return ttl
 
 
-def _may_hold_odd_numbers(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
-    """Whether a value of the type could hold a float that isn't a number, which JSON would turn into null."""
+def _may_be_odd(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
+    """Whether a value of the type could hold a float that isn't a number, which JSON would turn into null; or hold itself,
+    and be too deep."""
     if isinstance(info, (inspect.FloatType, inspect.AnyType)):
         return True
-    if isinstance(info, inspect.StructType):
+    if isinstance(info, (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType)):
         if info.cls in seen:
-            return False
-        return any(_may_hold_odd_numbers(field.type, seen | {info.cls}) for field in info.fields)
+            return True  # it holds itself
+        return any(_may_be_odd(field.type, seen | {info.cls}) for field in info.fields)
     parts = [getattr(info, name) for name in ("item_type", "key_type", "value_type") if hasattr(info, name)]
     parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    return any(_may_hold_odd_numbers(part, seen) for part in parts)
+    return any(_may_be_odd(part, seen) for part in parts)

@@ -12,16 +12,12 @@ from typing import Any
 import msgspec
 
 from keyhouse.errors import DeclarationError, KeyFieldError
-from keyhouse.keys import proof
 from keyhouse.keys.segments import Segment
-from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
-from keyhouse.schema.derived import Derived, Keys
+from keyhouse.schema.derived import Keys
 from keyhouse.schema.log import Log
 from keyhouse.schema.meta import Meta, Migration
-from keyhouse.schema.record import Record
-
-Declared = Record[Any] | Derived
+from keyhouse.schema.record import Declared, Record
 
 
 class Space:
@@ -68,7 +64,8 @@ class Found(msgspec.Struct, frozen=True):
 
 class Schema:
     """`overlaps`: pairs of (what is scanned, what lies within) that are known. `fixed`: key fields that are settings of the
-    store, not of a call, with their defaults (`{"namespace": "default"}`)."""
+    store, not of a call, with their defaults (`{"namespace": "default"}`). `meta`: where the store keeps its version and its
+    jobs; a schema with migrations has the default one."""
 
     def __init__(
         self,
@@ -85,14 +82,14 @@ class Schema:
         self.doc = doc
         self.space = space
         self.fixed = dict(fixed or {})
-        self.meta = meta
+        self.meta = meta = meta or (Meta() if migrations else None)
         self.migrations = migrations
         self.records = records + (meta.records if meta is not None else ())
         self.overlaps = overlaps
         self.filtered = frozenset(id(scanned) for scanned, _ in overlaps)
         self._check_names()
         self._check_migrations()
-        self._prove()
+        self._prove_coexistence()
 
     def __repr__(self) -> str:
         return f"Schema({self.name!r})"
@@ -145,40 +142,11 @@ class Schema:
         ids = [migration.id for migration in self.migrations]
         if ids != list(range(1, len(ids) + 1)):
             raise DeclarationError("Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids)
-        if ids and self.meta is None:
-            raise DeclarationError("A schema with migrations says where its `meta` rows are.", schema=self.name)
 
-    def _prove(self) -> None:
-        all_declared = [declared for _, declared in self.declared()]
-        for declared in all_declared:
-            if (key := proof.ambiguity(declared.template)) is not None:
-                raise DeclarationError(
-                    "A key of this template has two readings.", template=declared.template.text, witness=key
-                )
-        known = {(id(scanned), id(within)) for scanned, within in self.overlaps}
+    def _prove_coexistence(self) -> None:
+        from keyhouse.schema.coexistence import (
+            prove,  # brings the automata, which a program that declares nothing spares
+        )
+
         bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
-        for index, one in enumerate(all_declared):
-            for other in all_declared[index + 1 :]:
-                self._prove_apart(one.template, other.template, bound)
-                for scanned, within in ((one, other), (other, one)):
-                    self._prove_scan(scanned, within, bound, known=(id(scanned), id(within)) in known)
-
-    def _prove_apart(self, one: Template, other: Template, bound: frozenset[str]) -> None:
-        if (key := proof.collision(one, other, bound)) is not None:
-            raise DeclarationError("Two templates build the same key.", one=one.text, other=other.text, witness=key)
-
-    def _prove_scan(self, scanned: Declared, within: Declared, bound: frozenset[str], *, known: bool) -> None:
-        key = proof.intrusion(scanned.template, within.template, bound)
-        if key is not None and not known:
-            raise DeclarationError(
-                "A scan of one template would return rows of another; declare the overlap if it is meant.",
-                scanned=scanned.template.text,
-                within=within.template.text,
-                witness=key,
-            )
-        if key is None and known:
-            raise DeclarationError(
-                "An overlap is declared that does not exist.",
-                scanned=scanned.template.text,
-                within=within.template.text,
-            )
+        prove([declared for _, declared in self.declared()], bound, self.overlaps)

@@ -52,10 +52,12 @@ def _plain(info: inspect.Type) -> str:
     match info:
         case inspect.StrType(min_length=least, max_length=most, pattern=pattern):
             return "text" + _bounds(least, most, " characters") + (f" (matches {pattern})" if pattern else "")
-        case inspect.IntType(ge=least, le=most):
-            return "integer" + _bounds(least, most)
-        case inspect.FloatType(ge=least, le=most):
-            return "number" + _bounds(least, most)
+        case inspect.IntType() | inspect.FloatType():
+            word = "integer" if isinstance(info, inspect.IntType) else "number"
+            strict = [
+                f" ({word} {bound:,})" for word, bound in (("over", info.gt), ("under", info.lt)) if bound is not None
+            ]
+            return word + _bounds(info.ge, info.le) + "".join(strict)
     return _WORDS.get(type(info), type(info).__name__.removesuffix("Type").lower())
 
 
@@ -68,7 +70,8 @@ def _bounds(least: float | None, most: float | None, unit: str = "") -> str:
 
 
 def _union(parts: list[str]) -> str:
-    kept = [part for part in parts if part != "integer" or "number" not in parts]
+    numbers = {part.replace("number", "integer", 1) for part in parts if part.startswith("number")}
+    kept = [part for part in parts if part not in numbers]
     return " | ".join(sorted(kept, key="null".__eq__))
 
 

@@ -6,7 +6,7 @@ It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 from keyhouse.store.entry import Entry, Event, PageOf
 from keyhouse.store.jobs import run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
-from keyhouse.store.migrate import Migrated, migrate, version
+from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -24,7 +24,9 @@ __all__ = [
     "append_in",
     "fold",
     "migrate",
+    "open_store",
     "prune",
+    "reindex",
     "run_job",
     "sweep",
     "try_job",

@@ -49,7 +49,9 @@ class Binding:
         return None
 
     def _foreign(self, declared: Declared) -> UsageError:
-        return UsageError("The schema of this store has no such declaration.", given=repr(declared), schema=self.schema.name)
+        return UsageError(
+            "The schema of this store has no such declaration.", given=repr(declared), schema=self.schema.name
+        )
 
 
 def _all(record: Record[object]) -> list[Declared]:

@@ -109,5 +109,3 @@ async def _advance(
     state.cursor = page.rows[-1].key if page.rows else state.cursor
     state.finished = not page.more
     return state
-
-

@@ -1,4 +1,4 @@
-"""Logs at work: append, fold, prune. An event is folded by exactly one commit, the one that moves the state's `through` past it.
+"""Logs at work: append, fold, prune. An event is folded by exactly one commit: the one that moves `through` past it.
 
 A log folds as it is appended to or, when `deferred`, by `fold`. Either way appending writes the stream's state row, so that
 folding and appending at the same moment can't both win: no event ever lands behind `through` unseen. What is pruned has
@@ -118,8 +118,10 @@ async def _prune_chunk(
     bound = tx.binding.record(log)
     stop = cutoff if state is None or log.state is None else min(cutoff, str(state.through) + "\0")
     span = bound.template.span(stream)
-    kept = await _rows(store, span, keep, bound.template.split, reverse=True) if keep else []
-    if keep and len(kept) == keep:
+    if keep:
+        kept = await _rows(store, span, keep, bound.template.split, reverse=True)
+        if len(kept) < keep:
+            return 0
         span = span.before(kept[-1][0].key)
     rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
     gone = [values for _, values in rows if str(values[-1]) < stop]
@@ -142,9 +144,7 @@ async def _streams(store: Store, log: Log[Any], fields: dict[str, Any]) -> Async
         span = Span(stop, span.stop)
 
 
-async def _rows(
-    store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
-) -> list[tuple[Row, Keys]]:
+async def _rows(store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False) -> list[tuple[Row, Keys]]:
     """Up to `limit` rows of the log's own shape."""
     found: list[tuple[Row, Keys]] = []
     while len(found) < limit:

@@ -5,11 +5,15 @@ written in one commit. A space that is newer than the code is refused and left u
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from keyhouse.clock import IdSource
+from keyhouse.engine import Engine
 from keyhouse.errors import NewerError, UsageError
-from keyhouse.schema import JobState, Meta, Migration, MigrationDone
+from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema
+from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -24,6 +28,23 @@ class Migrated(msgspec.Struct, frozen=True):
     records: int
     rows: int
     duration_ms: int
+
+
+async def open_store(schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str) -> Store:
+    """A store that is at the version of its schema: migrated if it was behind, refused with NewerError if it is ahead."""
+    store = Store(schema, engine, space, ids=ids, **fixed)
+    if schema.migrations:
+        await migrate(store)
+    return store
+
+
+def reindex(id: int, description: str, record: Record[Any]) -> Migration:
+    """The migration for derived rows that are new in the declaration, or changed: each record's are written anew."""
+
+    async def step(tx: Transaction, entry: Entry[Any]) -> None:
+        await tx.rewrite(record, entry)
+
+    return Migration(id, description, record, step)
 
 
 async def version(store: Store) -> int:

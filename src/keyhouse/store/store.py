@@ -11,8 +11,8 @@ as you like, though one for each space makes its own writers wait for each other
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
@@ -121,7 +121,7 @@ class Store:
         reverse: bool = False,
         starting: str | None = None,
         **fields: Any,
-    ) -> AsyncIterator[Entry[T]]:
+    ) -> AsyncGenerator[Entry[T], None]:
         """All of them, page by page: each page is of its own moment."""
         cursor: str | None = None
         while True:
@@ -161,17 +161,16 @@ class Store:
 
     async def watch(
         self, declared: Record[T], /, *, since: int | None = None, starting: str | None = None, **fields: Any
-    ) -> AsyncIterator[Event[T]]:
+    ) -> AsyncGenerator[Event[T], None]:
         """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
         the engine's: nothing missed, nothing twice; an expiry shows when it is swept."""
         bound = self.binding.record(declared)
         span = bound.template.span(fields, starting=starting)
-        async for change in self.engine.watch(self.space, span, since=since):
-            values = bound.template.split(change.key)
-            if values is None:
-                continue
-            record = None if change.value is None else bound.decode(change.value, change.key)
-            yield Event(record, change.key, values, change.revision, change.expires)
+        async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
+            async for change in changes:
+                if (values := bound.template.split(change.key)) is not None:
+                    record = None if change.value is None else bound.decode(change.value, change.key)
+                    yield Event(record, change.key, values, change.revision, change.expires)
 
     async def row(self, key: str) -> Row | None:
         """One row as it is stored, whatever it is."""
@@ -185,7 +184,7 @@ class Store:
     # Writing
 
     async def put(
-        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | None | Unset = ANY, **fields: Any
+        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
@@ -197,9 +196,7 @@ class Store:
                 await self._pause(attempt)
         raise self._contended()
 
-    async def delete(
-        self, record: Record[Any], /, *, expect: int | None | Unset = ANY, **fields: Any
-    ) -> bool:
+    async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
         """Delete a record and all that is derived from it; whether it was there."""
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 

@@ -9,7 +9,9 @@ _CHUNK_ROWS = 500
 """Rows of one step: little enough that a foreground write which meets it does not notice."""
 
 
-async def sweep(engine: Engine, *, chunk_rows: int = _CHUNK_ROWS, on_progress: Callable[[int], None] | None = None) -> int:
+async def sweep(
+    engine: Engine, *, chunk_rows: int = _CHUNK_ROWS, on_progress: Callable[[int], None] | None = None
+) -> int:
     """Remove every row that has expired, of all spaces, in bounded steps between which others have their turn."""
     swept = 0
     while True:

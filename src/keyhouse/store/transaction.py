@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
 from keyhouse.errors import CounterError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.schema import Counter, Derived, First, Keys, Record, Summary
+from keyhouse.schema import Counter, Derived, First, Index, Keys, Record, Summary
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Unset, Written
 
@@ -58,20 +58,33 @@ class Transaction:
         key = bound.template.build(fields)
         return await self._entry(bound, key, tuple(fields[name] for name in bound.template.fields))
 
+    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+        """The record that a Unique or First row leads to, or `None`."""
+        bound, index = self.binding.record(record), self.binding.derived(by)
+        key = index.template.build(fields)
+        if (written := await self.row(key)) is None:
+            return None
+        values = index.owner(key, written[0])
+        return await self._entry(bound, bound.template.join(values), values)
+
     async def put(
-        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | None | Unset = ANY, **fields: Any
+        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
         RevisionError. The entry shows the record as stored: computed fields, version and times set."""
         bound = self.binding.record(record)
+        if bound.is_struct and not isinstance(value, bound.type):
+            raise RecordError(
+                "The value does not have its record's type.", record=bound.name, found=type(value).__name__
+            )
         if bound.computed:
             value = bound.compute(value)
         keys = bound.keys(value, fields)
         key = bound.template.join(keys)
         before: Entry[T] | None = None
-        if bound.derived or bound.stamped or expect is not ANY or key in self._adds:
-            if key in self._writes or key in self._adds or await self._read(key) is not None:
-                before = await self._entry(bound, key, keys)
+        looks = bound.derived or bound.stamped or expect is not ANY or key in self._adds
+        if looks and (key in self._writes or key in self._adds or await self._read(key) is not None):
+            before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
         value = bound.stamp(value, before.record if before is not None else None, self._now)
@@ -86,9 +99,7 @@ class Transaction:
             await self.merge(*merge)
         return after
 
-    async def delete(
-        self, record: Record[Any], /, *, expect: int | None | Unset = ANY, **fields: Any
-    ) -> bool:
+    async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
         """Delete the record and every row derived from it; whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
@@ -112,9 +123,10 @@ class Transaction:
         self._add(self.binding.record(counter).template.build(fields), by)
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
-        """Write a record's derived rows anew, earned before or not: for migrations that add or change them."""
+        """Write a record's derived rows anew, earned before or not: for migrations that declare new ones. A put would not,
+        since by today's declaration the old record earned them too. Counts are left as they are: `verify` recounts them."""
         bound = self.binding.record(record)
-        for merge in self._derive(bound, None, entry):
+        for merge in self._derive(bound, None, entry, counts=False):
             await self.merge(*merge)
 
     async def row(self, key: str) -> Written | None:
@@ -173,7 +185,7 @@ class Transaction:
         revision = row.revision if row is not None and key not in self._writes else 0
         return Entry(bound.decode(written[0], key), key, keys, revision, written[1])
 
-    def _check_expected(self, key: str, before: Entry[Any] | None, expect: int | None | Unset) -> None:
+    def _check_expected(self, key: str, before: Entry[Any] | None, expect: int | Unset | None) -> None:
         found = None if before is None else before.revision
         if found != expect:
             raise RevisionError("The record is not at the revision expected.", key=key, expected=expect, found=found)
@@ -187,7 +199,9 @@ class Transaction:
         else:
             self._adds.pop(key, None)
 
-    def _derive(self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None) -> list[Merge]:
+    def _derive(
+        self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None, *, counts: bool = True
+    ) -> list[Merge]:
         """Carry the difference between two states of one record into its derived rows; what must look at a row that others
         share is left to `merge`."""
         kept = before is not None and after is not None and before.expires == after.expires
@@ -206,7 +220,7 @@ class Transaction:
                     if not kept or lost.get(key) != value:
                         self._writes[key] = Put(key, value, expires)
             elif derived.sort == "add":
-                for key in (lost.keys() | earned.keys()) if lost != earned else ():
+                for key in (lost.keys() | earned.keys()) if counts and lost != earned else ():
                     self._add(key, earned.get(key, 0) - lost.get(key, 0))
             else:
                 keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there

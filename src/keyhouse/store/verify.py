@@ -1,12 +1,13 @@
-"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend what does not.
+"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend.
 
-The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction, with
-the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit. Memory grows
-with the number of Count rows only.
+The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction,
+with the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit.
+Memory grows with the number of Count rows only.
 
-Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record earns
-it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that does not decode as
-its record), `unknown` (a key of no template). The last three are never mended by themselves: there is nothing to go by.
+Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
+earns it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that
+does not decode as its record), `unknown` (a key of no template). The last three are not mended: there is nothing to go
+by. Those of the last two can be dropped, when a person has seen what is in them and says so.
 """
 
 from collections import Counter as Tally
@@ -17,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from keyhouse.engine import Row, Span
-from keyhouse.errors import DataError, DocumentError, UniqueError
+from keyhouse.errors import DataError, DocumentError, KeyFieldError, UniqueError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -39,9 +40,24 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def verify(
-    store: Store, *, repair: bool = False, on_progress: Callable[[int], None] | None = None
+    store: Store, *, repair: bool = False, drop: bool = False, on_progress: Callable[[int], None] | None = None
 ) -> AsyncIterator[Finding]:
-    """Every finding, as it is made. `on_progress` is told how many rows were read."""
+    """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what
+    was derived from such a record dangles then, and is mended by the next run). `on_progress` is told how many rows
+    were read."""
+    async for finding in _findings(store, repair=repair, on_progress=on_progress):
+        if drop and finding.kind in ("unreadable", "unknown") and not finding.mended:
+            await store.transact(partial(_drop, finding.key))
+            finding = msgspec.structs.replace(finding, mended=True)
+        yield finding
+
+
+async def _drop(key: str, tx: Transaction) -> None:
+    if await tx.row(key) is not None:
+        tx.write(key, None)
+
+
+async def _findings(store: Store, *, repair: bool, on_progress: Callable[[int], None] | None) -> AsyncIterator[Finding]:
     counted: Tally[str] = Tally()
     stored: set[str] = set()
     span: Span | None = Span()
@@ -51,7 +67,8 @@ async def verify(
         for row in page.rows:
             found = store.find(row.key)
             if found is None:
-                yield Finding("unknown", row.key, "", "no template builds this key")
+                if not _is_neighbours(store, row.key):
+                    yield Finding("unknown", row.key, "", "no template builds this key")
             elif isinstance(found.declared, Record):
                 async for finding in _check_record(store, found, row, counted, repair=repair):
                     yield finding
@@ -69,24 +86,26 @@ async def verify(
             yield miscount
 
 
+def _is_neighbours(store: Store, key: str) -> bool:
+    """Whether the row belongs to a store of the same space with other settings, such as another namespace."""
+    found = store.schema.find(key) if store.schema.fixed else None
+    if found is None:
+        return False
+    return all(found.fields.get(name) == value for name, value in store.schema.space.bound(store.space).items())
+
+
 async def _check_record(
     store: Store, found: Found, row: Row, counted: Tally[str], *, repair: bool
 ) -> AsyncIterator[Finding]:
     record: Record[Any] = found.record
     try:
         value = record.decode(row.value, row.key)
-    except DataError as error:
+        earned = [(derived, derived.rows(value, found.values)) for derived in record.derived]
+    except (DataError, KeyFieldError) as error:
         yield Finding("unreadable", row.key, record.name, str(error))
         return
-    expected = {
-        key: (derived, contribution)
-        for derived in record.derived
-        if derived.sort != "add"
-        for key, contribution in derived.rows(value, found.values).items()
-    }
-    counted.update(
-        key for derived in record.derived if derived.sort == "add" for key in derived.rows(value, found.values)
-    )
+    expected = {key: (derived, earns[key]) for derived, earns in earned if derived.sort != "add" for key in earns}
+    counted.update(key for derived, earns in earned if derived.sort == "add" for key in earns)
     rows = await store.engine.read(store.space, list(expected)) if expected else []
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
@@ -159,7 +178,7 @@ def _earns(record: Record[Any], derived: Derived, key: str, owner: Row | None, v
         return False
     try:
         return key in derived.rows(record.decode(owner.value, owner.key), values)
-    except DataError:
+    except (DataError, KeyFieldError):
         return True  # the record is unreadable, which is a finding of its own; its rows are left alone
 
 

@@ -1,6 +1,6 @@
 """The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches through the feed."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Final
 
 from aiobotocore.config import AioConfig
@@ -84,7 +84,7 @@ class DynamoDBEngine:
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._writer.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:

@@ -8,7 +8,7 @@ and yet who still holds the value that it replaced must hear of it.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 from keyhouse.clock import Clock
@@ -42,7 +42,7 @@ class Feed:
         for space in self._waiting:
             self.tell(space)
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncIterator[Change]:
+    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         woken = asyncio.Event()
         self._waiting[space].add(woken)
         try:

@@ -15,7 +15,7 @@ and with R3 even one machine that lost its power can make the others forget. Say
 import asyncio
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -92,7 +92,7 @@ class JetstreamEngine:
             await bucket.open(writing=True)
             return await self._writer(bucket).submit(CommitJob(space, batch))
 
-    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._of(space)
             await bucket.open(writing=True)

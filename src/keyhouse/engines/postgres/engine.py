@@ -1,6 +1,6 @@
 """The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches through the feed."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -83,7 +83,7 @@ class PostgresEngine:
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._writer.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:

@@ -12,7 +12,7 @@ A row that has expired is given out as gone. Watches of a space that are equally
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -91,7 +91,7 @@ class Feed:
         self._sender: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncIterator[Change]:
+    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         topic = self._join(space)
         try:
             position = await self._head(space) if since is None else since

@@ -1,7 +1,7 @@
 """The engine on a RocksDB folder: reads on the caller's thread, writes through the writer, watches through the feed."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -62,7 +62,7 @@ class RocksdbEngine:
             Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
         )
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:

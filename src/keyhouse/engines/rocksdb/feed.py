@@ -9,7 +9,7 @@ value is nobody's any more, and yet who still holds the value that it replaced m
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 from rocksdict import ReadOptions
@@ -35,7 +35,7 @@ class Feed:
         self._closed = False
         self.view = View(database, clock, reopened=self._miss)
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncIterator[Change]:
+    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         watcher = self._join(space, span, since)
         try:
             while True:

@@ -1,7 +1,7 @@
 """The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches through the feed."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from itertools import starmap
 from typing import Final
 
@@ -15,10 +15,11 @@ from keyhouse.engines.sqlite.file import open_reader, open_writer
 from keyhouse.engines.sqlite.job import Job
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
+from keyhouse.engines.sqlite.transaction import Transaction
 from keyhouse.engines.sqlite.writer import Writer
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS: Final = 500
+SWEEP_ROWS: Final = 1_000
 """Rows that a sweep removes in one transaction: between two of them, others commit."""
 
 PRUNE_ROWS: Final = 2_000
@@ -86,27 +87,25 @@ class SqliteEngine:
             Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
         )
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
         swept = 0
-        while swept < limit:
+        while True:
             rows = min(SWEEP_ROWS, limit - swept)
-            gone = await self._sweep(rows)
+            gone, pruned = await self._tidy(rows)
             swept += gone
-            if gone < rows:
-                break
-        while await self._prune():
-            pass
-        return swept
+            if (gone < rows or swept == limit) and pruned < PRUNE_ROWS:
+                return swept
 
-    async def _sweep(self, rows: int) -> int:
-        return await self._writer.submit(Job(lambda transaction: transaction.sweep(rows), alone=True))
-
-    async def _prune(self) -> int:
+    async def _tidy(self, rows: int) -> tuple[int, int]:
         kept = self._changes_kept
-        return await self._writer.submit(Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True))
+
+        def work(transaction: Transaction) -> tuple[int, int]:
+            return transaction.sweep(rows), transaction.prune(kept, PRUNE_ROWS)
+
+        return await self._writer.submit(Job(work, alone=True))
 
     async def spaces(self) -> AsyncIterator[str]:
         least = ""

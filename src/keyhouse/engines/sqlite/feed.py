@@ -10,7 +10,7 @@ value is nobody's any more, and yet who still holds the value that it replaced m
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from keyhouse.clock import Clock
@@ -38,7 +38,7 @@ class Feed:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncIterator[Change]:
+    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         watcher = self._join(space, span, since)
         try:
             while True:

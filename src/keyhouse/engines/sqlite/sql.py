@@ -1,6 +1,6 @@
 """Every word of SQL that the engine says about rows, made once from a `Layout`. No other module writes SQL with names.
 
-Choices that the text below rests on:
+What the text below rests on:
 
 - `value` is TEXT, so that people and SQLite's JSON functions read it in a shell, and crosses as bytes through CAST,
   which only changes its type and keeps every byte.
@@ -48,6 +48,7 @@ class Statements(NamedTuple):
     remember: str  # space, id, revision, at
     forget: str  # forgotten, limit
     expired: str  # now, limit
+    delete_expired: str  # now, limit
     head: str
     log: str  # revision, space, keys
     tail: str  # after, limit
@@ -118,6 +119,8 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
 def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
     expires = _milliseconds(layout, n.expires)
+    expired = f"""SELECT {n.space}, {n.key} FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")}
+        ORDER BY {n.expires}, {n.space}, {n.key} LIMIT ?"""
     return {
         "read": f"SELECT CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows} {this}",
         "state": f"SELECT {n.revision}, {expires} FROM {n.rows} {this}",
@@ -126,8 +129,9 @@ def _rows(layout: Layout, n: Layout) -> dict[str, str]:
         "put": _put(layout, n),
         "put_large": f"INSERT INTO {n.large_values} ({n.value}) VALUES (CAST(? AS TEXT))",
         "delete": f"DELETE FROM {n.rows} {this}",
-        "expired": f"""DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN (SELECT {n.space}, {n.key} FROM {n.rows}
-            WHERE {n.expires} <= {_time(layout, "?")} ORDER BY {n.expires} LIMIT ?) RETURNING {n.space}, {n.key}""",
+        "expired": f"""SELECT {n.space}, '[[],' || json_group_array({n.key}) || ']', count(*) FROM ({expired})
+            GROUP BY {n.space}""",
+        "delete_expired": f"DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN ({expired})",
     }
 
 

@@ -23,7 +23,7 @@ class Transaction:
     def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int) -> None:
         self._cursor = cursor
         self._sql = sql
-        self._log: list[tuple[int, str, bytes]] = []
+        self._log: list[tuple[int, str, bytes | str]] = []
         self.now = now
         self.revision: int = cursor.execute(sql.head).get or 0
         self.wrote = False
@@ -43,14 +43,16 @@ class Transaction:
         return revision
 
     def sweep(self, limit: int) -> int:
-        """Delete up to `limit` expired rows, as one change of each space they were in."""
-        gone: dict[str, list[str]] = {}
+        """Delete up to `limit` expired rows, as one change of each space they were in.
+
+        Few statements, however many rows: it runs on a thread, which must win Python's lock back after each.
+        """
         count = 0
-        for space, key in self._cursor.execute(self._sql.expired, (self.now, limit)):
-            gone.setdefault(space, []).append(key)
-            count += 1
-        for space, keys in gone.items():
-            self._record(space, Keys([], keys))
+        for space, keys, rows in self._cursor.execute(self._sql.expired, (self.now, limit)):
+            self._record(space, keys)
+            count += rows
+        if count:
+            self._cursor.execute(self._sql.delete_expired, (self.now, limit))
         return count
 
     def prune(self, kept: int, limit: int) -> int:
@@ -108,13 +110,13 @@ class Transaction:
             self._cursor.executemany(self._sql.put, rows)
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
-        self._record(space, Keys([put.key for put in puts], deletes))
+        self._record(space, encode(Keys([put.key for put in puts], deletes)))
 
     def _large(self, value: bytes) -> int:
         self._cursor.execute(self._sql.put_large, (value,))
         return self._cursor.connection.last_insert_rowid()
 
-    def _record(self, space: str, keys: Keys) -> None:
+    def _record(self, space: str, keys: bytes | str) -> None:
         self.revision += 1
         self.wrote = True
-        self._log.append((self.revision, space, encode(keys)))
+        self._log.append((self.revision, space, keys))

@@ -48,7 +48,7 @@ class Writer:
         self._closed = False
         self._closing: Future[None] | None = None
 
-    async def submit(self, job: Job[Answer]) -> Answer:
+    def submit(self, job: Job[Answer]) -> asyncio.Future[Answer]:
         """The job's answer, when it is on disk. A caller that is cancelled before its job's group begins takes it back."""
         if self._closed:
             raise ClosedError("The engine is closed.", file=self._path)
@@ -57,7 +57,7 @@ class Writer:
             self._working = True
             self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self._next)
-        return await job.future
+        return job.future
 
     async def stop(self) -> None:
         """Take nothing more, and finish what was submitted."""

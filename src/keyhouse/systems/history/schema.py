@@ -17,6 +17,7 @@ The last two rows of the schema are the lookups by `path.hierarchy` and `path.sp
 where the table has an index on those attributes, it serves instead. A further path is one more of them.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -72,26 +73,26 @@ def with_percentage(entry: HistoryEntry) -> Attributes:
     return msgspec.structs.replace(entry.attr, progress=progress, progress_percentage=percentage)
 
 
+def _ext(name: str) -> Callable[[HistoryEntry], str | None]:
+    """An extended attribute as a field of a key: absent or empty, it earns no row."""
+    return lambda entry: entry.ext.get(name) or None
+
+
 ASSETS_IN_STATE = Summary("{state:IN_PROGRESS|COMPLETED}", member="asset", under="assetIds")
 
 ASSETS_OF_TEAM = Summary(
     Template("/{sport}/{series}/{team}", escape=PARTS),
     member="asset",
     under="assetIds",
-    fields={"sport": lambda entry: entry.ext.get("sport"), "series": lambda entry: entry.ext.get("series-id")},
+    fields={"sport": _ext("sport"), "series": _ext("series-id")},
     each={"team": lambda entry: teams(entry.ext)},
-    when=lambda entry: len(sport(entry.ext)) == 2,
 )
 
 ASSETS_IN_SEASON = Summary(
     Template("/{show}/{season}", escape=PARTS),
     member="asset",
     under="assetIds",
-    fields={
-        "show": lambda entry: entry.ext.get("showCategoryId"),
-        "season": lambda entry: entry.ext.get("seasonCategoryId"),
-    },
-    when=lambda entry: len(hierarchy(entry.ext)) == 2,
+    fields={"show": _ext("showCategoryId"), "season": _ext("seasonCategoryId")},
 )
 
 BY_HIERARCHY = Index(

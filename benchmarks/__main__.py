@@ -1,0 +1,83 @@
+"""`make bench`: measure, print the table, write the numbers as JSON, draw them.
+
+make bench                          everything, some minutes
+make bench ARGS="--quick"           smaller, for a look while working
+make bench ARGS="--only 3,4"        some rows
+"""
+
+import argparse
+import asyncio
+import platform
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import growth, reading, sweeping, writing
+from benchmarks.figure import Figure
+from benchmarks.growth import Grown
+from benchmarks.report import draw, print_figure, print_growth
+
+
+class Report(msgspec.Struct):
+    machine: str
+    python: str
+    figures: list[Figure]
+    growth: list[Grown]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer rows")
+    parser.add_argument("--only", default="3,4,5,8,growth", help="rows to measure, with commas between them")
+    parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary folder)")
+    parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where the numbers go")
+    parser.add_argument("--plot", type=Path, default=Path("bench.png"), help="where the picture goes")
+    return parser.parse_args()
+
+
+async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Figure]:
+    rounds = 3 if quick else 7
+    if "3" in only:
+        yield await writing.measure(_made(folder / "writing"), rounds, 1_280 if quick else 6_400)
+    if only & {"4", "5"}:
+        for figure in await reading.measure(_made(folder / "reading"), rounds, 2_000 if quick else 10_000):
+            if figure.row in only:
+                yield figure
+    if "8" in only:
+        for figure in await sweeping.measure(_made(folder / "sweeping"), rounds, 2_000 if quick else 10_000):
+            yield figure
+
+
+async def run(options: argparse.Namespace, folder: Path) -> Report:
+    only = set(options.only.split(","))
+    report = Report(platform.platform(), platform.python_version(), [], [])
+    async for figure in figures(only, folder, quick=options.quick):
+        print_figure(figure)
+        report.figures.append(figure)
+    if "growth" in only:
+        sizes = (1_000, 10_000, 100_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
+        report.growth = await growth.measure(_made(folder / "growth"), sizes)
+        print_growth(report.growth)
+    return report
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def main() -> None:
+    options = arguments()
+    with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.folder) as folder:
+        report = asyncio.run(run(options, Path(folder)))
+    options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+    drawn = draw(report.figures, options.plot)
+    print(f"Numbers: {options.json}" + (f"   Picture: {options.plot}" if drawn else "   (no matplotlib: no picture)"))
+
+
+if __name__ == "__main__":
+    main()

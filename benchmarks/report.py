@@ -1,0 +1,54 @@
+"""The table as text, and as a picture."""
+
+import importlib.util
+from pathlib import Path
+
+from benchmarks.figure import Figure
+from benchmarks.growth import Grown
+
+
+def print_figure(figure: Figure) -> None:
+    verdict = "reached" if figure.reached else "MISSED"
+    print(f"\nRow {figure.row}: {figure.work}")
+    for result in figure.results:
+        low, high = min(result.rounds), max(result.rounds)
+        print(f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f})")
+    print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {verdict}", flush=True)
+    if figure.peer_ratio is not None and figure.peer_goal is not None:
+        print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}")
+    if figure.note:
+        print(f"  {figure.note}")
+
+
+def print_growth(grown: list[Grown]) -> None:
+    print("\nGrowth on SQLite")
+    print("        rows   get p50 µs   list of 1,000 ms   memory MB")
+    for each in grown:
+        print(f"  {each.rows:10,} {each.get_p50_us:12.1f} {each.list_ms:18.2f} {each.memory_mb:11.1f}")
+    first, last = grown[0], grown[-1]
+    print(
+        f"  get {last.get_p50_us / first.get_p50_us:.2f} x (goal 1.5), list {last.list_ms / first.list_ms:.2f} x "
+        f"(goal 1.5), memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
+        flush=True,
+    )
+
+
+def draw(figures: list[Figure], path: Path) -> bool:
+    """Each ratio as a bar beside its goal; whether there was anything to draw it with."""
+    if not figures or importlib.util.find_spec("matplotlib") is None:
+        return False
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots(figsize=(9, 1 + 0.6 * len(figures)))
+    names = [f"{figure.row}  {figure.work}" for figure in figures]
+    axes.barh(names, [figure.ratio for figure in figures], color="#4477aa", label="ours / by hand")
+    axes.plot([figure.goal for figure in figures], names, "k|", markersize=24, label="goal")
+    axes.axvline(1.0, color="#999999", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.legend(loc="lower right")
+    pyplot.tight_layout()
+    pyplot.savefig(path, dpi=110)
+    return True

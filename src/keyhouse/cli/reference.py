@@ -1,0 +1,125 @@
+"""`python -m keyhouse.cli.reference`, or `make docs`: writes what in docs/ is made from the code.
+
+Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In pages that people write, what stands between
+`<!-- made: name -->` and `<!-- end -->` is made: the tables of limits and of engines. A test holds all of it current.
+"""
+
+import ast
+import asyncio
+import re
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from keyhouse import limits, open_engine
+from keyhouse.cli.app import app
+from keyhouse.cli.entry import EXIT_CODES
+from keyhouse.cli.markdown import document
+from keyhouse.engine import Capabilities
+from keyhouse.schema.description import describe, prose
+from keyhouse.systems.registry import NAMES, load
+
+_NOTE = "<!-- Made by `make docs` from the code: change it there. -->\n"
+
+_ABOUT = """\
+It comes with the extra `cli`. `keyhouse --install-completion` adds completion to your shell. Every command has `--json`, for
+programs; without it, output is for people: in colour on a terminal, plain in a pipe. An error goes to standard error as one
+sentence with its fields, or as JSON with `--json`: see [errors](errors.md).
+"""
+
+
+def pages(docs: Path) -> dict[Path, str]:
+    """Every page that is made, or holds something made, and what it should say."""
+    made = {docs / "cli.md": command_page()}
+    for name in NAMES:
+        made[docs / "systems" / f"{name}-keyspace.md"] = _keyspace_page(name)
+    for page, name, table in (("limits.md", "limits", limits_table()), ("engines.md", "engines", engines_table())):
+        made[docs / page] = _with_made((docs / page).read_text(), name, table)
+    return made
+
+
+def command_page() -> str:
+    group: Any = typer.main.get_command(app)
+    lines = ["# The command line\n", _NOTE, group.help + "\n", _ABOUT]
+    for name, command in group.commands.items():
+        lines += _command(name, command)
+    lines += ["## Exit codes\n", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def limits_table() -> str:
+    """Each limit with its value and its docstring, which says where it comes from."""
+    body = ast.parse(Path(limits.__file__).read_text()).body
+    rows = ["| limit | value | what and why |", "|---|---|---|"]
+    for node, after in pairwise(body):
+        match node, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                rows.append(f"| `{name}` | {getattr(limits, name):,} | {prose(doc)} |")
+    return "\n".join(rows)
+
+
+def engines_table() -> str:
+    """What each engine says of itself, asked of a new one."""
+    rows = ["| engine | durable | shared | rows in a commit | bytes in a commit |", "|---|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for url in ("memory:", f"sqlite:{folder}/new.db"):
+            rows.append(_engine_row(asyncio.run(_capabilities(url))))
+    return "\n".join(rows)
+
+
+async def _capabilities(url: str) -> Capabilities:
+    engine = await open_engine(url)
+    await engine.close()
+    return engine.capabilities
+
+
+def _engine_row(each: Capabilities) -> str:
+    flags = ["yes" if flag else "no" for flag in (each.durable, each.shared)]
+    return f"| {each.name} | {' | '.join(flags)} | {each.commit_rows_max:,} | {each.commit_bytes_max:,} |"
+
+
+def _command(name: str, command: Any) -> list[str]:
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    usage = " ".join(["keyhouse", name, *(argument.name.upper() for argument in arguments), "[OPTIONS]"])
+    lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(command.help) + "\n", "| | |", "|---|---|"]
+    lines += [f"| `{argument.name.upper()}` | {argument.help} |" for argument in arguments]
+    lines += [f"| `{_option(option)}` | {option.help} |" for option in options]
+    return [*lines, ""]
+
+
+def _option(option: Any) -> str:
+    return ", ".join(option.opts) + ("" if option.is_flag else f" {option.name.upper()}")
+
+
+def _keyspace_page(name: str) -> str:
+    system = load(name)
+    page = document(system.title, prose(system.doc).partition("\n")[0], [describe(schema) for schema in system.schemas])
+    title, _, rest = page.partition("\n")
+    about = f"This is what `keyhouse describe {name}` prints; [what it is]({name}.md)."
+    return f"{title}: the keyspace\n\n{_NOTE}\n{about}\n{rest}"
+
+
+def _with_made(page: str, name: str, text: str) -> str:
+    made = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    return made.sub(lambda found: found[1] + text + "\n" + found[2], page)
+
+
+def main() -> None:
+    docs = Path("docs")
+    if not docs.is_dir():
+        sys.exit("There is no docs/ here: run it in the repository, as `make docs` does.")
+    for path, text in pages(docs).items():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"Wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""`make demo` runs to its end, quickly, with and without a terminal."""
+
+import time
+from pathlib import Path
+
+from tests.cli.running import run
+
+SECONDS_MAX = 15
+DEMO = ("-m", "keyhouse.demo")
+
+
+def test_the_demo_tells_its_story_in_a_pipe() -> None:
+    began = time.monotonic()
+    shown = run(program=DEMO).stdout
+    assert time.monotonic() - began < SECONDS_MAX
+    for line in (
+        "→ stored clip:kick-off at revision 2",
+        "→ in order: ['Kick-off', 'What a goal!']",
+        "  - idx:clip:second:000754:goal",
+        "  + idx:clip:second:000748:goal  1",
+        "→ Another record holds this value. (index='idx:clip:title:{title:norm}', key='idx:clip:title:what a goal!', "
+        "holder='goal')",
+        "→ after 29 seconds: goal",
+        "→ after 30 seconds: None",
+        "    template  idx:clip:tag:{tag:norm}:{id}",
+        "→ missing: idx:clip:tag:goal:goal (clip:goal should have it)",
+        "→ migrated: [('List clips by viewer.', 2)]",
+        "→ by Ada: ['clip:goal']",
+        "The file is gone again; name a folder to keep it.",
+    ):
+        assert line in (each.rstrip() for each in shown.splitlines()), line
+    assert "\x1b" not in shown
+
+
+def test_the_demo_leaves_its_file_in_a_folder_that_is_named(tmp_path: Path) -> None:
+    shown = run(str(tmp_path / "kept"), program=DEMO).stdout
+    assert (tmp_path / "kept" / "clips.db").is_file()
+    assert str(tmp_path / "kept" / "clips.db") in shown
+    again = run(str(tmp_path / "kept"), program=DEMO, code=1)
+    assert "is there already" in again.stderr
+
+
+def test_the_demo_says_how_it_is_called() -> None:
+    assert "usage:" in run("--fast", program=DEMO, code=1).stderr

@@ -1,0 +1,327 @@
+"""`keyhouse explain` says what a key is, what a wrong one is nearest to, and what is stored there."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from keyhouse import ManualClock, Store, open_engine
+from keyhouse.cli.output import Part, Report, show_reports, visible
+from keyhouse.cli.reading import readings, schemas_with
+from keyhouse.cli.stored import read_stored
+from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.schema import Count, Record, Schema, Space, Summary, Unique
+from keyhouse.schema.explanation import Relation, explain, nearest
+from tests.cli.running import run
+
+BOARD_NAME = "keyhouse.demo.clips:BOARD"
+
+
+class Pick(Struct):
+    shop: str
+    id: str
+    kind: str
+    secret: str = ""
+
+
+PICK = Record(
+    Pick,
+    "{shop}/pick/{id}",
+    Unique("{shop}/kind/{kind}", value="id"),
+    Summary("{shop}/list/{kind}", member="id", under="ids"),
+    Count("{shop}/count/{kind}"),
+    private=("secret",),
+)
+SHOP = Schema("shop", PICK, space=Space("a shop", field="shop"))
+ONE = Schema("one", Record(int, "one", name="one"), space=Space("a bucket", name="bucket-1"))
+PLACED = Schema("placed", Record(int, "{place}/one", name="one"), space=Space("a shop"), fixed={"place": "main"})
+
+
+# What a key is
+
+
+def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
+    found = explain(BOARD, "clip:a:b")
+    assert found is not None
+    assert (found.kind, found.record, found.template) == ("record", "clip", "clip:{id}")
+    assert [(field.name, field.value, field.type) for field in found.fields] == [("id", "a:b", "text")]
+    assert found.earns == [
+        Relation("index", "idx:clip:second:{second}:a:b"),
+        Relation("index", "idx:clip:tag:{tag}:a:b"),
+        Relation("unique", "idx:clip:title:{title}"),
+    ]
+    assert found.record_key is None
+
+
+def test_an_index_row_leads_back_to_its_record() -> None:
+    found = explain(BOARD, "idx:clip:second:000754:goal")
+    assert found is not None
+    assert (found.kind, found.record_key, found.held) == ("index", "clip:goal", [])
+    assert {field.name: field.value for field in found.fields} == {"second": 754, "id": "goal"}
+
+
+@pytest.mark.parametrize(("key", "held"), [("a/kind/b", ["id"]), ("a/list/b", ["id"]), ("a/count/b", [])])
+def test_a_row_whose_value_holds_the_id_says_so(key: str, held: list[str]) -> None:
+    found = explain(SHOP, key)
+    assert found is not None
+    assert (found.record_key, found.held) == ("a/pick/{id}", held)
+
+
+def test_a_key_of_no_template_is_nothing() -> None:
+    assert explain(BOARD, "clips:goal") is None
+
+
+# What it is not
+
+
+@pytest.mark.parametrize(
+    ("key", "template", "why"),
+    [
+        ("clips:goal", "clip:{id}", "its keys start with `clip:`"),
+        ("clip:", "clip:{id}", "it goes on with `id`"),
+        ("screen2", "screen", "it ends before `2`"),
+        ("idx:clip:tag:goal", "idx:clip:tag:{tag:norm}:{id}", "behind `tag` it has `:`, which the key does not"),
+        (
+            "idx:clip:second:12:goal",
+            "idx:clip:second:{second:06d}:{id}",
+            "its field `second` is a whole number in 6 digits, and `12` is not",
+        ),
+        (
+            "idx:clip:tag:Goal:x",
+            "idx:clip:tag:{tag:norm}:{id}",
+            "its field `tag` is text in its normal form, and `Goal` is not",
+        ),
+        ("xyz", "clip:{id}", "its keys start with `clip:`"),
+    ],
+)
+def test_a_wrong_key_is_told_what_it_is_nearest_to_and_why_not(key: str, template: str, why: str) -> None:
+    closest = nearest([BOARD], key)[0]
+    assert (closest.template, closest.why) == (template, why)
+
+
+def test_a_key_that_shares_nothing_is_shown_a_few_templates() -> None:
+    assert len(nearest([BOARD], "?")) == 3
+    assert len(nearest([BOARD], "clips")) == 1
+
+
+# Which space
+
+
+def test_a_space_chooses_the_schemas_that_can_have_it() -> None:
+    assert schemas_with([BOARD, ONE], None) == [BOARD, ONE]
+    assert schemas_with([BOARD, ONE], "bucket-1") == [BOARD, ONE]
+    assert schemas_with([BOARD, ONE], "other") == [BOARD]
+    with pytest.raises(KeyFieldError, match="The schema has one space"):
+        schemas_with([ONE], "other")
+
+
+def test_a_key_of_another_space_is_refused_by_name() -> None:
+    found, misses = readings([SHOP], "a/pick/b", "other", None)
+    assert found == []
+    assert misses[0].why == "it is a key of the space `a`, not of `other`"
+
+
+def test_the_space_is_taken_from_the_key_where_it_stands_there() -> None:
+    assert readings([SHOP], "a/pick/b", None, None)[0][0].space == "a"
+    assert readings([ONE], "one", None, None)[0][0].space == "bucket-1"
+    assert readings([BOARD], "clip:a", None, None)[0][0].space is None
+
+
+def test_to_read_a_row_its_space_must_be_known() -> None:
+    with pytest.raises(UsageError, match="--space"):
+        readings([BOARD], "clip:a", None, "memory:")
+
+
+# What is stored
+
+
+def stored_in(tmp_path: Path, schema: Schema, work: Callable[[Store], Awaitable[object]], **fixed: Any) -> str:
+    """A SQLite file in which the work was done; its URL."""
+    url = f"sqlite:{tmp_path / 'test.db'}"
+
+    async def main() -> None:
+        engine = await open_engine(url)
+        await work(Store(schema, engine, "a", **fixed))
+        await engine.close()
+
+    asyncio.run(main())
+    return url
+
+
+def test_a_record_is_shown_with_its_revision_and_the_rows_it_has(tmp_path: Path) -> None:
+    stored = read_stored(BOARD, stored_in(tmp_path, BOARD, fill), "a", "clip:kick-off", {})
+    assert stored is not None
+    assert (stored.revision, stored.expires, stored.seconds_left) == (2, None, None)
+    assert stored.value["title"] == "Kick-off"
+    assert [(row.key, row.state) for row in stored.neighbours] == [
+        ("idx:clip:second:000012:kick-off", "there"),
+        ("idx:clip:tag:replay:kick-off", "there"),
+        ("idx:clip:title:kick-off", "there"),
+    ]
+
+
+def test_rows_that_are_gone_or_wrong_show(tmp_path: Path) -> None:
+    async def break_them(store: Store) -> None:
+        await fill(store)
+        batch = Batch(puts=(Put("idx:clip:title:kick-off", b'"goal"'),), deletes=("idx:clip:second:000012:kick-off",))
+        await store.engine.commit("a", batch)
+
+    stored = read_stored(BOARD, stored_in(tmp_path, BOARD, break_them), "a", "clip:kick-off", {})
+    assert stored is not None
+    assert [row.state for row in stored.neighbours] == ["missing", "there", "wrong"]
+
+
+def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: Path) -> None:
+    async def put(store: Store) -> None:
+        await store.put(PICK, Pick("a", "b", "c", secret="hush"))
+
+    url = stored_in(tmp_path, SHOP, put)
+    for key in ("a/pick/b", "a/kind/c", "a/list/c"):
+        stored = read_stored(SHOP, url, "a", key, {})
+        assert stored is not None and "hush" not in repr(stored)
+        assert (
+            "hush" not in run("explain", f"{__name__}:SHOP", key, "--store", url, cwd=Path(__file__).parents[2]).stdout
+        )
+
+
+def test_a_derived_row_shows_its_records(tmp_path: Path) -> None:
+    async def put(store: Store) -> None:
+        await store.put(PICK, Pick("a", "b", "c"))
+        await store.engine.commit("a", Batch(puts=(Put("a/list/c", b'{"ids":["b","gone"]}'),)))
+
+    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, put), "a", "a/list/c", {})
+    assert stored is not None
+    assert stored.value == {"ids": ["b", "gone"]}
+    assert [(near.key, near.state) for near in stored.neighbours] == [("a/pick/b", "there"), ("a/pick/gone", "missing")]
+    count = read_stored(SHOP, f"sqlite:{tmp_path / 'test.db'}", "a", "a/count/c", {})
+    assert count is not None
+    assert (count.value, count.neighbours) == (1, [])
+
+
+@pytest.mark.parametrize(("key", "value"), [("a/pick/b", b"[]"), ("a/list/c", b"7"), ("a/pick/b", b"not JSON")])
+def test_a_row_that_does_not_read_says_so_and_shows_nothing(tmp_path: Path, key: str, value: bytes) -> None:
+    async def spoil(store: Store) -> None:
+        await store.engine.commit("a", Batch(puts=(Put(key, value),)))
+
+    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, spoil), "a", key, {})
+    assert stored is not None
+    assert stored.unreadable and stored.value is None
+
+
+def test_a_spoilt_summary_beside_a_record_is_unreadable_and_no_crash(tmp_path: Path) -> None:
+    async def spoil(store: Store) -> None:
+        await store.put(PICK, Pick("a", "b", "c"))
+        await store.engine.commit("a", Batch(puts=(Put("a/list/c", b"7"),)))
+
+    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, spoil), "a", "a/pick/b", {})
+    assert stored is not None
+    assert [near.state for near in stored.neighbours] == ["there", "unreadable", "there"]
+
+
+def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
+    async def put(store: Store) -> None:
+        await store.put(ON_SCREEN, "goal")
+
+    url = stored_in(tmp_path, BOARD, put)
+    stored = read_stored(BOARD, url, "a", "screen", {})
+    assert stored is not None and stored.seconds_left is not None
+    assert 0 <= stored.seconds_left <= 30
+    assert "left, until 20" in run("explain", BOARD_NAME, "screen", "--store", url, "--space", "a").stdout
+
+
+def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
+    async def put(store: Store) -> None:
+        await store.put(PLACED.records[0], 7)
+
+    url = stored_in(tmp_path, PLACED, put, place="side")
+    found, _ = readings([PLACED], "side/one", "a", url)
+    assert found[0].stored is not None and found[0].stored.value == 7
+    found, _ = readings([PLACED], "main/one", "a", url)
+    assert found[0].looked and found[0].stored is None
+
+
+def test_an_expired_row_is_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = await open_engine(f"sqlite:{tmp_path / 'test.db'}", clock=ManualClock(0))
+        await Store(BOARD, engine, "a").put(ON_SCREEN, "goal")
+        await engine.close()
+
+    asyncio.run(main())
+    assert read_stored(BOARD, f"sqlite:{tmp_path / 'test.db'}", "a", "screen", {}) is None
+
+
+# What is printed
+
+
+def test_the_program_prints_a_record_with_its_row(tmp_path: Path) -> None:
+    url = stored_in(tmp_path, BOARD, fill)
+    shown = run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a").stdout
+    for line in (
+        "clip:goal",
+        "The record `clip` in the space `a`.",
+        "  template  clip:{id}",
+        "  id  goal  text",
+        "  revision  1",
+        "  TTL       none",
+        "  index   idx:clip:tag:replay:goal     there",
+        "  unique  idx:clip:title:what a goal!  there",
+    ):
+        assert line in shown.splitlines()
+
+
+def test_the_program_prints_how_a_derived_row_leads_back() -> None:
+    shown = run("explain", BOARD_NAME, "idx:clip:title:kick-off").stdout
+    assert "A derived row (unique) of the record `clip`." in shown
+    assert "  clip  clip:{id}  with `id` from the row's value" in shown.splitlines()
+
+
+def test_the_program_says_that_nothing_is_stored(tmp_path: Path) -> None:
+    url = stored_in(tmp_path, BOARD, fill)
+    shown = run("explain", BOARD_NAME, "clip:none", "--store", url, "--space", "a").stdout
+    assert "the key has no row, or it has expired" in shown
+
+
+def test_a_key_of_no_template_ends_with_1_and_shows_the_nearest() -> None:
+    ran = run("explain", BOARD_NAME, "clips:goal", code=1)
+    assert "No template builds this key." in ran.stdout
+    assert "  clip:{id}  its keys start with `clip:`" in ran.stdout.splitlines()
+    answer = json.loads(run("explain", BOARD_NAME, "clips:goal", "--json", code=1).stdout)
+    assert answer["found"] == []
+    assert answer["nearest"][0]["template"] == "clip:{id}"
+
+
+def test_the_program_answers_programs(tmp_path: Path) -> None:
+    url = stored_in(tmp_path, BOARD, fill)
+    answer = json.loads(run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a", "--json").stdout)
+    [reading] = answer["found"]
+    assert reading["explanation"]["fields"] == [{"name": "id", "type": "text", "source": "", "value": "goal"}]
+    assert reading["stored"]["revision"] == 1
+    assert answer["nearest"] == []
+
+
+@pytest.mark.parametrize("key", ["", "a" * 1_025])
+def test_what_can_be_no_key_is_refused(key: str) -> None:
+    assert "A key has 1 to 1,024 bytes" in run("explain", BOARD_NAME, key, code=1).stderr
+
+
+def test_characters_that_a_terminal_would_obey_are_shown_as_escapes() -> None:
+    assert visible("a\x1b[31m\u202eb\u200b\nc") == "a\\x1b[31m\\u202eb\\u200b\nc"
+    assert "\x1b" not in run("explain", BOARD_NAME, "clip:\x1b[31mred").stdout
+
+
+def test_on_a_terminal_the_same_is_shown_in_colour(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    report = Report("clip:\x1b", "The record `clip`.", [Part("Fields", [("id", "`goal`", "text")]), Part("None", [])])
+    show_reports([report, report])
+    shown = capsys.readouterr().out
+    for word in ("clip:\\x1b", "The record ", "Fields", "goal"):
+        assert shown.count(word) >= 2
+    assert "None" not in shown
+    assert CLIP.name in shown

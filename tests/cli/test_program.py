@@ -1,0 +1,131 @@
+"""The program as a whole: it starts quickly, says what it can, and ends with a sentence and a code when it can't."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import SOURCE, run
+
+HELP_SECONDS_MAX = 0.3
+BARE_RATIO_MAX = 20
+"""On a machine so slow that help can't take 0.3 s, it may take so many times what starting Python takes there."""
+
+BOARD = "keyhouse.demo.clips:BOARD"
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """What the quickest of five fresh processes needed: the machine's other work does not count."""
+    times = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+        subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def test_help_answers_at_once() -> None:
+    run("--help")  # writes the bytecode, which an installed program has
+    taken = cpu_seconds("-m", "keyhouse.cli", "--help")
+    assert taken < max(HELP_SECONDS_MAX, BARE_RATIO_MAX * cpu_seconds("-c", "pass"))
+
+
+def test_help_needs_neither_rich_nor_a_driver() -> None:
+    program = "import sys; from keyhouse.cli.app import app; app(['--help'], standalone_mode=False)"
+    shown = run(program=("-c", f"{program}; print('loaded:', [m for m in sys.modules if m in ('rich', 'apsw')])"))
+    assert "loaded: []" in shown.stdout
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    shown = run("--help").stdout
+    for word in ("describe", "explain", "Exit codes: 0:", "1:", "2:"):
+        assert word in shown
+
+
+def test_nothing_at_all_is_a_question_for_help() -> None:
+    assert "Usage: keyhouse" in run(code=2).stderr
+
+
+def test_the_installed_program_is_the_same() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
+    module, _, name = project["scripts"]["keyhouse"].partition(":")
+    installed = ("-c", f"from {module} import {name}; {name}()")
+    assert run("--help", program=installed).stdout == run("--help").stdout
+    assert run("--version", program=installed).stdout == f"keyhouse {project['version']}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("describe",),
+        ("describe", "rosie"),
+        ("describe", "no.such.module:NAME"),
+        ("describe", "keyhouse.demo.clips:NO_SUCH"),
+        ("describe", "keyhouse.demo.clips:CLIP"),
+        ("explain", BOARD),
+        ("explain", BOARD, "clip:goal", "--no-such-option"),
+        ("no-such-command",),
+    ],
+)
+def test_what_is_not_understood_ends_with_2_and_says_why(arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments, code=2)
+    assert "Error" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_unknown_system_is_told_the_known_ones() -> None:
+    assert "audiobooks" in run("describe", "rosie", code=2).stderr
+
+
+def test_an_error_is_one_sentence_with_its_fields() -> None:
+    ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", code=1)
+    assert ran.stderr == "keyhouse: There is no such file. (file='gone.db')\n"
+    assert ran.stdout == ""
+
+
+def test_an_error_is_json_for_programs() -> None:
+    ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", "--json", code=1)
+    assert json.loads(ran.stderr) == {
+        "error": "There is no such file.",
+        "code": "VALIDATION_ERROR",
+        "status": 400,
+        "fields": {"file": "gone.db"},
+    }
+
+
+def test_a_look_at_a_store_makes_no_file(tmp_path: Path) -> None:
+    run("explain", BOARD, "clip:a", "--store", "sqlite:new.db", "--space", "a", cwd=tmp_path, code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    ran = run("explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1)
+    assert "No engine has this scheme." in ran.stderr
+
+
+def test_without_its_extra_the_program_names_it() -> None:
+    program = "import sys; sys.modules['typer'] = None; from keyhouse.cli import main; main()"
+    assert "pip install 'keyhouse[cli]'" in run(program=("-c", program), code=1).stderr
+
+
+def test_a_reader_that_goes_away_early_is_no_error() -> None:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    program = [sys.executable, "-m", "keyhouse.cli", "describe", BOARD]
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+
+
+def test_a_terminal_without_the_characters_gets_escapes() -> None:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONIOENCODING": "ascii"}
+    program = [sys.executable, "-m", "keyhouse.cli", "describe", BOARD]
+    ran = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    assert "\\u2192" in ran.stdout

@@ -1,0 +1,144 @@
+"""The register of everything that is stored says what is stored: each example is built, parsed, or found in a real file."""
+
+import asyncio
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+from msgspec import Struct
+
+from keyhouse import MILLISECONDS, NATS, SECONDS, LogState, Meta, Record, Schema, Space, Store, open_engine
+from keyhouse.clock import ulid_number
+from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
+from keyhouse.keys import PLAIN, Template
+from keyhouse.schema import Count, First, Index, Summary, Unique
+from tests.docs.pages import DOCS, code, table
+
+PAGE = (DOCS / "format.md").read_text()
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+@pytest.mark.parametrize("row", table(PAGE, "## Fields in keys"), ids=lambda row: row[0])
+def test_a_field_is_written_so_and_reads_back(row: list[str]) -> None:
+    _, text, value_text, key = row
+    template = Template(code(text))
+    value = eval(code(value_text), {"date": date})
+    assert template.build({"x": value}) == code(key)
+    read = template.parse(code(key))
+    assert read is not None
+    assert template.build(read) == code(key)
+    if ":norm" not in text:
+        assert read == {"x": value}
+
+
+def test_every_short_name_of_a_type_has_an_example() -> None:
+    from keyhouse.keys.segments import _NAMED
+
+    examples = " ".join(row[1] for row in table(PAGE, "## Fields in keys"))
+    assert [name for name in _NAMED if name not in ("", "text") and f":{name}}}" not in examples] == []
+
+
+@pytest.mark.parametrize("row", table(PAGE, "## Escapes"), ids=lambda row: row[2])
+def test_text_is_escaped_so(row: list[str]) -> None:
+    alphabet, _, text, escaped = row
+    escape = {"plain": PLAIN.and_also(":"), "NATS": NATS}[alphabet]
+    assert escape.escape(code(text)) == code(escaped)
+    assert escape.unescape(code(escaped)) == code(text)
+
+
+class Item(Struct):
+    id: str
+    group: str
+    name: str
+
+
+def test_derived_rows_look_so() -> None:
+    kinds = {row[0]: code(row[2]) for row in table(PAGE, "## Derived rows")}
+    among = Index("all:{group}:{id}")
+    record = Record(
+        Item,
+        "item:{id}",
+        among,
+        Unique("unique:{group}", value="id"),
+        First("first:{group}", value="id", among=among),
+        Summary("list:{group}", member="id", under="assetIds"),
+        Summary("map:{group}", member="id", under="playlists", entry=entry_of, constant={"schema_version": 1}),
+        Count("count:{group}"),
+    )
+    item = Item(ULID, "g", "Halloween")
+    made = {derived.template.head: derived.contribution(item, (ULID,)) for derived in record.derived}
+    assert made["all:"] == kinds["index"].encode()
+    assert made["unique:"] == kinds["unique"].encode()
+    assert made["first:"] == kinds["first"].encode()
+    listed, mapped = (derived for derived in record.derived if isinstance(derived, Summary))
+    row = listed.merge("list:g", None, None, ("1981", None))
+    assert listed.merge("list:g", row, None, ("1988", None)) == kinds["summary, a list"].encode()
+    assert mapped.merge("map:g", None, None, ("p1", entry_of(item))) == kinds["summary, a map"].encode()
+    assert kinds["count"].isdigit()
+
+
+def entry_of(item: Item) -> dict[str, str]:
+    return {"name": item.name}
+
+
+@pytest.mark.parametrize("row", table(PAGE, "## The store's own rows"), ids=lambda row: row[0])
+def test_the_stores_own_rows_look_so(row: list[str]) -> None:
+    schema = Schema("none", space=Space("a place"), meta=Meta())
+    found = schema.find(code(row[0]))
+    assert found is not None
+    value = code(row[1]).encode()
+    assert found.record.encode(found.record.decode(value)) == value
+
+
+def test_a_logs_state_and_the_times_and_ids_look_so() -> None:
+    [state] = [line for line in PAGE.splitlines() if line.startswith('`{"through"')]
+    assert msgspec.json.decode(code(state.partition(";")[0]), type=LogState).through == ULID
+    assert f"`{SECONDS.format(1_768_737_600_000)}`" in PAGE
+    assert f"`{MILLISECONDS.format(1_768_737_600_000)}`" in PAGE
+    assert ulid_number(ULID) > 0
+
+
+def test_a_cursor_looks_so_and_is_taken() -> None:
+    [[cursor, holds]] = table(PAGE, "## Cursors")
+
+    async def main() -> tuple[str | None, list[str]]:
+        store = Store(BOARD, await open_engine("memory:"), "channel-7")
+        await fill(store)
+        first = await store.page(CLIP, limit=1)
+        rest = await store.page(CLIP, limit=1, cursor=code(cursor))
+        return first.cursor, [entry.key for entry in rest.entries]
+
+    import base64
+
+    assert json.loads(base64.urlsafe_b64decode(code(cursor) + "==")) == json.loads(code(holds))
+    assert asyncio.run(main()) == (code(cursor), ["clip:kick-off"])
+
+
+def test_the_tables_of_the_file_are_these(tmp_path: Path) -> None:
+    path = tmp_path / "test.db"
+
+    async def main() -> None:
+        engine = await open_engine(f"sqlite:{path}")
+        store = Store(BOARD, engine, "channel-7")
+        await fill(store)
+        await store.put(ON_SCREEN, "goal")
+        await engine.close()
+
+    asyncio.run(main())
+    file: Any = apsw.Connection(str(path))
+    names = file.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
+    real = {(name, column) for (name,) in names for _, column, *_ in file.execute(f"PRAGMA table_xinfo({name})")}
+    assert real == {(code(row[0]), code(row[1])) for row in table(PAGE, "## The SQLite file")}
+    assert f"`0x{file.pragma('application_id'):X}`" in PAGE
+    assert f"is the format, `{file.pragma('user_version')}`" in PAGE
+    [query] = [
+        line.partition("`")[2].partition("`")[0] for line in PAGE.splitlines() if line.startswith("To read it by hand")
+    ]
+    assert ("screen", '"goal"') in file.execute(query).fetchall()
+    [(keys,)] = file.execute("SELECT keys FROM changes ORDER BY revision DESC LIMIT 1").fetchall()
+    assert keys == '[["screen"],[]]'
+    file.close()

@@ -1,0 +1,138 @@
+"""What the pages say is so: made pages are current, and every error, limit, setting and test that is named is there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from keyhouse import errors
+from keyhouse.cli.reference import pages
+from keyhouse.systems.registry import NAMES
+from tests.docs.pages import DOCS, ROOT, code, table
+
+SOURCE = ROOT / "src" / "keyhouse"
+
+
+def test_what_is_made_is_current() -> None:
+    stale = [path.name for path, text in pages(DOCS).items() if not path.is_file() or path.read_text() != text]
+    assert stale == [], "run: make docs"
+
+
+# Errors
+
+
+def error_rows() -> dict[str, list[str]]:
+    page = (DOCS / "errors.md").read_text()
+    sections = ("## The declaration", "## The caller", "## The stored state", "## The data", "## The engine")
+    return {code(row[0]): row for section in sections for row in table(page, section)}
+
+
+ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.KeyhouseError)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_an_error_has_its_status_its_code_and_its_cause(error: type[errors.KeyhouseError]) -> None:
+    _, status, machine_name, cause, _ = error_rows()[error.__name__]
+    assert (int(status), code(machine_name)) == (error.status, error.code)
+    assert len(cause) > 10
+
+
+def test_no_error_is_made_up() -> None:
+    assert sorted(error_rows()) == sorted(error.__name__ for error in ERRORS)
+
+
+# Limits, settings, commands
+
+
+def test_every_limit_is_in_the_table_with_its_reason() -> None:
+    assigned = [node for node in ast.parse((SOURCE / "limits.py").read_text()).body if isinstance(node, ast.AnnAssign)]
+    names = [node.target.id for node in assigned if isinstance(node.target, ast.Name)]
+    assert [code(row[0]) for row in table((DOCS / "limits.md").read_text(), "# Limits")] == names
+
+
+def constants(path: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = eval(compile(ast.Expression(value), "", "eval"), {}, {})
+    return found
+
+
+def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
+    real = constants(SOURCE / "engines/sqlite/file.py") | constants(SOURCE / "engines/sqlite/feed.py")
+    for name, value, _ in table((DOCS / "operations.md").read_text(), "## Durability"):
+        assert f"{real[code(name)]:,}" == value
+
+
+def test_the_findings_of_verify_are_those_of_the_page() -> None:
+    kinds = re.search(r"Kind = Literal\[(.*)\]", (SOURCE / "store/verify.py").read_text())
+    assert kinds is not None
+    named = {code(row[0]) for row in table((DOCS / "operations.md").read_text(), "## Verify")}
+    assert named == set(re.findall(r'"(\w+)"', kinds[1]))
+
+
+def test_every_method_of_the_contract_is_on_the_page_of_engines() -> None:
+    tree = ast.parse((SOURCE / "engine.py").read_text())
+    [contract] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Engine"]
+    methods = [node.name for node in contract.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    page = (DOCS / "engines.md").read_text()
+    assert re.findall(r"^   \| `(\w+)` \|", page, re.MULTILINE) == methods
+
+
+# Reliability
+
+
+def named_tests() -> list[tuple[str, str]]:
+    """Every test that the page of promises names, with the place it is said to be in."""
+    found = []
+    place = ""
+    for name in re.findall(r"`([\w./]+)`", (DOCS / "reliability.md").read_text()):
+        if name.startswith(("tests/", "keyhouse.testing")):
+            place = name
+        elif name.startswith("test_"):
+            found.append((place, name))
+    return found
+
+
+@pytest.mark.parametrize(("place", "name"), named_tests(), ids=lambda part: str(part).rpartition("/")[2])
+def test_a_promise_names_a_test_that_is_there(place: str, name: str) -> None:
+    path = ROOT / place if place.endswith(".py") else SOURCE.parent / place.replace(".", "/")
+    files = [path] if path.is_file() else list(path.rglob("*.py"))
+    assert any(re.search(rf"def {name}\(", file.read_text()) for file in files)
+
+
+def test_every_promise_names_a_test() -> None:
+    promises = table((DOCS / "reliability.md").read_text(), "## The promise")
+    assert len(promises) == 8
+    assert all("`test_" in proof for _, _, proof in promises)
+
+
+# Systems and indexes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_has_its_page_and_its_keyspace(name: str) -> None:
+    page = (DOCS / "systems" / f"{name}.md").read_text()
+    assert f"({name}-keyspace.md)" in page
+    assert "## Decisions where the document was silent" in page
+    assert "## Not there yet" in page
+    assert f"({name}.md)" in (DOCS / "systems" / "README.md").read_text()
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text()
+    pages_there = [path.name for path in sorted(DOCS.glob("*.md")) if path.name != "README.md"]
+    assert [name for name in pages_there if f"({name})" not in index] == []
+
+
+def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
+    from tests.cli.running import run
+    from tests.docs.pages import blocks
+
+    page = (ROOT / "README.md").read_text()
+    (tmp_path / "clips.py").write_text("\n".join(blocks(page, "python")))
+    assert run(program=("clips.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
+    [explain] = [line for line in "".join(blocks(page, "sh")).splitlines() if line.startswith("keyhouse explain")]
+    assert "A derived row (index) of the record `clip`" in run(*explain.split()[1:], cwd=tmp_path).stdout

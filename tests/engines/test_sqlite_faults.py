@@ -1,0 +1,55 @@
+"""Each error of the driver becomes one of ours, with a sentence that says what to do."""
+
+import apsw
+import pytest
+
+from keyhouse.engines.sqlite.faults import translated, translated_commit
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    FullError,
+    KeyhouseError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UnreadableError,
+)
+
+MEANINGS: list[tuple[type[Exception], type[KeyhouseError], str]] = [
+    (apsw.ConnectionClosedError, ClosedError, "closed"),
+    (apsw.CursorClosedError, ClosedError, "closed"),
+    (apsw.FullError, FullError, "make room"),
+    (apsw.BusyError, UnavailableError, "try again"),
+    (apsw.LockedError, UnavailableError, "try again"),
+    (apsw.ProtocolError, UnavailableError, "try again"),
+    (apsw.CantOpenError, UnavailableError, "folder must exist"),
+    (apsw.ReadOnlyError, UnavailableError, "able to write"),
+    (apsw.PermissionsError, UnavailableError, "able to write"),
+    (apsw.IOError, UnavailableError, "system's log"),
+    (apsw.NoMemError, UnavailableError, "memory"),
+    (apsw.NotADBError, UnreadableError, "not a SQLite database"),
+    (apsw.CorruptError, UnreadableError, "backup"),
+    (apsw.MisuseError, EngineError, "does not know"),
+    (ZeroDivisionError, EngineError, "does not know"),
+]
+
+
+@pytest.mark.parametrize(("raised", "meaning", "words"), MEANINGS)
+def test_an_error_of_the_driver_has_its_meaning(
+    raised: type[Exception], meaning: type[KeyhouseError], words: str
+) -> None:
+    cause = raised("what SQLite said")
+    error = translated(cause, "rows.db")
+    assert type(error) is meaning
+    assert words in error.sentence
+    assert error.fields == {"file": "rows.db", "detail": "what SQLite said"}
+    assert error.__cause__ is cause
+
+
+def test_a_disk_that_fails_in_commit_makes_the_outcome_unknown() -> None:
+    error = translated_commit(apsw.IOError("no sync"), "rows.db")
+    assert type(error) is UnknownOutcomeError
+    assert "same batch id" in error.sentence
+
+
+def test_a_full_disk_in_commit_has_written_nothing() -> None:
+    assert type(translated_commit(apsw.FullError("full"), "rows.db")) is FullError

@@ -1,0 +1,130 @@
+"""What a process does in `test_concurrency.py`. A module of its own, because a new process imports it by name."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.errors import RevisionError, UniqueError
+from keyhouse.schema import Count, Counter, Index, Record, Schema, Space, Unique
+from keyhouse.store import Store, Transaction
+
+SECONDS_MAX = 60
+"""No race may take longer, however many run in it."""
+
+
+class Score(Struct, kw_only=True):
+    id: str
+    points: int
+
+
+class Player(Struct, kw_only=True):
+    id: str
+    name: str
+    team: str
+
+
+BY_POINTS = Index("idx:points:{points:06d}:{id}")
+SCORE = Record(Score, "score:{id}", BY_POINTS)
+BY_NAME = Unique("idx:name:{name:norm}", value="id")
+PER_TEAM = Count("team:{team}")
+PLAYER = Record(Player, "player:{id}", BY_NAME, PER_TEAM)
+HITS = Counter("hits", name="hits")
+GAME = Schema("game", SCORE, PLAYER, HITS, space=Space("a game"))
+
+
+def race_on_file(path: Path, process: str, tasks: int, rounds: int) -> list[str]:
+    """Race beside other processes: the names that this one claimed."""
+
+    async def work() -> list[str]:
+        engine = SqliteEngine.open(path)
+        try:
+            return await race(Store(GAME, engine, "game"), process, tasks, rounds)
+        finally:
+            await engine.close()
+
+    return asyncio.run(work())
+
+
+async def race(store: Store, process: str, tasks: int, rounds: int) -> list[str]:
+    """Each task adds, increments, compares and sets, and tries to claim a name, in each round: all at once."""
+    claimed: list[str] = []
+
+    async def run(task: int) -> None:
+        for number in range(rounds):
+            await store.add(HITS, 1)
+            await store.transact(_increment)
+            await _compare_and_set(store)
+            if await _claim(store, f"{process}-{task}-{number}", f"Name {number}"):
+                claimed.append(f"Name {number}")
+
+    async with asyncio.timeout(SECONDS_MAX):
+        await asyncio.gather(*(run(task) for task in range(tasks)))
+    return claimed
+
+
+async def _increment(tx: Transaction) -> None:
+    found = await tx.get(SCORE, id="transacted")
+    await tx.put(SCORE, Score(id="transacted", points=1 if found is None else found.points + 1))
+
+
+async def _compare_and_set(store: Store) -> None:
+    while True:
+        found = await store.entry(SCORE, id="compared")
+        points, revision = (0, None) if found is None else (found.record.points, found.revision)
+        try:
+            await store.put(SCORE, Score(id="compared", points=points + 1), expect=revision)
+            return
+        except RevisionError:
+            continue
+
+
+async def _claim(store: Store, id: str, name: str) -> bool:
+    try:
+        await store.put(PLAYER, Player(id=id, name=name, team="all"))
+        return True
+    except UniqueError:
+        return False
+
+
+class Yielding:
+    """An engine whose every call lets the other tasks go first: in memory nothing else would interrupt anything."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._engine.capabilities
+
+    @property
+    def clock(self) -> Clock:
+        return self._engine.clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        await asyncio.sleep(0)
+        return await self._engine.read(space, keys)
+
+    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+        await asyncio.sleep(0)
+        return await self._engine.scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        await asyncio.sleep(0)
+        return await self._engine.commit(space, batch)
+
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+        return self._engine.watch(space, span, since=since)
+
+    async def sweep(self, *, limit: int) -> int:
+        return await self._engine.sweep(limit=limit)
+
+    def spaces(self) -> AsyncIterator[str]:
+        return self._engine.spaces()
+
+    async def close(self) -> None:
+        await self._engine.close()

@@ -1,0 +1,101 @@
+"""Many tasks and several processes on the same rows at once: no update is lost, no name is claimed twice, all get done."""
+
+import asyncio
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Engine
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.store import Store, verify
+from tests.conftest import SOAK
+from tests.store.racing import BY_NAME, GAME, HITS, PER_TEAM, PLAYER, SCORE, SECONDS_MAX, Yielding, race, race_on_file
+
+TASKS = 64
+PROCESSES = 4
+ROUNDS = 8 * SOAK
+
+
+async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
+    """What is not as it must be after `expected` rounds, in words."""
+    found: list[str] = []
+    for id in ("transacted", "compared"):
+        score = await store.get(SCORE, id=id)
+        if score is None or score.points != expected:
+            found.append(f"{id}: {score} of {expected}")
+    if (hits := await store.get(HITS)) != expected:
+        found.append(f"hits: {hits} of {expected}")
+    names = [f"Name {number}" for number in range(len(set(claimed)))]
+    if sorted(claimed) != sorted(names):
+        found.append(f"claimed: {sorted(claimed)}")
+    holders = [await store.lookup(PLAYER, BY_NAME, name=name) for name in names]
+    if [holder and holder.record.name for holder in holders] != names:
+        found.append(f"held: {holders}")
+    if (players := await store.count(PLAYER)) != len(names) or await store.total(PER_TEAM, team="all") != players:
+        found.append(f"players: {players} for {len(names)} names")
+    return found + [str(finding) async for finding in verify(store)]
+
+
+def opened(name: str, folder: Path) -> Engine:
+    return Yielding(MemoryEngine()) if name == "memory" else SqliteEngine.open(folder / "game.db")
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_64_tasks_lose_no_update_and_claim_no_name_twice(engine: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = Store(GAME, opened(engine, tmp_path), "game")
+        claimed = await race(store, "p", TASKS, ROUNDS)
+        assert len(claimed) == ROUNDS
+        assert await outcome(store, claimed, TASKS * ROUNDS) == []
+        await store.engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path: Path) -> None:
+    path, tasks = tmp_path / "game.db", TASKS // PROCESSES
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        running = pool.starmap_async(race_on_file, [(path, f"p{n}", tasks, ROUNDS) for n in range(PROCESSES)])
+        claimed = [name for names in running.get(2 * SECONDS_MAX) for name in names]
+
+    async def scenario() -> None:
+        store = Store(GAME, SqliteEngine.open(path), "game")
+        assert len(claimed) == ROUNDS
+        assert await outcome(store, claimed, TASKS * ROUNDS) == []
+        await store.engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_does_not_check_what_it_read_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race above can be lost: it is, when the engine is sent no checks."""
+    whole = SqliteEngine.commit
+
+    async def unchecked(self: SqliteEngine, space: str, batch: Batch) -> int | None:
+        return await whole(self, space, Batch((), batch.puts, batch.deletes, batch.adds, batch.id))
+
+    monkeypatch.setattr(SqliteEngine, "commit", unchecked)
+
+    async def scenario() -> list[str]:
+        store = Store(GAME, SqliteEngine.open(tmp_path / "game.db"), "game")
+        claimed = await race(store, "p", TASKS, 2)
+        found = await outcome(store, claimed, TASKS * 2)
+        await store.engine.close()
+        return found
+
+    found = " ".join(asyncio.run(scenario()))
+    assert [word for word in ("transacted", "compared", "claimed", "conflict") if word not in found] == []
+
+
+def test_two_writers_in_hot_loops_on_one_record_both_get_done(tmp_path: Path) -> None:
+    """A writer that has just won is the first to be told, and so the first to come again: it must not win for ever."""
+
+    async def scenario() -> None:
+        store = Store(GAME, SqliteEngine.open(tmp_path / "game.db"), "game")
+        claimed = await race(store, "p", 2, 300)
+        assert await outcome(store, claimed, 600) == []
+        await store.engine.close()
+
+    asyncio.run(scenario())

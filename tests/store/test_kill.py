@@ -1,0 +1,150 @@
+"""kill -9 of a process that writes, again and again on one file: nothing acknowledged is lost, nothing is half there.
+
+What a kill can't show is a write that had not reached the disk: the system keeps it in memory and writes it all the same.
+That the disk is waited for is shown by the engine's own tests.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.store import Store
+from tests.store.workload import SHOP, TASKS, Model, faults
+from tests.store.writing import write
+
+KILLS = 25 * (5 if os.environ.get("KEYHOUSE_SOAK") else 1)
+"""In each of four tests: 100, and 500 for a release."""
+
+ACKNOWLEDGED_PER_SECOND_MIN = 100
+HANG_SECONDS = 30
+UP_AGAIN_SECONDS_MAX = 5
+WEAK_KILLS_MAX = 40
+
+PROCESSES = multiprocessing.get_context("forkserver")
+"""A new process in 20 ms: it is a copy of one that has imported everything and has opened nothing."""
+
+PROCESSES.set_forkserver_preload(["tests.store.writing"])
+
+
+class Killed:
+    """A file, and the processes that were killed while they wrote to it."""
+
+    def __init__(self, path: Path, way: str = "") -> None:
+        self.path = path
+        self.seed = os.environ.get("KEYHOUSE_SEED") or str(random.randrange(10**9))
+        print(f"KEYHOUSE_SEED={self.seed}")
+        self.way = way
+        self.models = [Model(self.seed, task) for task in range(TASKS)]
+        self.acknowledged = [0] * TASKS
+        self.operations = 0
+        self.seconds = 0.0
+        self._draw = random.Random(self.seed)
+
+    def kill_one(self) -> None:
+        """Let a process write, and kill it at some moment."""
+        least, pause = self._draw.randrange(20, 120), self._draw.uniform(0, 0.004)
+        pipe, acknowledgements = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=write, args=(str(self.path), self.seed, self.way, acknowledgements))
+        process.start()
+        acknowledgements.close()
+        watchdog = threading.Timer(HANG_SECONDS, process.kill)
+        watchdog.start()
+        with pipe, open(pipe.fileno(), "rb", closefd=False) as lines:
+            acknowledged = [lines.readline()]
+            began = time.monotonic()
+            acknowledged += [lines.readline() for _ in range(least)]
+            time.sleep(pause)
+            process.kill()
+            self.seconds += time.monotonic() - began
+            acknowledged += lines.readlines()  # also those that came while it was being killed
+        watchdog.cancel()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, "the process ended by itself"
+        process.close()
+        assert acknowledged[least], "the process did not acknowledge enough before it was killed"
+        for line in acknowledged:
+            if line.endswith(b"\n"):
+                task, number = map(int, line.split())
+                self.acknowledged[task] = number
+                self.operations += 1
+
+    async def faults(self, path: Path | None = None) -> list[str]:
+        """What is wrong with the file, or a copy of it, when it is opened now."""
+        began = time.monotonic()
+        engine = SqliteEngine.open(path or self.path)
+        try:
+            found = await faults(Store(SHOP, engine, "shop"), self.models, self.acknowledged)
+        finally:
+            await engine.close()
+        assert time.monotonic() - began < UP_AGAIN_SECONDS_MAX
+        return found
+
+    def check_load(self) -> None:
+        """Killing a process that does nothing shows nothing."""
+        rate = self.operations / self.seconds
+        print(f"kills={KILLS} acknowledged={self.operations} per_second={rate:.0f}")
+        assert self.operations >= 20 * KILLS
+        assert rate >= ACKNOWLEDGED_PER_SECOND_MIN
+
+
+@pytest.mark.parametrize("way", ["", "often"], ids=["with a long WAL", "amid checkpoints"])
+def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(tmp_path: Path, way: str) -> None:
+    killed = Killed(tmp_path / "shop.db", way)
+    for _ in range(KILLS):
+        killed.kill_one()
+        assert asyncio.run(killed.faults()) == []
+    killed.check_load()
+
+
+def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(tmp_path: Path) -> None:
+    """What is checked is a copy, so that the file itself is closed by nobody, and its log only grows."""
+    killed = Killed(tmp_path / "shop.db")
+    for number in range(KILLS):
+        killed.kill_one()
+        copy = tmp_path / f"copy{number}"
+        copy.mkdir()
+        for name in ("shop.db", "shop.db-wal"):
+            shutil.copyfile(tmp_path / name, copy / name)
+        assert asyncio.run(killed.faults(copy / "shop.db")) == []
+        shutil.rmtree(copy)
+    killed.check_load()
+
+
+def test_a_process_that_has_the_file_open_sees_nothing_lost_when_the_writers_beside_it_are_killed(
+    tmp_path: Path,
+) -> None:
+    killed = Killed(tmp_path / "shop.db")
+
+    async def survive() -> None:
+        engine = SqliteEngine.open(killed.path)
+        for _ in range(KILLS):
+            await asyncio.to_thread(killed.kill_one)
+            assert await faults(Store(SHOP, engine, "shop"), killed.models, killed.acknowledged) == []
+        await engine.close()
+
+    asyncio.run(survive())
+    killed.check_load()
+
+
+@pytest.mark.parametrize(
+    ("way", "loss"),
+    [("early", "operations were acknowledged"), ("apart", "None instead of")],
+    ids=["acknowledged before the commit", "derived rows apart"],
+)
+def test_a_weak_way_to_the_disk_is_found_out_by_killing_it(tmp_path: Path, way: str, loss: str) -> None:
+    killed = Killed(tmp_path / "shop.db", way)
+    for kills in range(1, WEAK_KILLS_MAX + 1):
+        killed.kill_one()
+        if losses := [fault for fault in asyncio.run(killed.faults()) if loss in fault]:
+            print(f"found out after {kills} kills: {losses[0]}")
+            return
+    pytest.fail(f"{WEAK_KILLS_MAX} kills lost nothing: this test could not see a loss")

@@ -1,0 +1,79 @@
+"""A process that writes until it is killed. A module of its own, because a new process imports it by name.
+
+Several tasks at once, so that commits go in groups. For each operation it writes one line, `TASK NUMBER`, into a pipe,
+after its commit was acknowledged. Some of its `WAYS` break the way to the disk: they show that the test can fail.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from keyhouse.engine import Batch
+from keyhouse.engines.sqlite import SqliteEngine, file
+from keyhouse.engines.sqlite.job import Group
+from keyhouse.engines.sqlite.writer import Writer
+from keyhouse.store import Store
+from tests.store.workload import OPERATIONS, SHOP, TASKS, operation, perform
+
+CHECKPOINT_PAGES = 40
+"""So few that a kill often meets a checkpoint."""
+
+
+def write(path: str, seed: str, way: str, acknowledgements: Connection) -> None:
+    WAYS[way]()
+    asyncio.run(_write(path, seed, acknowledgements.fileno()))
+
+
+async def _write(path: str, seed: str, pipe: int) -> None:
+    store = Store(SHOP, SqliteEngine.open(path), "shop")
+    await asyncio.gather(*(_work(store, seed, task, pipe) for task in range(TASKS)))
+
+
+async def _work(store: Store, seed: str, task: int, pipe: int) -> None:
+    number = await store.get(OPERATIONS, task=f"t{task}") or 0
+    while True:
+        number += 1
+        await perform(store, operation(seed, task, number))
+        os.write(pipe, f"{task} {number}\n".encode())
+
+
+def checkpoint_often() -> None:
+    """Not a weakness: what a busy file does now and then is done all the time."""
+    often = f"wal_autocheckpoint = {CHECKPOINT_PAGES}"
+    file._WRITER_SETTINGS = file._WRITER_SETTINGS.replace(f"wal_autocheckpoint = {file.CHECKPOINT_PAGES}", often)
+
+
+def acknowledge_before_commit() -> None:
+    def inline(self: Writer, group: Group) -> None:
+        self._prepare(group)
+        for job in group:
+            job.settle(None)
+        self._on_thread(self._commit, group)
+
+    Writer._inline = inline  # type: ignore[method-assign]
+
+
+def write_derived_rows_apart() -> None:
+    """The rows of an index are put in a second commit, right after the first."""
+    whole = SqliteEngine.commit
+
+    async def commit(self: SqliteEngine, space: str, batch: Batch) -> int | None:
+        derived = tuple(put for put in batch.puts if put.key.startswith("idx:"))
+        others = tuple(put for put in batch.puts if put not in derived)
+        revision = await whole(self, space, msgspec.structs.replace(batch, puts=others))
+        if revision is not None and derived:
+            await whole(self, space, Batch(puts=derived))
+        return revision
+
+    SqliteEngine.commit = commit  # type: ignore[method-assign]
+
+
+WAYS: dict[str, Callable[[], None]] = {
+    "": lambda: None,
+    "often": checkpoint_often,
+    "early": acknowledge_before_commit,
+    "apart": write_derived_rows_apart,
+}

@@ -1,0 +1,504 @@
+"""The audiobook library's rows through their life: what each entity writes, moves and takes away, to the last row."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Engine
+from keyhouse.errors import RecordError, UniqueError
+from keyhouse.schema import Record
+from keyhouse.store import Store, append
+from keyhouse.systems.audiobooks import (
+    ARGON2_PARAMS,
+    ASSET,
+    AUTHOR,
+    BOOK,
+    BOOKS_BY_AUTHOR,
+    BOOKS_BY_ISBN13,
+    BOOKS_BY_SERIES,
+    BOOKS_BY_TAG,
+    BOOKS_BY_TITLE,
+    DURATION_MAP,
+    NEXT_SEQ,
+    OPERATION,
+    OPERATION_LOG,
+    PLAYLIST,
+    PLAYLIST_ITEM,
+    PREFERENCE,
+    ROLE_PERMISSIONS,
+    SCHEMAS,
+    SEGMENT,
+    SERIES,
+    SERIES_BY_NAME,
+    SERIES_BY_NAME_AND_AUTHOR,
+    SESSION,
+    USER,
+    USER_BY_EMAIL,
+    USER_BY_NAME,
+    USER_SECRETS,
+    WORK,
+    WORK_BY_TITLE,
+    Argon2Params,
+    Asset,
+    Author,
+    Book,
+    DurationMap,
+    Operation,
+    OperationLine,
+    Playlist,
+    RolePermissions,
+    Segment,
+    Series,
+    Session,
+    User,
+    UserSecrets,
+    Work,
+)
+from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid
+
+[SCHEMA] = SCHEMAS
+ONE, TWO, THREE, FOUR, FIVE = (ulid(number) for number in range(1, 6))
+LATER_TEXT = "2026-01-01T00:01:00Z"
+
+
+def written(record: Record[Any], value: Any, **changes: Any) -> dict[str, Any]:
+    """The JSON of a record as the store keeps it, with what the store sets in it."""
+    plain: dict[str, Any] = json.loads(record.encode(value))
+    return plain | changes
+
+
+def library(engine: Engine) -> Store:
+    return Store(SCHEMA, engine, "library-1")
+
+
+def test_a_users_rows_through_their_life(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        user = User(id=ONE, username="Taco", email="Taco@Example.org", password_hash="x", roles=["admin"])
+        await store.put(USER, user)
+        stamped = {"created_at": NOW_TEXT, "updated_at": NOW_TEXT}
+        await holds(
+            store,
+            {
+                f"u:{ONE}": written(USER, user, **stamped),
+                "idx:user:username:taco": ONE,
+                "idx:user:email:taco@example.org": ONE,
+            },
+        )
+        with pytest.raises(UniqueError):
+            await store.put(USER, User(id=TWO, username="TACO ", password_hash="x"))
+        found = await store.lookup(USER, USER_BY_NAME, username="tAcO")
+        assert found is not None and found.record.id == ONE
+
+        clock.advance(seconds=60)
+        renamed = replace(user, username="Belmont", email=None)
+        await store.put(USER, renamed)
+        assert await store.lookup(USER, USER_BY_EMAIL, email="taco@example.org") is None
+        await holds(
+            store,
+            {
+                f"u:{ONE}": written(USER, renamed, created_at=NOW_TEXT, updated_at=LATER_TEXT),
+                "idx:user:username:belmont": ONE,
+            },
+        )
+        await store.put(USER, User(id=TWO, username="TACO ", password_hash="x"))
+        await store.delete(USER, id=ONE)
+        await store.delete(USER, id=TWO)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_a_session_and_its_index_row_go_together(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        session = Session(
+            id=TWO, user_id=ONE, expires_at="2026-01-01T01:00:00Z", ip="::1", user_agent="x", token_hash="hash"
+        )
+        await store.put(SESSION, session)
+        session.id, session.expires_at = THREE, "2026-01-01T02:00:00Z"
+        await store.put(SESSION, session)
+        assert sorted(await rows(store)) == [
+            f"idx:sess:user:{ONE}:{TWO}",
+            f"idx:sess:user:{ONE}:{THREE}",
+            f"sess:{TWO}",
+            f"sess:{THREE}",
+        ]
+        await holds(store, await rows(store))
+        session.revoked = True
+        await store.put(SESSION, session)
+        clock.advance(seconds=3_600)
+        assert sorted(await rows(store)) == [f"idx:sess:user:{ONE}:{THREE}", f"sess:{THREE}"]
+        await holds(store, await rows(store))
+        await store.delete(SESSION, id=THREE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_what_belongs_to_users_and_the_library_has_one_row_each(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await store.put(USER_SECRETS, UserSecrets(user_id=ONE, hashes={"api": "x"}))
+        await store.put(PREFERENCE, {"speed": 1.5}, user_id=ONE, key="player:speed")
+        await store.put(PREFERENCE, "dark", user_id=ONE, key="theme")
+        await store.put(ROLE_PERMISSIONS, RolePermissions(role="viewer", permissions=["books.read"]))
+        params = Argon2Params(time_cost=3, memory_cost_kib=65536, parallelism=4, hash_bytes=32, salt_bytes=16)
+        await store.put(ARGON2_PARAMS, params)
+        asset = Asset(id=FOUR, path="covers/1.jpg", mime="image/jpeg", size_bytes=1, hash_sha256="hex")
+        await store.put(ASSET, asset)
+        await holds(
+            store,
+            {
+                f"ua:{ONE}": {"user_id": ONE, "hashes": {"api": "x"}, "version": 1},
+                f"pref:{ONE}:player:speed": {"speed": 1.5},
+                f"pref:{ONE}:theme": "dark",
+                "authz:viewer": {"role": "viewer", "permissions": ["books.read"], "version": 1},
+                "meta:auth:argon2_params": written(ARGON2_PARAMS, params),
+                f"asset:{FOUR}": written(ASSET, asset, created_at=NOW_TEXT),
+            },
+        )
+        assert [entry.values[1] async for entry in store.scan(PREFERENCE, user_id=ONE)] == ["player:speed", "theme"]
+        await store.delete(USER_SECRETS, user_id=ONE)
+        await store.delete(PREFERENCE, user_id=ONE, key="player:speed")
+        await store.delete(PREFERENCE, user_id=ONE, key="theme")
+        await store.delete(ROLE_PERMISSIONS, role="viewer")
+        await store.delete(ARGON2_PARAMS)
+        await store.delete(ASSET, id=FOUR)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_authors_have_one_name_each(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await store.put(AUTHOR, Author(id=ONE, name="Ursula  K. LE GUIN"))
+        author: dict[str, Any] = {"id": ONE, "name": "Ursula  K. LE GUIN", "normalized_name": "ursula k. le guin"}
+        author |= {"created_at": NOW_TEXT, "version": 1}
+        await holds(store, {f"a:{ONE}": author, "idx:author:name:ursula k. le guin": ONE})
+        with pytest.raises(UniqueError):
+            await store.put(AUTHOR, Author(id=TWO, name="ursula k. le guin"))
+        await store.put(AUTHOR, Author(id=ONE, name="Le Guin: Ursula"))
+        assert sorted(await rows(store)) == [f"a:{ONE}", "idx:author:name:le guin: ursula"]
+        await holds(store, await rows(store))
+        await store.delete(AUTHOR, id=ONE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_two_authors_may_have_series_of_one_name_and_the_documents_key_keeps_the_first(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await store.put(SERIES, Series(id=THREE, name="Chronicles", author_id=ONE))
+        await store.put(SERIES, Series(id=FOUR, name="CHRONICLES", author_id=TWO))
+        await store.put(SERIES, Series(id=FIVE, name="chronicles"))
+
+        async def indexes() -> dict[str, Any]:
+            found = await rows(store)
+            await holds(store, found)
+            return {key: value for key, value in found.items() if key.startswith("idx:")}
+
+        assert await indexes() == {
+            "idx:series:name:chronicles": THREE,
+            f"idx:series:name_author:chronicles:{ONE}:{THREE}": 1,
+            f"idx:series:name_author:chronicles:{TWO}:{FOUR}": 1,
+            f"idx:series:name_author:chronicles:null:{FIVE}": 1,
+            f"idx:series:author:{ONE}:{THREE}": 1,
+            f"idx:series:author:{TWO}:{FOUR}": 1,
+        }
+        for author, series in ((ONE, THREE), (TWO, FOUR), (None, FIVE)):
+            page = await store.page(
+                SERIES, by=SERIES_BY_NAME_AND_AUTHOR, normalized_name="Chronicles", author_id=author
+            )
+            assert [entry.record.id for entry in page.entries] == [series]
+
+        await store.put(SERIES, Series(id=THREE, name="Annals", author_id=None))
+        found = await store.lookup(SERIES, SERIES_BY_NAME, normalized_name="chronicles")
+        assert found is not None and found.record.id == FOUR
+        assert await indexes() == {
+            "idx:series:name:annals": THREE,
+            "idx:series:name:chronicles": FOUR,
+            f"idx:series:name_author:annals:null:{THREE}": 1,
+            f"idx:series:name_author:chronicles:{TWO}:{FOUR}": 1,
+            f"idx:series:name_author:chronicles:null:{FIVE}": 1,
+            f"idx:series:author:{TWO}:{FOUR}": 1,
+        }
+        await store.delete(SERIES, id=FIVE)
+        await store.delete(SERIES, id=FOUR)
+        assert await indexes() == {
+            "idx:series:name:annals": THREE,
+            f"idx:series:name_author:annals:null:{THREE}": 1,
+        }
+        await store.delete(SERIES, id=THREE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_a_work_is_found_by_its_title_and_author(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await store.put(WORK, Work(id=TWO, title="2001: A Space Odyssey", author_id=ONE))
+        await store.put(WORK, Work(id=THREE, title="2001: a space odyssey"))
+        with pytest.raises(UniqueError):
+            await store.put(WORK, Work(id=FOUR, title="2001: A SPACE ODYSSEY", author_id=ONE))
+        found = await rows(store)
+        assert {key: value for key, value in found.items() if key.startswith("idx:")} == {
+            f"idx:work:title:2001%3A a space odyssey:author:{ONE}": TWO,
+            "idx:work:title:2001%3A a space odyssey:author:null": THREE,
+        }
+        await holds(store, found)
+        await store.put(WORK, Work(id=THREE, title="Beowulf"))
+        entry = await store.lookup(WORK, WORK_BY_TITLE, normalized_title="BEOWULF", author_id=None)
+        assert entry is not None and entry.record.id == THREE
+        await store.delete(WORK, id=TWO)
+        await store.delete(WORK, id=THREE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_a_books_rows_through_their_life(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        book = Book(
+            id=ONE,
+            title="A Wizard of Earthsea",
+            author_id=TWO,
+            series_id=THREE,
+            series_position=1.5,
+            work_id=FOUR,
+            isbn10="0-8044-2957-x",
+            isbn13="978-0-306-40615-7",
+            tags=["Fantasy", "FANTASY ", "mood: calm"],
+            genres=["Novel"],
+        )
+        await store.put(BOOK, book)
+        await store.put(DURATION_MAP, DurationMap(), book_id=ONE)
+        stored = written(
+            BOOK,
+            book,
+            normalized_title="a wizard of earthsea",
+            isbn10="080442957X",
+            isbn13="9780306406157",
+            created_at=NOW_TEXT,
+            updated_at=NOW_TEXT,
+        )
+        duration_map = {f"b:duration_map:{ONE}": {"segments": [], "total_duration": 0, "version": 1}}
+        await holds(
+            store,
+            {
+                f"b:{ONE}": stored,
+                **duration_map,
+                f"idx:book:author:{TWO}:{ONE}": 1,
+                f"idx:book:series:{THREE}:0000001500:{ONE}": 1,
+                f"idx:book:title:a wizard of earthsea:{ONE}": 1,
+                f"idx:book:tag:fantasy:{ONE}": 1,
+                f"idx:book:tag:mood%3A calm:{ONE}": 1,
+                f"idx:book:genre:novel:{ONE}": 1,
+                f"idx:book:isbn10:080442957X:{ONE}": 1,
+                f"idx:book:isbn13:9780306406157:{ONE}": 1,
+                f"idx:book:work:{FOUR}:{ONE}": 1,
+            },
+        )
+        assert [entry.record.id async for entry in store.scan(BOOK)] == [ONE], "the duration map is no book"
+
+        clock.advance(seconds=60)
+        changed = Book(id=ONE, title="The Tombs of Atuan", series_id=FIVE, tags=["Fantasy"])
+        await store.put(BOOK, changed)
+        changed = replace(changed, normalized_title="the tombs of atuan", created_at=NOW_TEXT, updated_at=LATER_TEXT)
+        await holds(
+            store,
+            {
+                f"b:{ONE}": written(BOOK, changed),
+                **duration_map,
+                f"idx:book:series:{FIVE}:null:{ONE}": 1,
+                f"idx:book:title:the tombs of atuan:{ONE}": 1,
+                f"idx:book:tag:fantasy:{ONE}": 1,
+            },
+        )
+
+        # Into the bin, out again, and gone.
+        await store.put(BOOK, replace(changed, deleted_at=LATER_TEXT))
+        await holds(store, {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map})
+        await store.put(BOOK, changed)
+        assert len(await rows(store)) == 5
+        await holds(store, await rows(store))
+        await store.delete(BOOK, id=ONE)
+        await holds(store, duration_map)
+        await store.delete(DURATION_MAP, book_id=ONE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        positions: list[float | None] = [None, 10, 1.5, 2, 1]
+        for number, position in enumerate(positions, 1):
+            await store.put(
+                BOOK,
+                Book(
+                    id=ulid(number),
+                    title=f"Book {number}",
+                    author_id=TWO,
+                    series_id=THREE,
+                    series_position=position,
+                    tags=["a"] if number % 2 else [],
+                    isbn13="9780306406157" if number == 1 else None,
+                ),
+            )
+
+        async def listed(**by: Any) -> list[str]:
+            return [entry.record.title[-1] async for entry in store.scan(BOOK, **by)]
+
+        assert await listed() == ["1", "2", "3", "4", "5"]
+        assert await listed(by=BOOKS_BY_SERIES, series_id=THREE) == ["5", "3", "4", "2", "1"]
+        assert await listed(by=BOOKS_BY_SERIES, series_id=THREE, reverse=True) == ["1", "2", "4", "3", "5"]
+        assert await listed(by=BOOKS_BY_AUTHOR, author_id=TWO) == ["1", "2", "3", "4", "5"]
+        assert await listed(by=BOOKS_BY_TAG, tag=" A ") == ["1", "3", "5"]
+        assert await listed(by=BOOKS_BY_TITLE, starting="BOOK  ") == ["1", "2", "3", "4", "5"]
+        assert await listed(by=BOOKS_BY_TITLE, starting="book 2") == ["2"]
+        assert await listed(by=BOOKS_BY_ISBN13, isbn13="9780306406157") == ["1"]
+
+    drive(work)
+
+
+@pytest.mark.parametrize(("field", "value"), [("isbn10", "0306406153"), ("isbn13", "9780306406158")])
+def test_a_book_with_a_wrong_isbn_is_not_written(drive: Drive, field: str, value: str) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        with pytest.raises(RecordError, match="check digit"):
+            await store.put(BOOK, replace(Book(id=ONE, title="x"), **{field: value}))
+        await holds(store, {})
+
+    drive(work)
+
+
+def segment(identifier: str, number: int) -> Segment:
+    return Segment(
+        id=identifier,
+        book_id=ONE,
+        file_path=f"{number}.mp3",
+        format="mp3",
+        size_bytes=1,
+        duration_seconds=60,
+        hash_sha256="hex",
+        track_number=number,
+        total_tracks=2,
+    )
+
+
+def test_merged_segments_leave_their_places_to_the_new_one(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        old = [segment(TWO, 1), segment(THREE, 2)]
+        for each in old:
+            await store.put(SEGMENT, each)
+        assert {key: value for key, value in (await rows(store)).items() if key.startswith("bfi:")} == {
+            f"bfi:{ONE}:0000000001": TWO,
+            f"bfi:{ONE}:0000000002": THREE,
+        }
+        with pytest.raises(UniqueError):
+            await store.put(SEGMENT, segment(FOUR, 1))
+
+        async with store.transaction() as tx:
+            for each in old:
+                await tx.put(SEGMENT, replace(each, active=False, superseded_by=FOUR))
+            await tx.put(SEGMENT, segment(FOUR, 1))
+        found = await rows(store)
+        assert sorted(found) == [f"bf:{TWO}", f"bf:{THREE}", f"bf:{FOUR}", f"bfi:{ONE}:0000000001"]
+        assert found[f"bfi:{ONE}:0000000001"] == FOUR and found[f"bf:{TWO}"]["superseded_by"] == FOUR
+        await holds(store, found)
+
+        for identifier in (TWO, THREE, FOUR):
+            await store.delete(SEGMENT, id=identifier)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_two_segments_change_places(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        first, second = segment(TWO, 1), segment(THREE, 2)
+        await store.put(SEGMENT, first)
+        await store.put(SEGMENT, second)
+        async with store.transaction() as tx:
+            await tx.put(SEGMENT, replace(first, active=False))  # leaves its place
+            await tx.put(SEGMENT, replace(second, track_number=1))
+            await tx.put(SEGMENT, replace(first, track_number=2))
+        found = await rows(store)
+        assert [found[f"bfi:{ONE}:000000000{place}"] for place in (1, 2)] == [THREE, TWO]
+        await holds(store, found)
+
+    drive(work)
+
+
+def test_a_playlist_and_its_items_through_their_life(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        await store.put(PLAYLIST, Playlist(id=ONE, name="To hear", user_id=TWO))
+        await store.put(PLAYLIST, Playlist(id=FIVE, name="Everybody's"))
+        for position, book in enumerate((THREE, FOUR), 1):
+            await store.put(PLAYLIST_ITEM, book, playlist_id=ONE, position=position)
+        stamped = {"created_at": NOW_TEXT, "updated_at": NOW_TEXT, "version": 1}
+        await holds(
+            store,
+            {
+                f"pl:{ONE}": {"id": ONE, "name": "To hear", "user_id": TWO, **stamped},
+                f"pl:{FIVE}": {"id": FIVE, "name": "Everybody's", "user_id": None, **stamped},
+                f"idx:playlist:user:{TWO}:{ONE}": 1,
+                f"pli:{ONE}:0000000001": THREE,
+                f"pli:{ONE}:0000000002": FOUR,
+            },
+        )
+        async with store.transaction() as tx:
+            await tx.put(PLAYLIST_ITEM, FOUR, playlist_id=ONE, position=1)
+            await tx.put(PLAYLIST_ITEM, THREE, playlist_id=ONE, position=2)
+        assert [entry.record async for entry in store.scan(PLAYLIST_ITEM, playlist_id=ONE)] == [FOUR, THREE]
+        await holds(store, await rows(store))
+        async with store.transaction() as tx:
+            for position in (1, 2):
+                await tx.delete(PLAYLIST_ITEM, playlist_id=ONE, position=position)
+            await tx.delete(PLAYLIST, id=ONE)
+        await store.delete(PLAYLIST, id=FIVE)
+        await holds(store, {})
+
+    drive(work)
+
+
+def test_an_operation_and_its_log_through_their_life(drive: Drive) -> None:
+    async def work(engine: Engine, clock: ManualClock) -> None:
+        store = library(engine)
+        operation = Operation(id=ONE, type="merge", created_by="system")
+        await store.put(OPERATION, operation)
+        for message in ("begin", "end"):
+            line = OperationLine(timestamp=NOW_TEXT, level="info", message=message)
+            await append(store, OPERATION_LOG, line, operation_id=ONE)
+        line_1 = {"timestamp": NOW_TEXT, "level": "info", "version": 1}
+        await holds(
+            store,
+            {
+                f"op:{ONE}": written(OPERATION, operation),
+                f"op:{ONE}:next_seq": 2,
+                f"opl:{ONE}:0000000000": {"seq": 0, "message": "begin", **line_1},
+                f"opl:{ONE}:0000000001": {"seq": 1, "message": "end", **line_1},
+            },
+        )
+        assert [entry.record.id async for entry in store.scan(OPERATION)] == [ONE], "the counter is no operation"
+        assert await store.get(NEXT_SEQ, operation_id=ONE) == 2
+        await store.put(OPERATION, replace(operation, status="failed", error="interrupted"))
+        await store.delete(OPERATION, id=ONE)
+        await store.delete(NEXT_SEQ, operation_id=ONE)
+        for seq in (0, 1):
+            await store.delete(OPERATION_LOG, operation_id=ONE, seq=seq)
+        await holds(store, {})
+
+    drive(work)
