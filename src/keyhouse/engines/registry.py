@@ -16,7 +16,8 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
 
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
     `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root. `rocksdb:folder`
-    is a folder of one process at a time, made when it is not there, and spelled the same way.
+    is a folder of one process at a time, made when it is not there, and spelled the same way. `nats://host:4222/?bucket=name`
+    is a bucket of NATS JetStream, or with `prefix=text` one for each space; see `keyhouse.engines.jetstream.settings`.
     `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
     `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
     """
@@ -64,10 +65,20 @@ def _open_rocksdb(url: str, rest: str, clock: Clock) -> Engine:
     return RocksdbEngine.open(path, clock=clock)
 
 
+def _open_jetstream(url: str, rest: str, clock: Clock) -> Engine:
+    try:
+        from keyhouse.engines.jetstream import JetstreamEngine
+    except ModuleNotFoundError as error:
+        raise ImportError("The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'") from error
+    return JetstreamEngine.open(url, clock=clock)
+
+
 _OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
     "memory": _open_memory,
+    "nats": _open_jetstream,
     "postgres": _open_postgres,
     "postgresql": _open_postgres,
     "rocksdb": _open_rocksdb,
     "sqlite": _open_sqlite,
+    "tls": _open_jetstream,
 }
