@@ -1,6 +1,7 @@
 """The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches through the feed."""
 
 from collections.abc import AsyncIterator, Sequence
+from io import BytesIO
 from typing import Any, Final
 
 from aiobotocore.config import AioConfig
@@ -25,6 +26,8 @@ ANSWER_SECONDS: Final = 10
 """After this long without an answer, the fate of a request is unknown."""
 
 CONNECTIONS: Final = 64
+
+BODY_BYTES_WHOLE: Final = 256 * 1_024
 
 COMMIT_BYTES_MAX: Final = 2_900_000
 """DynamoDB takes 4 MB in a transaction. The rest is for names, the log of changes, and documents that are kept flat and
@@ -116,4 +119,12 @@ async def _client(settings: Settings) -> Any:
         aws_secret_access_key=settings.secret_access_key,
         config=config,
     )
-    return await context.__aenter__()
+    client = await context.__aenter__()
+    client.meta.events.register("before-send.dynamodb", _stream_large)
+    return client
+
+
+def _stream_large(request: Any, **_: object) -> None:
+    """A large body is sent in parts: the HTTP client warns of one in one piece, which holds up the loop."""
+    if isinstance(request.body, bytes) and len(request.body) > BODY_BYTES_WHOLE:
+        request.body = BytesIO(request.body)
