@@ -8,6 +8,7 @@ import asyncpg
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
+from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.postgres import PostgresEngine
@@ -16,6 +17,7 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
 from keyhouse.testing.servers.postgres import postgres_server
+from tests.engines.dynamodb_tables import settings as dynamodb_settings
 from tests.engines.nats_servers import name_of, nats_server
 
 
@@ -80,6 +82,15 @@ def postgres(folder: Path) -> Opener:
     return open_postgres
 
 
+def dynamodb(folder: Path) -> Opener:
+    where = dynamodb_settings()
+
+    async def open_dynamodb(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        return await DynamoDBEngine.open(where, clock=clock, changes_kept=changes_kept)
+
+    return open_dynamodb
+
+
 OPENERS: dict[str, Callable[[Path], Opener]] = {
     "memory": memory,
     "sqlite": sqlite,
@@ -87,4 +98,5 @@ OPENERS: dict[str, Callable[[Path], Opener]] = {
     "jetstream": jetstream,
     "jetstream-buckets": jetstream_buckets,
     "postgres": postgres,
+    "dynamodb": dynamodb,
 }

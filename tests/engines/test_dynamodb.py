@@ -19,6 +19,7 @@ from keyhouse.engines.dynamodb.engine import CAPABILITIES, _client
 from keyhouse.engines.dynamodb.items import TTL_LATE_SECONDS
 from keyhouse.engines.dynamodb.log import table_of
 from keyhouse.errors import (
+    ClosedError,
     EngineError,
     FullError,
     LimitError,
@@ -97,6 +98,18 @@ async def test_many_can_make_the_same_new_tables_at_once() -> None:
     assert [await put(engine, "a") for engine in engines] == [1, 2, 3, 4]
     for engine in engines:
         await engine.close()
+
+
+@scenario
+async def test_an_engine_that_was_not_opened_opens_itself_at_its_first_use() -> None:
+    engine = DynamoDBEngine(settings())
+    assert await asyncio.gather(*(engine.read("s", ["a"]) for _ in range(5))) == [[None]] * 5
+    assert await put(engine, "a") == 1
+    await engine.close()
+    unused = DynamoDBEngine(settings())
+    await unused.close()
+    with pytest.raises(ClosedError):
+        await unused.read("s", ["a"])
 
 
 @scenario

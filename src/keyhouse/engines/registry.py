@@ -20,6 +20,8 @@ def open_engine(url: str, *, clock: Clock | None = None) -> Engine:
     is a bucket of NATS JetStream, or with `prefix=text` one for each space; see `keyhouse.engines.jetstream.settings`.
     `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
     `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
+    `dynamodb://table?region=eu-west-1` is two tables of DynamoDB, made when they are not there; `endpoint=` says where it is
+    if it is not AWS, and `layout=history` how items look; see `keyhouse.engines.dynamodb.settings`.
     """
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
@@ -73,7 +75,16 @@ def _open_jetstream(url: str, rest: str, clock: Clock) -> Engine:
     return JetstreamEngine.open(url, clock=clock)
 
 
+def _open_dynamodb(url: str, rest: str, clock: Clock) -> Engine:
+    try:
+        from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
+    except ModuleNotFoundError as error:
+        raise ImportError("The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'") from error
+    return DynamoDBEngine(Settings.of(url), clock=clock)
+
+
 _OPENERS: Final[dict[str, Callable[[str, str, Clock], Engine]]] = {
+    "dynamodb": _open_dynamodb,
     "memory": _open_memory,
     "nats": _open_jetstream,
     "postgres": _open_postgres,

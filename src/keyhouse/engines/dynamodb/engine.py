@@ -39,12 +39,12 @@ CAPABILITIES: Final = Capabilities(
 
 
 class DynamoDBEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for what each method promises. One that is not opened opens itself when it is first used."""
 
-    def __init__(self, client: Any, settings: Settings, clock: Clock, changes_kept: int) -> None:
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> None:
         table, items = settings.table, Items(settings.layout)
-        self._clock = clock
-        self._service = Service(client, table)
+        self._clock = clock = clock or SystemClock()
+        self._service = Service(lambda: _client_of_tables(settings), table)
         self._writer = Writer(self._service, items, table, clock, committed=lambda space: self._feed.tell(space))
         self._reader = Reader(self._service, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
@@ -55,18 +55,9 @@ class DynamoDBEngine:
         cls, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> "DynamoDBEngine":
         """Open the tables, or make them and wait until they are ready."""
-        try:
-            client = await _client(settings)
-        except Exception as error:
-            raise translated(error, settings.table) from error
-        try:
-            await prepare(
-                client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl
-            )
-        except BaseException:
-            await client.close()
-            raise
-        return cls(client, settings, clock or SystemClock(), changes_kept)
+        engine = cls(settings, clock=clock, changes_kept=changes_kept)
+        await engine._service.connect()
+        return engine
 
     @property
     def capabilities(self) -> Capabilities:
@@ -100,6 +91,19 @@ class DynamoDBEngine:
         self._feed.close()
         await self._writer.close()
         await self._service.close()
+
+
+async def _client_of_tables(settings: Settings) -> Any:
+    try:
+        client = await _client(settings)
+    except Exception as error:
+        raise translated(error, settings.table) from error
+    try:
+        await prepare(client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl)
+    except BaseException:
+        await client.close()
+        raise
+    return client
 
 
 async def _client(settings: Settings) -> Any:
