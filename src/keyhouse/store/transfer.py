@@ -63,7 +63,8 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """`phase`: `copying`, `following` or `verifying`. `rows` were looked at in this phase; `written`, in the whole run."""
+    """`phase`: `copying`, `following` or `verifying`, told at its start with no space. `rows` were looked at in this phase;
+    `written`, in the whole run."""
 
     phase: str
     space: str
@@ -200,6 +201,7 @@ class _Mover:
     def _enter(self, phase: str) -> None:
         self._phase = phase
         self._looked = 0
+        self._report("")
 
     def _report(self, space: str) -> None:
         if self._on_progress is not None:
