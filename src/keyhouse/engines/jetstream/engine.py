@@ -15,8 +15,8 @@ and with R3 even one machine that lost its power can make the others forget. Say
 import asyncio
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -92,12 +92,13 @@ class JetstreamEngine:
             await bucket.open(writing=True)
             return await self._writer(bucket).submit(CommitJob(space, batch))
 
-    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._of(space)
             await bucket.open(writing=True)
-            async for change in changes(bucket, space, span, since, self._clock, self._check_open):
-                yield change
+            async with aclosing(changes(bucket, space, span, since, self._clock, self._check_open)) as found:
+                async for change in found:
+                    yield change
 
     async def sweep(self, *, limit: int) -> int:
         with self._while_open():

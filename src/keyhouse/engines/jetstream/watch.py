@@ -5,7 +5,7 @@ expired is given out as gone: its value is nobody's any more, and yet who still 
 of it.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span
@@ -17,7 +17,7 @@ from keyhouse.errors import WatchExpiredError
 
 async def changes(
     bucket: Bucket, space: str, span: Span, since: int | None, clock: Clock, check_open: Callable[[], None]
-) -> AsyncIterator[Change]:
+) -> AsyncGenerator[Change, None]:
     await patiently(bucket.sync)
     position = bucket.mirror.position if since is None else since
     while True:

@@ -39,7 +39,7 @@ MESSAGE_BYTES_NEEDED: Final = VALUE_BYTES_MAX + 16 * 1_024
 """The server's `max_payload` must hold a value and its headers."""
 
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 5.0
 """How long an answer is waited for, before its outcome is unknown."""
 
 API_SECONDS: Final = 5.0
