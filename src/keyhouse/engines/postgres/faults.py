@@ -25,10 +25,17 @@ LOST: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
-"""The connection, or the patience with it, ended in the midst of a call: what was sent may have been done."""
+"""The connection, or the patience with it, ended in the midst of a call: what was sent may have been done.
+
+The driver's internal error is what it raises when a server's last word is still being read as the call begins.
+"""
+
+UNSENT = (asyncpg.InterfaceError,)
+"""The driver knew that the connection was gone, or busy, before it sent anything."""
 
 REPEATED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """The server undid the transaction so that another could go on; the same again may well pass."""
@@ -74,7 +81,7 @@ _FAULTS = (
     ),
     _Fault((asyncpg.DataError, ValueError), DocumentError, UNKEEPABLE),
     _Fault(LOST, UnavailableError, "The server can't be reached; try again."),
-    _Fault((asyncpg.InterfaceError,), UnavailableError, "The connection was already gone; try again."),
+    _Fault(UNSENT, UnavailableError, "The connection was already gone; try again."),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.faults import LOST, REPEATED, is_of_all, translated_commit
+from keyhouse.engines.postgres.faults import LOST, REPEATED, UNSENT, is_of_all, translated_commit
 from keyhouse.engines.postgres.group import Group, Job
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
@@ -157,8 +157,8 @@ class Writer:
                 record = await connection.fetchrow(
                     self._sql.commit, *group.arguments(self._clock.now(), patient=patient)
                 )
-            except REPEATED:
-                self._pool.give(connection)
+            except (*REPEATED, *UNSENT) as error:
+                (self._pool.drop if isinstance(error, UNSENT) else self._pool.give)(connection)
                 if attempt == ATTEMPTS:
                     raise
             except BaseException as error:
