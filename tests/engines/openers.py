@@ -8,6 +8,8 @@ import asyncpg
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
+from keyhouse.engines.dynamodb import DynamoDBEngine
+from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
@@ -15,6 +17,8 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance import Opener
 from keyhouse.testing.servers.postgres import postgres_server
+from tests.engines.dynamodb_tables import settings as dynamodb_settings
+from tests.engines.nats_servers import name_of, nats_server
 
 
 def memory(folder: Path) -> Opener:
@@ -38,6 +42,26 @@ def rocksdb(folder: Path) -> Opener:
     return open_rocksdb
 
 
+def jetstream(folder: Path) -> Opener:
+    """All spaces in one bucket, called by the folder, on the server that all tests of a process share."""
+
+    async def open_jetstream(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        url = f"{nats_server().url}/?bucket={name_of(folder)}&sync=always"
+        return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
+
+    return open_jetstream
+
+
+def jetstream_buckets(folder: Path) -> Opener:
+    """A bucket for each space."""
+
+    async def open_jetstream(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        url = f"{nats_server().url}/?prefix={name_of(folder)}-&sync=always"
+        return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
+
+    return open_jetstream
+
+
 async def postgres_schema() -> str:
     """The URL of an empty schema of its own, on the server that all tests of this process share."""
     server, schema = postgres_server(), f"t{secrets.token_hex(8)}"
@@ -58,9 +82,21 @@ def postgres(folder: Path) -> Opener:
     return open_postgres
 
 
+def dynamodb(folder: Path) -> Opener:
+    where = dynamodb_settings()
+
+    async def open_dynamodb(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        return await DynamoDBEngine.open(where, clock=clock, changes_kept=changes_kept)
+
+    return open_dynamodb
+
+
 OPENERS: dict[str, Callable[[Path], Opener]] = {
     "memory": memory,
     "sqlite": sqlite,
     "rocksdb": rocksdb,
+    "jetstream": jetstream,
+    "jetstream-buckets": jetstream_buckets,
     "postgres": postgres,
+    "dynamodb": dynamodb,
 }

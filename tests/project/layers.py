@@ -53,6 +53,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "alembic": ("engines",),
     "apsw": ("engines",),
     "asyncpg": ("engines",),
+    "botocore": ("engines",),
     "sqlalchemy": ("engines",),
     "rocksdict": ("engines",),
     "typer": ("cli",),

@@ -8,6 +8,9 @@ from keyhouse import __version__
 from keyhouse.cli.describe import describe
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.explain import explain
+from keyhouse.cli.export import export
+from keyhouse.cli.import_ import import_
+from keyhouse.cli.move import move
 
 app = typer.Typer(
     help="Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.",
@@ -19,6 +22,9 @@ app = typer.Typer(
 )
 app.command()(describe)
 app.command()(explain)
+app.command()(export)
+app.command("import")(import_)
+app.command()(move)
 
 
 def _show_version(wanted: bool) -> None:

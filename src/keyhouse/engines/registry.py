@@ -17,9 +17,12 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
 
     `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
     `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root. `rocksdb:folder`
-    is a folder of one process at a time, made when it is not there, and spelled the same way.
+    is a folder of one process at a time, made when it is not there, and spelled the same way. `nats://host:4222/?bucket=name`
+    is a bucket of NATS JetStream, or with `prefix=text` one for each space; see `keyhouse.engines.jetstream.settings`.
     `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
     `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
+    `dynamodb://table?region=eu-west-1` is two tables of DynamoDB, made when they are not there; `endpoint=` says where it is
+    if it is not AWS, and `layout=history` how items look; see `keyhouse.engines.dynamodb.settings`.
     With `create=False`, a file or folder that is not there is not made: UsageError.
     """
     scheme, colon, rest = url.partition(":")
@@ -73,10 +76,29 @@ def _refuse_missing(path: str, create: bool) -> None:
         raise UsageError("There is no such file.", file=path)
 
 
+async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+    try:
+        from keyhouse.engines.jetstream import JetstreamEngine
+    except ModuleNotFoundError as error:
+        raise ImportError("The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'") from error
+    return JetstreamEngine.open(url, clock=clock)
+
+
+async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
+    try:
+        from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
+    except ModuleNotFoundError as error:
+        raise ImportError("The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'") from error
+    return DynamoDBEngine(Settings.of(url), clock=clock)
+
+
 _OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {
+    "dynamodb": _open_dynamodb,
     "memory": _open_memory,
+    "nats": _open_jetstream,
     "postgres": _open_postgres,
     "postgresql": _open_postgres,
     "rocksdb": _open_rocksdb,
     "sqlite": _open_sqlite,
+    "tls": _open_jetstream,
 }

@@ -1,29 +1,44 @@
-"""The store: where a schema meets an engine. Typed reads and writes, transactions, watch, sweep, verify, migrations, jobs.
+"""The store: where a schema meets an engine. Typed reads and writes, transactions, watch, sweep, verify, migrations, jobs,
+and whole stores moved, exported and imported.
 
 It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 """
 
+from keyhouse.store.digest import digest
 from keyhouse.store.entry import Entry, Event, PageOf
+from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows
 from keyhouse.store.jobs import run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.transfer import Moved, Progress, SpaceMoved, move
 from keyhouse.store.verify import Finding, verify
 
 __all__ = [
+    "Begun",
     "Entry",
     "Event",
+    "Exported",
     "Finding",
+    "Imported",
     "Migrated",
+    "Moved",
     "PageOf",
+    "Progress",
+    "SpaceMoved",
     "Store",
     "Transaction",
     "append",
     "append_in",
+    "begun",
+    "digest",
+    "export_rows",
     "fold",
+    "import_rows",
     "migrate",
+    "move",
     "open_store",
     "prune",
     "reindex",

@@ -1,6 +1,7 @@
 """The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches through the feed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from io import BytesIO
 from typing import Any, Final
 
 from aiobotocore.config import AioConfig
@@ -26,6 +27,8 @@ ANSWER_SECONDS: Final = 10
 
 CONNECTIONS: Final = 64
 
+BODY_BYTES_WHOLE: Final = 256 * 1_024
+
 COMMIT_BYTES_MAX: Final = 2_900_000
 """DynamoDB takes 4 MB in a transaction. The rest is for names, the log of changes, and documents that are kept flat and
 as their bytes."""
@@ -36,12 +39,12 @@ CAPABILITIES: Final = Capabilities(
 
 
 class DynamoDBEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for what each method promises. One that is not opened opens itself when it is first used."""
 
-    def __init__(self, client: Any, settings: Settings, clock: Clock, changes_kept: int) -> None:
+    def __init__(self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> None:
         table, items = settings.table, Items(settings.layout)
-        self._clock = clock
-        self._service = Service(client, table)
+        self._clock = clock = clock or SystemClock()
+        self._service = Service(lambda: _client_of_tables(settings), table)
         self._writer = Writer(self._service, items, table, clock, committed=lambda space: self._feed.tell(space))
         self._reader = Reader(self._service, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
@@ -52,18 +55,9 @@ class DynamoDBEngine:
         cls, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> "DynamoDBEngine":
         """Open the tables, or make them and wait until they are ready."""
-        try:
-            client = await _client(settings)
-        except Exception as error:
-            raise translated(error, settings.table) from error
-        try:
-            await prepare(
-                client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl
-            )
-        except BaseException:
-            await client.close()
-            raise
-        return cls(client, settings, clock or SystemClock(), changes_kept)
+        engine = cls(settings, clock=clock, changes_kept=changes_kept)
+        await engine._service.connect()
+        return engine
 
     @property
     def capabilities(self) -> Capabilities:
@@ -99,6 +93,19 @@ class DynamoDBEngine:
         await self._service.close()
 
 
+async def _client_of_tables(settings: Settings) -> Any:
+    try:
+        client = await _client(settings)
+    except Exception as error:
+        raise translated(error, settings.table) from error
+    try:
+        await prepare(client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl)
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
 async def _client(settings: Settings) -> Any:
     """The driver's own retries and checks of parameters are off: see `service.py`."""
     config = AioConfig(
@@ -116,4 +123,12 @@ async def _client(settings: Settings) -> Any:
         aws_secret_access_key=settings.secret_access_key,
         config=config,
     )
-    return await context.__aenter__()
+    client = await context.__aenter__()
+    client.meta.events.register("before-send.dynamodb", _stream_large)
+    return client
+
+
+def _stream_large(request: Any, **_: object) -> None:
+    """A large body is sent in parts: the HTTP client warns of one in one piece, which holds up the loop."""
+    if isinstance(request.body, bytes) and len(request.body) > BODY_BYTES_WHOLE:
+        request.body = BytesIO(request.body)

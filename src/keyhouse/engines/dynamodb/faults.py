@@ -34,7 +34,13 @@ _BUSY_CODES: Final = {
     "LimitExceededException",
 }
 _UNSURE_CODES: Final = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "500", "502", "503", "504"}
-_NOT_SENT: Final = (driver.EndpointConnectionError, driver.ConnectTimeoutError, driver.ProxyConnectionError)
+_CREDENTIALS: Final = (driver.NoCredentialsError, driver.PartialCredentialsError, driver.CredentialRetrievalError)
+_NOT_SENT: Final = (
+    driver.ConnectionError,  # no connection; one that breaks is another error
+    driver.NoRegionError,
+    driver.ParamValidationError,
+    *_CREDENTIALS,
+)
 
 
 class _Fault(NamedTuple):
@@ -70,9 +76,7 @@ _BY_CODE: Final = {
 def verdict(error: Exception) -> Verdict:
     if isinstance(error, driver.ClientError):
         return _verdict_of_answer(error)
-    if isinstance(error, driver.HTTPClientError) and not isinstance(error, _NOT_SENT):
-        return Verdict.UNSURE
-    return Verdict.FAILED
+    return Verdict.FAILED if isinstance(error, _NOT_SENT) else Verdict.UNSURE
 
 
 def is_absent(error: Exception) -> bool:
@@ -94,7 +98,7 @@ def translated(error: Exception, table: str) -> KeyhouseError:
         fault = _DENIED
     elif isinstance(error, driver.NoRegionError):
         fault = _Fault(UsageError, "DynamoDB needs a region: in the URL, or in AWS_DEFAULT_REGION.")
-    elif isinstance(error, driver.HTTPClientError):
+    elif isinstance(error, driver.HTTPClientError | driver.ConnectionError):
         fault = _UNREACHABLE
     else:
         fault = _UNKNOWN

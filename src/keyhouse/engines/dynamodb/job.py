@@ -30,16 +30,27 @@ class Job(Generic[Answer]):
 
 
 class Commit(Job[int | None]):
+    """`together`: it must be decided on what stands together at one moment."""
+
     def __init__(self, batch: Batch) -> None:
         super().__init__()
         self.batch = batch
-        self.written = {*(put.key for put in batch.puts), *batch.deletes, *(add.key for add in batch.adds)}
-        self.touched = self.written | {check.key for check in batch.checks}
+        self.together = False
+        self.added = {add.key for add in batch.adds}
+        self.checked = {check.key for check in batch.checks}
+        self.touched = self.added | self.checked | {put.key for put in batch.puts} | set(batch.deletes)
 
     def reads(self, careful: bool) -> set[str]:
-        """The keys whose rows must be known: those that are added to, and when careful also those that are checked."""
-        added = {add.key for add in self.batch.adds}
-        return added | {check.key for check in self.batch.checks} if careful else added
+        """The keys whose rows must be known: those that are added to; then, or when careful, those that are checked too."""
+        return self.added | self.checked if careful or self.added else self.added
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Decided on rows of several moments, it might be another answer at each of them: a lost check may be due to this
+        very batch, sent twice; a counter that can't be added to may come with a check that is lost."""
+        if self.failure is not None:
+            return bool(self.checked) or self.batch.id is not None
+        return self.answer is None and self.batch.id is not None
 
 
 class Removal(Job[int]):

@@ -30,7 +30,6 @@ UNSURE_ATTEMPTS_MAX: Final = 3
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.5
 
-Request = Callable[..., Awaitable[dict[str, Any]]]
 Keys = Sequence[tuple[str, Item]]
 """Tables and keys."""
 
@@ -41,16 +40,26 @@ async def pause(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
 
 
 class Service:
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
+    """`client` gives the driver's, with the tables ready: it is asked for once, when something is first asked of it."""
+
+    def __init__(self, client: Callable[[], Awaitable[Any]], table: str) -> None:
+        self._make_client = client
+        self._connecting = asyncio.Lock()
+        self._client: Any = None
         self._table = table
         self._closed = False
 
+    async def connect(self) -> None:
+        async with self._connecting:
+            self._check_open()
+            if self._client is None:
+                self._client = await self._make_client()
+
     async def query(self, **parameters: Any) -> dict[str, Any]:
-        return await self._call(self._client.query, ConsistentRead="IndexName" not in parameters, **parameters)
+        return await self._call("query", ConsistentRead="IndexName" not in parameters, **parameters)
 
     async def get(self, table: str, key: Item) -> Item | None:
-        answer = await self._call(self._client.get_item, TableName=table, Key=key, ConsistentRead=True)
+        answer = await self._call("get_item", TableName=table, Key=key, ConsistentRead=True)
         return answer.get("Item")
 
     async def get_many(self, keys: Keys) -> list[tuple[str, Item]]:
@@ -65,7 +74,7 @@ class Service:
     async def get_together(self, keys: Keys) -> list[Item | None]:
         """Up to 100 items in the order asked, as they stand together, no transaction half applied."""
         answer = await self._call(
-            self._client.transact_get_items,
+            "transact_get_items",
             TransactItems=[{"Get": {"TableName": table, "Key": key}} for table, key in keys],
         )
         return [each.get("Item") for each in answer["Responses"]]
@@ -73,7 +82,7 @@ class Service:
     async def update(self, **parameters: Any) -> bool:
         """Whether its condition held. The update must be one that may be done twice."""
         try:
-            await self._call(self._client.update_item, **parameters)
+            await self._call("update_item", **parameters)
         except _LostError:
             return False
         return True
@@ -83,12 +92,14 @@ class Service:
             wanted = {table: [{"DeleteRequest": {"Key": key}} for key in keys[start : start + WRITE_ITEMS_MAX]]}
             attempt = 0
             while wanted:
-                answer = await self._call(self._client.batch_write_item, RequestItems=wanted)
+                answer = await self._call("batch_write_item", RequestItems=wanted)
                 wanted = answer.get("UnprocessedItems") or {}
                 attempt = await self._again(attempt) if wanted else 0
 
     async def transact(self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]) -> bool:
         """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
+        if self._client is None:
+            await self.connect()
         busy = unsure = 0
         while True:
             self._check_open()
@@ -113,9 +124,10 @@ class Service:
                 return True
 
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._client.close()
+        async with self._connecting:
+            client, self._closed = None if self._closed else self._client, True
+            if client is not None:
+                await client.close()
 
     async def _get_chunk(self, keys: Keys) -> list[tuple[str, Item]]:
         wanted: dict[str, Any] = {}
@@ -124,7 +136,7 @@ class Service:
         found: list[tuple[str, Item]] = []
         attempt = 0
         while wanted:
-            answer = await self._call(self._client.batch_get_item, RequestItems=wanted)
+            answer = await self._call("batch_get_item", RequestItems=wanted)
             got = [(table, item) for table, items in answer["Responses"].items() for item in items]
             found += got
             wanted = answer.get("UnprocessedKeys") or {}
@@ -140,13 +152,16 @@ class Service:
         await pause(attempt)
         return attempt + 1
 
-    async def _call(self, request: Request, **parameters: Any) -> dict[str, Any]:
+    async def _call(self, request: str, **parameters: Any) -> dict[str, Any]:
         """For requests that may be done twice."""
+        if self._client is None:
+            await self.connect()
         busy = unsure = 0
         while True:
             self._check_open()
             try:
-                return await request(**parameters)
+                answer: dict[str, Any] = await getattr(self._client, request)(**parameters)
+                return answer
             except Exception as error:
                 match verdict(error):
                     case Verdict.LOST:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.faults import is_absent, is_made_by_another, translated
 from keyhouse.engines.dynamodb.layout import Layout
-from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 
 BY_EXPIRY: Final = "by-expiry"
 
@@ -24,9 +24,7 @@ async def prepare(client: Any, table: str, layout: Layout, *, create: bool, nati
             await _prepare_table(client, wanted, create)
             if native_ttl and create:
                 await _enable_ttl(client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl")
-    except UsageError:
-        raise
-    except UnavailableError:
+    except KeyhouseError:
         raise
     except Exception as error:
         raise translated(error, table) from error

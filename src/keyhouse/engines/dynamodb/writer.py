@@ -9,8 +9,9 @@ its entry in the log the moment that it is the head. There is nothing to leave a
 Checks are conditions of the same transaction, judged by DynamoDB with the writes. Counters are read first; the sum is
 written on the condition that the row is still at the revision that was read. When any condition fails, everything is
 read (rows, head and ids) and decided again, here, where it shows whose check it was; a batch whose check fails on what was
-read is answered `None` and leaves the others to go on. A batch with more checks than a transaction has room for is
-decided on a transactional read of the rows together with the head, and the head's condition keeps that valid.
+read is answered `None` and leaves the others to go on. Where it matters that all was read at one moment, and for a batch
+with more checks than a transaction has room for, rows and head are read by one transaction; the head's condition
+keeps that valid.
 
 The head of a space is the unit of contention, as the space is the unit of commit. This process remembers the head that it
 has moved, so that a commit of puts, deletes and checks is one request; who shares the space with another process loses to
@@ -29,7 +30,7 @@ from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.job import Alone, Answer, Commit, Job, Removal
 from keyhouse.engines.dynamodb.plan import OWN_ITEMS, TRANSACTION_ITEMS_MAX, Plan, State
-from keyhouse.engines.dynamodb.service import GET_ITEMS_MAX, Keys, Service, pause
+from keyhouse.engines.dynamodb.service import GET_ITEMS_MAX, Service, pause
 from keyhouse.errors import ClosedError, UnavailableError
 
 GROUP_JOBS_MAX: Final = 64
@@ -139,10 +140,9 @@ class Writer:
             state = await self._state(space, jobs, careful)
             plan = Plan(state, self._clock.now())
             begun[:] = _taken(plan, [job for job in jobs if not job.future.done()])
-            if not plan.writes:
-                await self._look_again_for_ids(space, begun)
-                return
-            if await self._write(space, plan):
+            if not state.together and _is_doubtful(begun):
+                continue
+            if not plan.writes or await self._write(space, plan):
                 return
             self._heads.pop(space, None)
             if careful:
@@ -236,16 +236,6 @@ class Writer:
                 return None
         return state.head
 
-    async def _look_again_for_ids(self, space: str, jobs: list[Job[Any]]) -> None:
-        """A check may fail because the same batch was applied between the reading of its id and that of the row."""
-        lost = [job for job in jobs if isinstance(job, Commit) and job.answer is None and job.batch.id is not None]
-        for job in lost:
-            keys: Keys = [(self._log, log.applied_key(space, str(job.batch.id)))]
-            (found,) = await self._service.get_together(keys)
-            job.answer = log.applied_of(found, self._clock.now())
-            if job.answer is not None:
-                job.failure = None
-
 
 def _waiting(queue: Queue) -> list[Commit | Removal]:
     """The jobs for the next transaction: the first alone, if it does not fit with its conditions."""
@@ -261,6 +251,9 @@ def _waiting(queue: Queue) -> list[Commit | Removal]:
 
 
 def _fits(job: Commit | Removal) -> bool:
+    """Whether it can go with others. What can't is decided on what stands together, and goes alone."""
+    if isinstance(job, Commit) and job.together:
+        return False
     return len(job.touched) + 1 + OWN_ITEMS <= TRANSACTION_ITEMS_MAX
 
 
@@ -271,3 +264,11 @@ def _taken(plan: Plan, jobs: list[Commit | Removal]) -> list[Job[Any]]:
             break
         taken.append(job)
     return taken
+
+
+def _is_doubtful(jobs: list[Job[Any]]) -> bool:
+    """Whether one of them must be decided anew; it is marked for that."""
+    doubtful = [job for job in jobs if isinstance(job, Commit) and job.is_doubtful]
+    for job in doubtful:
+        job.together = True
+    return bool(doubtful)

@@ -52,7 +52,7 @@ class Bucket:
             async with self._lock:
                 await patiently(lambda: self._prepare(writing))
         if self._found:
-            await self._live()
+            await self.live()
         return self._found
 
     async def current(self) -> bool:
@@ -74,7 +74,7 @@ class Bucket:
     async def reach(self, sequence: int) -> None:
         """Wait until the mirror shows everything up to there."""
         for _ in range(int(PATIENCE_SECONDS / BEHIND_SECONDS)):
-            await self._live()
+            await self.live()
             if self.mirror.position >= sequence:
                 return
             try:
@@ -171,7 +171,7 @@ class Bucket:
             "metadata": metadata,
         }
 
-    async def _live(self) -> None:
+    async def live(self) -> None:
         """Wait until the mirror is fed, and filled."""
         while not self._feed.live.is_set():
             delivered = self.mirror.delivered

@@ -16,7 +16,7 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -96,8 +96,9 @@ class JetstreamEngine:
         with self._while_open():
             bucket = await self._of(space)
             await bucket.open(writing=True)
-            async for change in changes(bucket, space, span, since, self._clock, self._check_open):
-                yield change
+            async with aclosing(changes(bucket, space, span, since, self._clock, self._check_open)) as found:
+                async for change in found:
+                    yield change
 
     async def sweep(self, *, limit: int) -> int:
         with self._while_open():

@@ -60,10 +60,19 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class View:
-    """The bucket as a group's next job finds it: the mirror, and over it what the group's earlier jobs will have written."""
+    """The bucket as a group's next job finds it: the mirror; over it what we have just written and the mirror may not show
+    yet (`recent`); and over that what the group's earlier jobs will have written."""
 
-    def __init__(self, mirror: Mirror, names: Names, clock: Clock, fetched: Mapping[int, bytes]) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        recent: Mapping[Place, tuple[Entry, bytes]],
+        fetched: Mapping[int, bytes],
+        names: Names,
+        clock: Clock,
+    ) -> None:
         self._mirror = mirror
+        self._recent = recent
         self._fetched = fetched
         self._written: dict[Place, tuple[bytes | None, int | None]] = {}
         self._guarded: set[Place] = set()
@@ -80,7 +89,7 @@ class View:
         if place in self._written:
             value, expires = self._written[place]
             return _NOT_YET if value is not None and (expires is None or expires > self.now) else None
-        entry = self._mirror.entry(*place)
+        entry = self._entry(place)
         return entry.revision if entry is not None and entry.lives(self.now) else None
 
     def counter(self, place: Place) -> tuple[bytes | None, int | None]:
@@ -89,20 +98,15 @@ class View:
             return None, None
         if place in self._written:
             return self._written[place]
-        entry = self._mirror.entry(*place)
+        entry = self._entry(place)
         assert entry is not None
-        value = self._mirror.values.get(entry.sequence)
-        if value is None:
-            value = self._fetched.get(entry.sequence)
-        if value is None:
-            raise Cold(entry)
-        return value, entry.expires
+        return self._value(place, entry), entry.expires
 
     def untouched(self, place: Place) -> bool:
         return place not in self._written
 
     def sequence(self, place: Place) -> int:
-        entry = self._mirror.entry(*place)
+        entry = self._entry(place)
         return 0 if entry is None else entry.sequence
 
     def guard(self, place: Place) -> dict[str, str]:
@@ -118,6 +122,21 @@ class View:
         message.headers.update(self.guard(place))
         self._written[place] = (value, expires)
         return message
+
+    def _entry(self, place: Place) -> Entry | None:
+        shown, recent = self._mirror.entry(*place), self._recent.get(place)
+        return shown if recent is None or (shown is not None and shown.sequence > recent[0].sequence) else recent[0]
+
+    def _value(self, place: Place, entry: Entry) -> bytes:
+        recent = self._recent.get(place)
+        if recent is not None and recent[0] is entry:
+            return recent[1]
+        value = self._mirror.values.get(entry.sequence)
+        if value is None:
+            value = self._fetched.get(entry.sequence)
+        if value is None:
+            raise Cold(entry)
+        return value
 
 
 class Job(Generic[Answer]):

@@ -1,7 +1,9 @@
 """What buckets, keys and subjects are called. The only place where a space or a key becomes a name that NATS reads.
 
-A row is a message of the subject `$KV.<bucket>.<key>`, which any NATS client knows as that key of that bucket. Keys are
-written in NATS's alphabet (`keyhouse.keys.escape.NATS_KEY`), each in one way only. Two layouts:
+A row is a message of the subject `$KV.<bucket>.<key>`, which any NATS client knows as that key of that bucket. A key that
+NATS allows is written as it is, so that keys which a schema has put into NATS's alphabet look as its document says, and
+keys of other programs are rows under their own names. Any other, and one that starts with `==`, is `==` and the key in
+NATS's alphabet (`keyhouse.keys.escape.NATS_KEY`). So each key has one name, and each name at most one key. Two layouts:
 
 - **One bucket for many spaces**: the key is `<space>.<key>`, the space escaped to one token. The default.
 - **A bucket for each space**: its name is a prefix and the space's own where NATS allows it. Any other name, and one that
@@ -28,6 +30,8 @@ BUCKET_CHARS_MAX: Final = 128
 TOKEN: Final = Escape("=", r"[^-_a-zA-Z0-9]")
 """A space, or a batch id, as one token of a subject."""
 
+_ESCAPED: Final = "=="
+_ALLOWED = re.compile(r"(?!==)[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*")
 _BUCKET = re.compile(r"[-_a-zA-Z0-9]+")
 _DIGESTED = re.compile(r"--[0-9a-f]{32}\Z")
 _KEPT_CHARS: Final = 40
@@ -79,8 +83,8 @@ class Names:
         return [self._rows + ">", self._own + ">"]
 
     def row(self, space: str, key: str) -> str:
-        escaped = NATS_KEY.escape(key)
-        return self._rows + (escaped if self.space is not None else f"{TOKEN.escape(space)}.{escaped}")
+        name = name_of(key)
+        return self._rows + (name if self.space is not None else f"{TOKEN.escape(space)}.{name}")
 
     def id(self, space: str, batch_id: str) -> str:
         return f"{self._own}id.{TOKEN.escape(space)}.{TOKEN.escape(batch_id)}"
@@ -94,13 +98,26 @@ class Names:
         if space is None:
             token, _, name = name.partition(".")
             space = TOKEN.unescape(token)
-        key = NATS_KEY.unescape(name)
+        key = key_of(name)
         return Place(space, key) if space and key else None
 
 
 class Place(NamedTuple):
     space: str
     key: str
+
+
+def name_of(key: str) -> str:
+    """How a key is called in its bucket."""
+    return key if _ALLOWED.fullmatch(key) else _ESCAPED + NATS_KEY.escape(key)
+
+
+def key_of(name: str) -> str | None:
+    """The key that is called so; `None`: there is none."""
+    if not name.startswith(_ESCAPED):
+        return name if _ALLOWED.fullmatch(name) else None
+    key = NATS_KEY.unescape(name[len(_ESCAPED) :])
+    return key if key is not None and not _ALLOWED.fullmatch(key) else None
 
 
 def bucket_of(prefix: str, space: str) -> str:

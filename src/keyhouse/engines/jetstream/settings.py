@@ -19,7 +19,7 @@ VALUES_BYTES_MAX: Final = 64 * 1_024 * 1_024
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`sync_always`: the operator says that the servers run with `sync_interval: always`; `monitor`, the address of a
-    server's monitoring, lets us see for ourselves. `fresh_reads`: a read sees every commit that anyone was told of before it.
+    server's monitoring, lets us see for ourselves. `fresh_reads`: a read sees every commit that anyone was told of before.
     """
 
     servers: tuple[str, ...]

@@ -18,8 +18,7 @@ from keyhouse.errors import WatchExpiredError
 async def changes(
     bucket: Bucket, space: str, span: Span, since: int | None, clock: Clock, check_open: Callable[[], None]
 ) -> AsyncGenerator[Change, None]:
-    if since is None:
-        await patiently(bucket.sync)
+    await patiently(bucket.sync)
     position = bucket.mirror.position if since is None else since
     while True:
         check_open()

@@ -39,7 +39,7 @@ MESSAGE_BYTES_NEEDED: Final = VALUE_BYTES_MAX + 16 * 1_024
 """The server's `max_payload` must hold a value and its headers."""
 
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 5.0
 """How long an answer is waited for, before its outcome is unknown."""
 
 API_SECONDS: Final = 5.0
@@ -55,13 +55,27 @@ _NO_ROOM: Final = -1
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+class _Client(Client):
+    """The driver's, with one of its parts done faster: it looks at every character of every header's name, which takes as
+    long as all the rest of receiving a message. Its own does the same, should it ever call it by another name."""
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for line in raw.decode("utf-8", "replace").split("\r\n"):
+            name, colon, value = line.partition(":")
+            if colon:
+                headers[name.strip()] = value.strip()
+        return headers
+
+
 class Wire:
     """`lost` is called when the connection breaks."""
 
     def __init__(self, settings: Settings, *, lost: Callable[[], None]) -> None:
         self._settings = settings
         self._lost = lost
-        self._client = Client()
+        self._client: Client = _Client()
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
         self._asked = 0
         self._inbox = ""
@@ -75,7 +89,7 @@ class Wire:
 
     async def open(self) -> None:
         """Connect, or say why that can't be; then it can be called again."""
-        client = Client()
+        client = _Client()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._connect(client)

@@ -25,7 +25,8 @@ from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.faults import MISMATCH, Ack, refused
 from keyhouse.engines.jetstream.job import MESSAGES_MAX, REFUSALS, Answer, Applied, Cold, CommitJob, Job, Lost, View
-from keyhouse.engines.jetstream.message import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, Message
+from keyhouse.engines.jetstream.layout import Place
+from keyhouse.engines.jetstream.message import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, Entry, Message, entry
 from keyhouse.engines.jetstream.patience import patiently
 from keyhouse.errors import ClosedError, CounterError, KeyhouseError, UnavailableError
 
@@ -44,6 +45,12 @@ IDS_KEPT: Final = 4_096
 _decode_ack = msgspec.json.Decoder(Ack).decode
 _decode_applied = msgspec.json.Decoder(Applied).decode
 
+
+RECENT_MAX: Final = 4_096
+"""Rows that we have written and that the mirror may not show yet; with more, it is waited for."""
+
+COUNTER_BYTES: Final = 64
+"""What is kept of their values: a counter has less, and what has more is none."""
 
 _NEVER: Final = (0, Applied(-(2**62), 0))
 
@@ -74,6 +81,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._applied: dict[tuple[str, str], tuple[int, Applied]] = {}
+        self._recent: dict[Place, tuple[Entry, bytes]] = {}
 
     async def submit(self, job: Job[Answer]) -> Answer:
         """The job's answer, when it is written. A caller that is cancelled before its group begins takes the job back."""
@@ -126,7 +134,7 @@ class Writer:
             self._answer_repeated()
             if not self._group:
                 return
-            await self._bucket.reach(self._bucket.acknowledged)
+            await self._bucket.live()
             parts = await self._planned()
             if not fresh and not all(part.messages for part in parts):
                 await self._refresh([part.job for part in parts if not part.messages])
@@ -171,8 +179,12 @@ class Writer:
 
     async def _planned(self) -> list[_Part]:
         fetched: dict[int, bytes] = {}
+        if len(self._recent) > RECENT_MAX:
+            await self._bucket.reach(self._bucket.acknowledged)
         while True:
-            view = View(self._bucket.mirror, self._bucket.names, self._clock, fetched)
+            if self._bucket.mirror.position >= self._bucket.acknowledged:
+                self._recent.clear()
+            view = View(self._bucket.mirror, self._recent, fetched, self._bucket.names, self._clock)
             try:
                 return [_planned(job, view) for job in self._group]
             except Cold as cold:
@@ -184,6 +196,8 @@ class Writer:
 
     async def _written(self, parts: list[_Part]) -> list[Outcome]:
         """Send what the parts hold; how each came out."""
+        if len(parts) == 1:
+            return [await self._send(parts[0].messages)]
         if len(parts) <= PLAIN_MAX and all(part.is_plain for part in parts):
             return await asyncio.gather(*(self._send(part.messages) for part in parts))
         messages = [message for part in parts for message in part.messages]
@@ -224,17 +238,20 @@ class Writer:
             if isinstance(outcome, KeyhouseError):
                 part.job.fail(outcome)
             elif outcome is not None:
-                self._succeed(part.job, outcome)
+                self._succeed(part, outcome)
             elif part.messages or not written:
                 again.append(part.job)
             else:
                 self._refuse(part)
         return again
 
-    def _succeed(self, job: Job[Any], sequence: int) -> None:
-        if (identity := _identity(job)) is not None:
+    def _succeed(self, part: _Part, sequence: int) -> None:
+        for number, message in enumerate(part.messages, sequence - len(part.messages) + 1):
+            if (place := self._bucket.names.read(message.subject)) is not None:
+                self._recent[place] = (entry(number, message.headers), message.value[:COUNTER_BYTES])
+        if (identity := _identity(part.job)) is not None:
             self._remember(identity, sequence, self._clock.now())
-        job.succeed(sequence)
+        part.job.succeed(sequence)
 
     def _refuse(self, part: _Part) -> None:
         if isinstance(part.refusal, CounterError):

@@ -10,7 +10,7 @@ from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.reader import Reader
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import statements
-from keyhouse.engines.postgres.writer import LANES, Writer
+from keyhouse.engines.postgres.writer import CONNECTIONS, Writer
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
@@ -38,7 +38,7 @@ class PostgresEngine:
         self._sql = statements(layout)
         self._changes_kept = changes_kept
         self._reads = Pool(server, READERS)
-        self._writes = Pool(server, LANES + 1)  # one for the sweep
+        self._writes = Pool(server, CONNECTIONS + 1)  # one for the sweep
         self._reader = Reader(self._reads, self._sql, clock)
         self._feed = Feed(server, self._reads, self._sql, clock)
         self._writer = Writer(self._writes, self._sql, clock, committed=self._feed.committed)
@@ -94,7 +94,7 @@ class PostgresEngine:
             if gone:
                 self._feed.committed(spaces)
             swept += gone
-            if seen < rows or not gone:
+            if not gone or (seen < rows and gone == seen):
                 break
         await self._prune(self._sql.prune, self._changes_kept)
         await self._prune(self._sql.forget, self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000)

@@ -1,6 +1,6 @@
 """What the driver raises, as what the engine raises. The only place that chooses an error by the driver's."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import asyncpg
 
@@ -25,13 +25,22 @@ LOST: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
-"""The connection, or the patience with it, ended in the midst of a call: what was sent may have been done."""
+"""The connection, or the patience with it, ended in the midst of a call: what was sent may have been done.
+
+The driver's internal error is what it raises when a server's last word is still being read as the call begins.
+"""
+
+UNSENT = (asyncpg.InterfaceError,)
+"""The driver knew that the connection was gone, or busy, before it sent anything."""
 
 REPEATED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """The server undid the transaction so that another could go on; the same again may well pass."""
+
+UNKEEPABLE: Final = "PostgreSQL can't keep this: text that is not UTF-8 or holds U+0000, or a number beyond 64 bits."
 
 _FAULTS = (
     _Fault((asyncpg.DiskFullError,), FullError, "The server's disk is full; make room, then try again."),
@@ -70,13 +79,9 @@ _FAULTS = (
         UnavailableError,
         "The server has no connection or memory to spare; try again, or give it more.",
     ),
-    _Fault(
-        (asyncpg.CharacterNotInRepertoireError, ValueError),
-        DocumentError,
-        "PostgreSQL can't keep this text: it is not UTF-8, or holds U+0000.",
-    ),
+    _Fault((asyncpg.DataError, ValueError), DocumentError, UNKEEPABLE),
     _Fault(LOST, UnavailableError, "The server can't be reached; try again."),
-    _Fault((asyncpg.InterfaceError,), UnavailableError, "The connection was already gone; try again."),
+    _Fault(UNSENT, UnavailableError, "The connection was already gone; try again."),
 )
 
 
@@ -96,6 +101,11 @@ def translated_commit(error: Exception, server: str) -> KeyhouseError:
         sentence = "The connection was lost during the commit; repeat it with the same batch id."
         return _caused(error, UnknownOutcomeError(sentence, server=server, detail=str(error)))
     return translated(error, server)
+
+
+def is_of_all(failure: KeyhouseError) -> bool:
+    """Whether the failure is the server's, and no one batch of a call is to blame for it."""
+    return isinstance(failure, (FullError, UnavailableError, UnknownOutcomeError, UnreadableError))
 
 
 def _caused(cause: Exception, error: KeyhouseError) -> KeyhouseError:

@@ -21,7 +21,7 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import LOST
+from keyhouse.engines.postgres.faults import LOST, UNSENT
 from keyhouse.engines.postgres.pool import Pool, farewell
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import Statements
@@ -90,6 +90,7 @@ class Feed:
         self._unsent: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
         self._closed = False
+        self.listening = False
 
     async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         topic = self._join(space)
@@ -224,16 +225,19 @@ class Feed:
                 continue
             try:
                 await self._listen_on(connection)
-            except LOST:
+            except (*LOST, *UNSENT):
                 pass
             finally:
+                self.listening = False
                 await farewell(connection)
 
     async def _listen_on(self, connection: Connection) -> None:
         """Until it is lost."""
         lost = asyncio.Event()
+        await connection.execute("SET application_name = 'keyhouse watch'")
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(await connection.fetchval(self._sql.channel), self._heard)
+        self.listening = True
         self._tell_all()
         while not lost.is_set():
             with suppress(TimeoutError):

@@ -5,12 +5,12 @@ once. Which of several concurrent batches comes first is nobody's promise; that 
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from keyhouse.engine import Batch
+from keyhouse.engines.postgres.faults import UNKEEPABLE
 from keyhouse.engines.sql.postgres import NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS
 from keyhouse.errors import CounterError, DocumentError, KeyhouseError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, COUNTER_MAX
@@ -50,9 +50,7 @@ class Job:
         self.values = [_text(put.key, put.value) for put in puts]
         self.rows = len(batch.checks) + len(puts) + len(deletes) + len(adds)
         self.bytes = sum([len(value) for value in self.values])
-        self.keys: str | None = None
-        if puts or deletes or adds:
-            self.keys = _encode(([put.key for put in puts] + [add.key for add in adds], deletes)).decode()
+        self.keys = _keys(batch) if puts or deletes or adds else None
         self.future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
     def answer(self, revision: int | None) -> None:
@@ -114,7 +112,7 @@ class Group:
                 written[space, key] = wave
         return wave
 
-    def arguments(self, now: int) -> tuple[object, ...]:
+    def arguments(self, now: int, *, patient: bool) -> tuple[object, ...]:
         at: list[int] = []
         ids: list[str | None] = []
         keys: list[str | None] = []
@@ -160,7 +158,7 @@ class Group:
                 a_key.append(add.key)
                 a_by.append(_by(add.by))
         return (
-            *(now, now - BATCH_ID_KEPT_SECONDS * 1_000, max(self._waves), list(self.spaces)),
+            *(patient, now, now - BATCH_ID_KEPT_SECONDS * 1_000, max(self._waves), list(self.spaces)),
             *(at, [job.space for job in self.jobs], self._waves, ids if any(ids) else None, keys),
             *(c_batch, c_space, c_key, c_revision),
             *(p_batch, p_space, p_key, p_value, p_expires),
@@ -168,19 +166,25 @@ class Group:
             *(a_batch, a_space, a_key, a_by),
         )
 
-    def settle(self, answers: Sequence[int | None], faults: dict[int, CounterError]) -> None:
-        for number, (job, answer) in enumerate(zip(self.jobs, answers, strict=True), 1):
-            if number in faults:
+    def settle(self, record: Any) -> dict[str, list[Job]]:
+        """Tell the jobs what the function answered; those of a space that was locked, by space, remain."""
+        names, faults = list(self.spaces), _faults(record)
+        remaining: dict[str, list[Job]] = {names[number - 1]: [] for number in record["busy"] or ()}
+        for number, (job, answer) in enumerate(zip(self.jobs, record["answers"], strict=True), 1):
+            if job.space in remaining:
+                remaining[job.space].append(job)
+            elif number in faults:
                 job.fail(faults[number])
             else:
                 job.answer(answer)
+        return remaining
 
     def fail(self, error: KeyhouseError) -> None:
         for job in self.jobs:
             job.fail(error)
 
 
-def faults_of(record: Any) -> dict[int, CounterError]:
+def _faults(record: Any) -> dict[int, CounterError]:
     """The first refusal of each batch that has one."""
     faults: dict[int, CounterError] = {}
     if record["fault_batch"] is not None:
@@ -192,11 +196,21 @@ def faults_of(record: Any) -> dict[int, CounterError]:
 def _text(key: str, value: bytes) -> str:
     try:
         text = value.decode()
-    except UnicodeDecodeError as error:
-        raise DocumentError("PostgreSQL keeps values as text: this one is not UTF-8.", key=key) from error
+    except UnicodeError as error:
+        raise DocumentError(UNKEEPABLE, key=key) from error
     if "\0" in text:
-        raise DocumentError("PostgreSQL keeps values as text: this one holds U+0000.", key=key)
+        raise DocumentError(UNKEEPABLE, key=key)
     return text
+
+
+def _keys(batch: Batch) -> str:
+    """What the log says of it: `[["put", …], ["deleted", …]]`."""
+    written = [put.key for put in batch.puts]
+    written += [add.key for add in batch.adds]
+    try:
+        return _encode((written, batch.deletes)).decode()
+    except UnicodeError as error:
+        raise DocumentError(UNKEEPABLE, keys=written) from error
 
 
 def _revision(revision: int | None) -> int:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import asyncpg
 
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import LOST, translated
+from keyhouse.engines.postgres.faults import LOST, UNSENT, translated
 from keyhouse.engines.postgres.server import CLOSE_SECONDS, Server
 from keyhouse.errors import ClosedError, KeyhouseError
 
@@ -70,7 +70,7 @@ class Pool:
         try:
             try:
                 found = await self._once(work)
-            except LOST:
+            except (*LOST, *UNSENT):
                 found = await self._once(work)
         except KeyhouseError as error:
             if not answer.done():
@@ -87,7 +87,7 @@ class Pool:
         try:
             answer = await work(connection)
         except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, LOST):
+            if isinstance(error, Exception) and not isinstance(error, (*LOST, *UNSENT)):
                 self.give(connection)
             else:
                 self.drop(connection)

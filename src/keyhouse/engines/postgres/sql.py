@@ -9,7 +9,7 @@ from typing import NamedTuple
 from keyhouse.engines.sql.layout import Layout, in_quotes
 from keyhouse.engines.sql.postgres import commit_name, head, live, milliseconds_of, quoted_text, sweep_name, time_of
 
-COMMIT_ARGUMENTS = 25
+COMMIT_ARGUMENTS = 26
 
 
 class Statements(NamedTuple):
@@ -33,7 +33,7 @@ def statements(layout: Layout) -> Statements:
     n = in_quotes(layout)
     arguments = ", ".join(f"${number}" for number in range(1, COMMIT_ARGUMENTS + 1))
     return Statements(
-        commit=f"SELECT answers, fault_batch, fault_key, fault_kind FROM {commit_name(layout)}({arguments})",
+        commit=f"SELECT answers, busy, fault_batch, fault_key, fault_kind FROM {commit_name(layout)}({arguments})",
         sweep=f"SELECT seen, gone, spaces FROM {sweep_name(layout)}($1, $2)",
         read=f"""SELECT x.at, r.{n.value}, r.{n.revision}, {_expires(layout, n)}
             FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x(space, key, at)

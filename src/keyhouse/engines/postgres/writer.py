@@ -1,8 +1,8 @@
 """Group commit: whatever comes in while one call is under way becomes the next call.
 
-Each lane has one call under way, on one connection. Spaces are served in turns, so that one with a long queue does not
-hold up the others, and a space is in one lane at a time: what waits for its lock on the server, which another process may
-have, waits in one lane only.
+Each lane has one call under way, on one connection. Spaces take turns, so that one with a long queue does not hold up the
+others, and a space is in one lane at a time. A space that another process has locked goes to a lane of its own kind, which
+has the patience to wait for it, and holds up nobody there but other such spaces.
 
 Measured with 64 in flight, one call for each batch on as many connections as it liked made a third as many commits: most
 of a commit's cost is the round trip and the transaction, on either side.
@@ -11,19 +11,24 @@ of a commit's cost is the round trip and the transaction, on either side.
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.faults import LOST, REPEATED, translated_commit
-from keyhouse.engines.postgres.group import Group, Job, faults_of
+from keyhouse.engines.postgres.faults import LOST, REPEATED, UNSENT, is_of_all, translated_commit
+from keyhouse.engines.postgres.group import Group, Job
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
-from keyhouse.errors import ClosedError, EngineError, KeyhouseError
+from keyhouse.errors import ClosedError, KeyhouseError
 
-LANES: Final = 3
+LANES: Final = 2
 """Calls under way at once."""
+
+PATIENT_LANES: Final = 4
+"""Calls that wait for a lock of another process, at once."""
+
+CONNECTIONS: Final = LANES + PATIENT_LANES
 
 ATTEMPTS: Final = 6
 """Tries of a call that the server undoes for another transaction's sake."""
@@ -41,8 +46,10 @@ class Writer:
         self._clock = clock
         self._committed = committed
         self._waiting: dict[str, deque[Job]] = {}  # by space, in the order of their turns
+        self._contended: set[str] = set()
         self._under_way: set[str] = set()
         self._lanes: set[asyncio.Task[None]] = set()
+        self._patient_lanes: set[asyncio.Task[None]] = set()
         self._starting = False
         self._closed = False
 
@@ -55,84 +62,103 @@ class Writer:
             self._waiting[space].append(job)
         else:
             self._waiting[space] = deque((job,))
-        self._start()
+        self._wake()
         return await job.future
 
     async def stop(self) -> None:
         """Take nothing more, and finish what was submitted."""
         self._closed = True
-        while self._lanes:
-            await asyncio.wait(self._lanes)
+        while lanes := self._lanes | self._patient_lanes:
+            await asyncio.wait(lanes)
 
-    def _start(self) -> None:
-        """Let a free lane take what waits, once the callers that are ready now have all had their say."""
+    def _wake(self) -> None:
         if not self._starting and len(self._lanes) < LANES:
             self._starting = True
-            lane = asyncio.ensure_future(self._lane())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+            self._start(self._lane(), self._lanes)
+
+    def _start(self, work: Coroutine[Any, Any, None], lanes: set[asyncio.Task[None]]) -> None:
+        lane = asyncio.ensure_future(work)
+        lanes.add(lane)
+        lane.add_done_callback(lanes.discard)
 
     async def _lane(self) -> None:
+        """Its first step comes when the callers that were ready have all had their say."""
         self._starting = False
-        while (group := self._take()).jobs:
-            self._under_way.update(group.spaces)
-            try:
-                await self._send(group)
-            finally:
-                self._under_way.difference_update(group.spaces)
+        while (group := self._take(self._free())).jobs:
+            await self._send(group, patient=False)
             await asyncio.sleep(0)  # behind the callers that were just told, so that their next batches come along
 
-    def _take(self) -> Group:
-        group = Group()
-        turns = deque(space for space in self._waiting if space not in self._under_way)
+    async def _patient_lane(self) -> None:
+        while spaces := [space for space in self._waiting if space in self._contended - self._under_way]:
+            group = self._take(spaces[:1])
+            if group.jobs:
+                await self._send(group, patient=True)
+            self._contended.discard(spaces[0])
+            self._wake()
+
+    def _free(self) -> list[str]:
+        return [space for space in self._waiting if space not in self._under_way and space not in self._contended]
+
+    def _take(self, spaces: list[str]) -> Group:
+        group, turns = Group(), deque(spaces)
         while turns and not group.full:
             space = turns.popleft()
             queue = self._waiting.pop(space)
             while queue and queue[0].future.cancelled():
                 queue.popleft()
-            if queue and group.add(queue[0]):
+            taken = bool(queue) and group.add(queue[0])
+            if taken:
                 queue.popleft()
-                turns.append(space)
             if queue:
                 self._waiting[space] = queue  # at the end: others have their turn first
-            elif turns and turns[-1] == space:
-                turns.pop()
+            if taken and queue:
+                turns.append(space)
         return group
 
-    async def _send(self, group: Group) -> None:
-        """Tell every job of the group what became of it. Never raises."""
+    async def _send(self, group: Group, *, patient: bool) -> None:
+        """Tell every job of the group what became of it, or put it back. Never raises."""
+        self._under_way.update(group.spaces)
         try:
-            record = await self._call(group)
+            record = await self._call(group, patient)
         except KeyhouseError as error:
             group.fail(error)
         except Exception as error:
             failure = translated_commit(error, self._pool.server)
-            if isinstance(failure, EngineError) or len(group.jobs) == 1:
+            if len(group.jobs) == 1 or is_of_all(failure):
                 group.fail(failure)
             else:  # the fault of one of them; which one, only its own call can tell
                 await self._send_each(group)
         else:
-            answers = record["answers"]
-            group.settle(answers, faults_of(record))
-            self._committed({job.space for job, answer in zip(group.jobs, answers, strict=True) if answer is not None})
+            remaining = group.settle(record)
+            self._committed([space for space in group.spaces if space not in remaining])
+            self._put_back(remaining)
+        finally:
+            self._under_way.difference_update(group.spaces)
 
     async def _send_each(self, group: Group) -> None:
         for job in group.jobs:
             alone = Group()
             alone.add(job)
-            await self._send(alone)
+            await self._send(alone, patient=True)
 
-    async def _call(self, group: Group) -> dict[str, list[int | None]]:
+    def _put_back(self, remaining: dict[str, list[Job]]) -> None:
+        for space, jobs in remaining.items():
+            self._waiting.setdefault(space, deque()).extendleft(reversed(jobs))
+            self._contended.add(space)
+            if len(self._patient_lanes) < PATIENT_LANES:
+                self._start(self._patient_lane(), self._patient_lanes)
+
+    async def _call(self, group: Group, patient: bool) -> Any:
         """The function's answer. Repeats only what is known not to have been done."""
         attempt = 1
         while True:
             connection = await self._pool.take()
             try:
-                record: dict[str, list[int | None]] = await connection.fetchrow(
-                    self._sql.commit, *group.arguments(self._clock.now())
+                record = await connection.fetchrow(
+                    self._sql.commit, *group.arguments(self._clock.now(), patient=patient)
                 )
-            except REPEATED:
-                self._pool.give(connection)
+            except (*REPEATED, *UNSENT) as error:
+                (self._pool.drop if isinstance(error, UNSENT) else self._pool.give)(connection)
                 if attempt == ATTEMPTS:
                     raise
             except BaseException as error:

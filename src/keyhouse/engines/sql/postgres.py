@@ -3,8 +3,10 @@ with the engine's own statements.
 
 **One call is one round trip and one transaction**, for a group of batches of any spaces. In it:
 
-- First the spaces are locked, by advisory locks that end with the transaction, in the order of the locks' numbers: two
-  groups that share spaces wait for each other, and can't wait in a circle. Row locks are only taken under these.
+- First the spaces are locked, by advisory locks that end with the transaction. A call of several spaces does not wait
+  for a lock that another process has: it leaves that space's batches undone and says so, and the engine sends them
+  again in a call of their own, which waits. So nobody waits while holding a lock that another waits for, and no space
+  waits for another. Row locks are only taken under these.
 - Every later statement sees what was committed before the lock was had, because in a function each statement of a
   READ COMMITTED transaction takes its own snapshot. So a check can't be of an older state than the write beside it.
 - A space's next revision is one more than its newest, which the log of changes holds (or `pruned`, when the log has been
@@ -54,10 +56,9 @@ def head(layout: Layout, space: str) -> str:
             (SELECT p.revision FROM {quoted(layout.pruned)} p WHERE p.space = {space}), 0)"""
 
 
-def _lock(layout: Layout, spaces: str) -> str:
-    number = f"hashtextextended(x.space, {quoted_text(quoted(layout.rows))}::regclass::oid::bigint)"
-    return f"""PERFORM pg_advisory_xact_lock(locks.number)
-        FROM (SELECT DISTINCT {number} AS number FROM unnest({spaces}) x(space) ORDER BY 1) locks"""
+def _lock(layout: Layout, space: str) -> str:
+    """The number of a space's lock, among all of the database: the table has its part in it."""
+    return f"hashtextextended({space}, {quoted_text(quoted(layout.rows))}::regclass::oid::bigint)"
 
 
 def _moment(layout: Layout) -> str:
@@ -89,19 +90,22 @@ def _upsert(layout: Layout, source: str) -> str:
 
 
 def commit_function(layout: Layout) -> str:
-    """Batches are numbered from 1. An answer is the revision, or NULL when a check did not hold; see `faults` as well.
+    """Batches and spaces are numbered from 1. An answer is the revision, or NULL when a check did not hold. `busy` are the
+    spaces that were left alone, unless `patient`; a faulty batch is one that was refused.
 
     The letters in front of the arguments: b batches, c checks, p puts, d deletes, a adds. A check of 0 is of absence.
     """
     rows, changes, applied = quoted(layout.rows), quoted(layout.changes), quoted(layout.applied)
     space, key, value = quoted(layout.space), quoted(layout.key), quoted(layout.value)
-    return f"""CREATE FUNCTION {commit_name(layout)}(now bigint, forgotten bigint, waves int, spaces text[],
+    return f"""CREATE FUNCTION {
+        commit_name(layout)
+    }(patient boolean, now bigint, forgotten bigint, waves int, spaces text[],
     b_at int[], b_space text[], b_wave int[], b_id text[], b_keys text[],
     c_batch int[], c_space text[], c_key text[], c_revision bigint[],
     p_batch int[], p_space text[], p_key text[], p_value text[], p_expires bigint[],
     d_batch int[], d_space text[], d_key text[],
     a_batch int[], a_space text[], a_key text[], a_by text[],
-    OUT answers bigint[], OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
+    OUT answers bigint[], OUT busy int[], OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,7 +117,16 @@ DECLARE
     number bigint;
     sums record;
 BEGIN
-    {_lock(layout, "spaces")};
+    IF patient THEN
+        PERFORM pg_advisory_xact_lock({_lock(layout, "x.space")}) FROM unnest(spaces) x(space);
+    ELSE
+        SELECT array_agg(x.at) INTO busy FROM unnest(spaces) WITH ORDINALITY x(space, at)
+            WHERE NOT pg_try_advisory_xact_lock({_lock(layout, "x.space")});
+        IF busy IS NOT NULL THEN
+            SELECT array_agg(CASE WHEN x.at = ANY (busy) THEN 0 ELSE x.wave END ORDER BY x.batch) INTO b_wave
+                FROM unnest(b_at, b_wave) WITH ORDINALITY x(at, wave, batch);
+        END IF;
+    END IF;
     SELECT array_agg({head(layout, "x.space")} ORDER BY x.at) INTO heads
         FROM unnest(spaces) WITH ORDINALITY x(space, at);
     answers := array_fill(NULL::bigint, ARRAY[cardinality(b_at)]);
@@ -205,8 +218,8 @@ END $$"""
 def sweep_function(layout: Layout) -> str:
     """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
 
-    Rows that someone else has locked stay for the next time. `seen` says how many were looked at: less than `most` means
-    that there were no more.
+    Spaces and rows that someone else has locked stay for the next time; only when all spaces are, one is waited for.
+    `seen` says how many rows were looked at: less than `most` means that there were no more.
     """
     rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
     return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
@@ -223,10 +236,16 @@ BEGIN
     IF seen = 0 THEN
         RETURN;
     END IF;
-    {_lock(layout, "e_space")};
+    SELECT array_agg(x.space) INTO spaces FROM (SELECT DISTINCT x.space FROM unnest(e_space) x(space)) x
+        WHERE pg_try_advisory_xact_lock({_lock(layout, "x.space")});
+    IF spaces IS NULL THEN
+        spaces := e_space[1:1];
+        PERFORM pg_advisory_xact_lock({_lock(layout, "e_space[1]")});
+    END IF;
     WITH dead AS (
         SELECT r.{space} AS space, r.{key} AS key FROM unnest(e_space, e_key) x(space, key)
-        JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key WHERE r.{expires} <= moment
+        JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key
+        WHERE r.{expires} <= moment AND x.space = ANY (spaces)
         FOR UPDATE OF r SKIP LOCKED
     ), swept AS (
         DELETE FROM {rows} r USING dead d WHERE r.{space} = d.space AND r.{key} = d.key
@@ -236,5 +255,5 @@ BEGIN
         SELECT s.space, {head(layout, "s.space")} + 1, json_build_array(ARRAY[]::text[], array_agg(s.key))::text
         FROM swept s GROUP BY s.space ORDER BY s.space
     )
-    SELECT count(*), array_agg(DISTINCT s.space) INTO gone, spaces FROM swept s;
+    SELECT count(*) INTO gone FROM swept;
 END $$"""

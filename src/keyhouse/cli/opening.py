@@ -1,0 +1,59 @@
+"""What a command works on: engines, opened by URL, named without a password, closed whatever happens; and files."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from keyhouse import open_engine
+from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
+
+URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
+
+_ON_DISK = ("sqlite", "rocksdb")
+
+
+@asynccontextmanager
+async def opened(url: str, *, existing: bool = False) -> AsyncIterator[Engine]:
+    """`existing`: what is only read is not made when it is not there."""
+    if existing:
+        _check_exists(url)
+    engine = open_engine(url)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@contextmanager
+def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
+    """`xb`: a new one; `rb`, `r+b`: one that is there. What was written is on disk when it is closed."""
+    try:
+        file = cast(BinaryIO, path.open(mode))
+    except FileExistsError:
+        raise UsageError("The file is there already: name another one, or go on with it.", file=str(path)) from None
+    except OSError as error:
+        raise UsageError("The file can't be opened.", file=str(path), reason=error.strerror) from None
+    with file:
+        yield file
+        if file.writable():
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def public_name(url: str) -> str:
+    """The URL as it may be shown and stored: without user and password."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _check_exists(url: str) -> None:
+    scheme, _, rest = url.partition(":")
+    path = rest.partition("?")[0].removeprefix("///")
+    if scheme in _ON_DISK and path and not os.path.exists(path):
+        raise UsageError("There is no such file.", file=path)

@@ -1,0 +1,164 @@
+"""`keyhouse move`, `export` and `import`, as a person runs them: on files, cut off, and beside a writer."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.registry import open_engine
+from tests.cli.running import SOURCE, run
+
+BOARD = "keyhouse.demo.clips:BOARD"
+
+
+def fill(url: str, rows: int = 300) -> None:
+    async def write() -> None:
+        engine = open_engine(url)
+        for space in ("a", "b\x1b[31m"):
+            await engine.commit(
+                space, Batch(puts=tuple(Put(f"k{number:05d}", b"%d" % number) for number in range(rows)))
+            )
+        await engine.close()
+
+    asyncio.run(write())
+
+
+def put(url: str, key: str) -> None:
+    async def write() -> None:
+        engine = open_engine(url)
+        await engine.commit("a", Batch(puts=(Put(key, b"1"),)))
+        await engine.close()
+
+    asyncio.run(write())
+
+
+def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
+    fill(f"sqlite:{tmp_path}/one.db")
+    shown = run("move", "sqlite:one.db", "rocksdb:two", cwd=tmp_path).stdout
+    assert "600 rows of 2 spaces are the same in both; 600 were written." in shown
+    assert "b\\x1b[31m  300 rows" in shown
+    moved = json.loads(run("move", "rocksdb:two", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
+    assert moved["rows"] == moved["written"] == 600
+    again = json.loads(run("move", "sqlite:one.db", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
+    assert again == moved | {"written": 0, "passes": 1}
+    put(f"sqlite:{tmp_path}/three.db", "other")
+    assert "holds other rows" in run("move", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("move", "sqlite:gone.db", "rocksdb:two"), "There is no such file. (file='gone.db')"),
+        (("move", "rocksdb:gone", "sqlite:two.db"), "There is no such file. (file='gone')"),
+        (("move", "sqlite:one.db", "sqlite:one.db"), "Both are the same engine"),
+        (("export", "sqlite:gone.db"), "There is no such file."),
+        (("export", "sqlite:one.db", "--resume"), "--to"),
+        (("export", "sqlite:one.db", "--to", "one.db"), "there already"),
+        (("export", "sqlite:one.db", "--to", "gone.jsonl", "--resume"), "can't be opened"),
+        (("import", "sqlite:two.db", "--from", "gone.jsonl"), "can't be opened"),
+    ],
+)
+def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    fill(f"sqlite:{tmp_path}/one.db", rows=1)
+    before = {entry.name for entry in tmp_path.iterdir()}
+    assert words in run(*arguments, cwd=tmp_path, code=1).stderr
+    assert {entry.name for entry in tmp_path.iterdir()} == before
+
+
+def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
+    fill(f"sqlite:{tmp_path}/one.db")
+    assert "600 rows, SHA-256 " in run("export", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    shown = run("import", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
+    assert "600 of 600 rows were written; 0 were there already, 0 have expired." in shown
+    again = json.loads(run("import", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
+    assert again == {"rows": 600, "written": 0, "expired": 0}
+    assert run("export", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()
+    one = json.loads(run("export", "rocksdb:two", "--space", "a", "--to", "a.jsonl", "--json", cwd=tmp_path).stdout)
+    assert one["rows"] == 300
+
+
+def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
+    fill(f"sqlite:{tmp_path}/one.db")
+    run("export", "sqlite:one.db", "--to", "whole.jsonl", cwd=tmp_path)
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    for cut in (0, 1_000, len(whole) - 3, len(whole)):
+        (tmp_path / "part.jsonl").write_bytes(whole[:cut])
+        run("export", "sqlite:one.db", "--to", "part.jsonl", "--resume", cwd=tmp_path)
+        assert (tmp_path / "part.jsonl").read_bytes() == whole
+    (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
+    assert "cut off" in run("import", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1).stderr
+    assert "0 of 600" in run("import", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path).stdout
+
+
+def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
+    async def write() -> None:
+        engine = open_engine(f"sqlite:{tmp_path}/one.db")
+        await engine.commit("channel-7", Batch(puts=(Put("unknown", b"1"),)))
+        await engine.close()
+
+    asyncio.run(write())
+    shown = run("export", "sqlite:one.db", "--system", BOARD, "--to", "one.jsonl", cwd=tmp_path).stdout
+    assert "0 rows" in shown and "1 rows were left out" in shown
+
+
+def test_an_import_reads_standard_input(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "keyhouse.cli", "import", "rocksdb:two", "--partial", "--json"]
+    ran = subprocess.run(
+        program,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        input=b'{"space":"s","key":"k","value":{"n":1}}\n',
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == {"rows": 1, "written": 1, "expired": 0}
+
+
+def test_a_password_is_neither_shown_nor_stored() -> None:
+    from keyhouse.cli.opening import public_name
+
+    assert public_name("postgresql://ann:secret@host:5432/rows?layout=x") == "postgresql://host:5432/rows?layout=x"
+    assert public_name("nats://token@host") == "nats://host"
+    for url in ("sqlite:data@home.db", "sqlite:///a/b.db", "rocksdb:folder", "memory:"):
+        assert public_name(url) == url
+
+
+def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:
+    source = f"sqlite:{tmp_path}/one.db"
+    fill(source)
+    program = [
+        sys.executable,
+        "-u",
+        "-m",
+        "keyhouse.cli",
+        "move",
+        source,
+        f"rocksdb:{tmp_path}/two",
+        "--follow",
+        "--json",
+    ]
+    with subprocess.Popen(
+        program,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as moving:
+        assert moving.stdin and moving.stdout and moving.stderr
+        assert "Stop the writers" in moving.stderr.readline()
+        for number in range(21):
+            put(source, f"written meanwhile {number}")
+        time.sleep(0.5)
+        out, err = moving.communicate("\n", timeout=60)
+    assert moving.returncode == 0, err
+    assert json.loads(out)["rows"] == 621
+    shown = json.loads(run("move", source, f"rocksdb:{tmp_path}/two", "--json").stdout)
+    assert shown["written"] == 0

@@ -1,0 +1,144 @@
+"""Tables for tests of DynamoDB, each with a name of its own, on the one server of the process; and ways to come between."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiobotocore.session import get_session
+from botocore.exceptions import ClientError
+
+from keyhouse.engines.dynamodb import Layout, Settings
+from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
+
+
+def settings(
+    *, endpoint: str | None = None, layout: Layout | None = None, create: bool = True, native_ttl: bool = False
+) -> Settings:
+    """Without DynamoDB's own time to live: it goes by the time of day, and tests by clocks of their own."""
+    return Settings(
+        table=f"t{secrets.token_hex(8)}",
+        region=REGION,
+        endpoint=endpoint or dynamodb_server().endpoint,
+        layout=layout or Layout(),
+        create=create,
+        native_ttl=native_ttl,
+        access_key_id=ACCESS_KEY,
+        secret_access_key=ACCESS_KEY,
+    )
+
+
+@asynccontextmanager
+async def plain_client() -> AsyncIterator[Any]:
+    """The driver by itself, as another program would use it."""
+    async with get_session().create_client(
+        "dynamodb",
+        region_name=REGION,
+        endpoint_url=dynamodb_server().endpoint,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=ACCESS_KEY,
+    ) as client:
+        yield client
+
+
+def refusal(code: str, *reasons: str) -> ClientError:
+    """An error as the driver raises it."""
+    response: Any = {"Error": {"Code": code, "Message": "for a test"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    if reasons:
+        response["CancellationReasons"] = [{"Code": reason} for reason in reasons]
+    return ClientError(response, "ForATest")
+
+
+Step = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class Between:
+    """A client that calls are made through: each planned step, once, in place of the next call of that name."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.steps: dict[str, list[Step]] = {}
+        self.calls: list[str] = []
+
+    def plan(self, name: str, *steps: Step) -> None:
+        self.steps.setdefault(name, []).extend(steps)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        async def call(**parameters: Any) -> Any:
+            self.calls.append(name)
+            if self.steps.get(name):
+                return await self.steps[name].pop(0)(lambda: method(**parameters))
+            return await method(**parameters)
+
+        return call
+
+
+def raising(error: Exception) -> Step:
+    async def step(call: Callable[[], Awaitable[Any]]) -> Any:
+        raise error
+
+    return step
+
+
+def first(work: Callable[[], Awaitable[object]]) -> Step:
+    """Do that, then what was called for."""
+
+    async def step(call: Callable[[], Awaitable[Any]]) -> Any:
+        await work()
+        return await call()
+
+    return step
+
+
+class Proxy:
+    """Stands on loopback in front of the server. While `cut`, requests arrive and answers do not: the connection breaks."""
+
+    def __init__(self) -> None:
+        self.cut = 0
+        self.requests_cut = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(_current_task())
+        host, port = dynamodb_server().endpoint.removeprefix("http://").split(":")
+        server_reader, server_writer = await asyncio.open_connection(host, int(port))
+        sending = asyncio.ensure_future(self._send(reader, server_writer))
+        try:
+            with suppress(ConnectionError):
+                while data := await server_reader.read(65_536):
+                    if self.cut:
+                        self.cut -= 1
+                        self.requests_cut += 1
+                        break
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            sending.cancel()
+            for each in (writer, server_writer):
+                each.close()
+
+    async def _send(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

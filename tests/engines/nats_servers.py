@@ -1,0 +1,85 @@
+"""NATS servers for tests: one that all tests of a process share, and the names by which they stay apart on it."""
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nats
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import StreamState
+from nats.js.kv import KeyValue
+
+from keyhouse.clock import Clock
+from keyhouse.engines.jetstream import JetstreamEngine
+from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.limits import CHANGES_KEPT
+
+
+@cache
+def nats_server() -> NatsServer:
+    """Started when it is first asked for; it ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="keyhouse-nats-"))
+    server = NatsServer(folder)
+    server.start()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.kill)
+    server.ready()
+    return server
+
+
+def name_of(folder: Path) -> str:
+    """A bucket's name, another for each folder."""
+    return blake2b(str(folder).encode(), digest_size=10).hexdigest()
+
+
+class Beside(NamedTuple):
+    """An engine on a bucket of its own, and beside it the same bucket as any other program sees it."""
+
+    engine: JetstreamEngine
+    url: str
+    bucket: str
+    client: Client
+    js: JetStreamContext
+
+    async def kv(self) -> KeyValue:
+        return await self.js.key_value(self.bucket)
+
+    async def state(self) -> StreamState:
+        return (await self.js.stream_info(f"KV_{self.bucket}")).state
+
+    async def api(self, subject: str, **body: object) -> dict[str, Any]:
+        answer = await self.client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)
+        decoded: dict[str, Any] = json.loads(answer.data)
+        assert "error" not in decoded, decoded
+        return decoded
+
+
+@asynccontextmanager
+async def beside(
+    folder: Path,
+    *,
+    space: str | None = "s",
+    clock: Clock | None = None,
+    changes_kept: int = CHANGES_KEPT,
+    more: str = "",
+    server: NatsServer | None = None,
+) -> AsyncIterator[Beside]:
+    """With a bucket for the space; without a space, with one bucket for all."""
+    server = server or nats_server()
+    name = name_of(folder)
+    url = f"{server.url}/?{'bucket' if space is None else 'prefix'}={name}&sync=always{more}"
+    engine = JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
+    client = await nats.connect(server.url)
+    try:
+        yield Beside(engine, url, name if space is None else f"{name}{space}", client, client.jetstream())
+    finally:
+        await engine.close()
+        await client.close()

@@ -1,0 +1,554 @@
+"""What is DynamoDB's own: tables, limits, requests that fail in every way, and what a page and a watch rest on."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from keyhouse.clock import ManualClock, SystemClock
+from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span, check_limits
+from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings, layout_of
+from keyhouse.engines.dynamodb.engine import CAPABILITIES, _client
+from keyhouse.engines.dynamodb.items import TTL_LATE_SECONDS
+from keyhouse.engines.dynamodb.log import table_of
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    FullError,
+    LimitError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+    WatchExpiredError,
+)
+from keyhouse.testing.servers.dynamodb import DynamoDBServer
+from tests.engines.dynamodb_tables import Between, Proxy, Step, first, plain_client, raising, refusal, settings
+
+ALL = Span()
+NOWHERE = "http://127.0.0.1:9"
+THROTTLED = refusal("ProvisionedThroughputExceededException")
+IN_THE_WAY = refusal("TransactionCanceledException", "None", "TransactionConflict")
+
+
+@asynccontextmanager
+async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator[DynamoDBEngine]:
+    engine = await DynamoDBEngine.open(where or settings(), **options)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def between(engine: DynamoDBEngine) -> Between:
+    stand = Between(engine._service._client)
+    engine._service._client = stand
+    return stand
+
+
+async def put(engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None) -> int:
+    revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
+    assert revision is not None
+    return revision
+
+
+async def value(engine: DynamoDBEngine, key: str) -> bytes | None:
+    (row,) = await engine.read("s", [key])
+    return None if row is None else row.value
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    run.__name__ = getattr(test, "__name__", "test")
+    return run
+
+
+# Tables
+
+
+@scenario
+async def test_the_tables_are_made_on_demand_with_their_indexes_and_their_time_to_live() -> None:
+    where = settings(layout=layout_of("history"), native_ttl=True)
+    async with opened(where), plain_client() as client:
+        for name in (where.table, table_of(where.table)):
+            table = (await client.describe_table(TableName=name))["Table"]
+            assert table["TableStatus"] == "ACTIVE"
+            assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+            ttl = (await client.describe_time_to_live(TableName=name))["TimeToLiveDescription"]
+            assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "ttl")
+        rows = (await client.describe_table(TableName=where.table))["Table"]
+        assert [key["AttributeName"] for key in rows["KeySchema"]] == ["profileId", "sortKey"]
+        assert [index["IndexName"] for index in rows["GlobalSecondaryIndexes"]] == ["by-expiry"]
+        paths = {index["IndexName"]: index["KeySchema"][1]["AttributeName"] for index in rows["LocalSecondaryIndexes"]}
+        assert paths == {"path.hierarchy-index": "path.hierarchy", "path.sport-index": "path.sport"}
+
+
+@scenario
+async def test_many_can_make_the_same_new_tables_at_once() -> None:
+    where = settings(native_ttl=True)
+    engines = await asyncio.gather(*(DynamoDBEngine.open(where) for _ in range(4)))
+    assert [await put(engine, "a") for engine in engines] == [1, 2, 3, 4]
+    for engine in engines:
+        await engine.close()
+
+
+@scenario
+async def test_an_engine_that_was_not_opened_opens_itself_at_its_first_use() -> None:
+    engine = DynamoDBEngine(settings())
+    assert await asyncio.gather(*(engine.read("s", ["a"]) for _ in range(5))) == [[None]] * 5
+    assert await put(engine, "a") == 1
+    await engine.close()
+    unused = DynamoDBEngine(settings())
+    await unused.close()
+    with pytest.raises(ClosedError):
+        await unused.read("s", ["a"])
+
+
+@scenario
+async def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
+    with pytest.raises(UsageError, match="not there"):
+        await DynamoDBEngine.open(settings(create=False))
+
+
+@scenario
+async def test_a_table_of_another_program_or_layout_is_refused_and_left_alone() -> None:
+    where = settings()
+    async with opened(where):
+        pass
+    for layout in (Layout(key="other"), layout_of("history")):
+        other = Settings(**{name: getattr(where, name) for name in where.__struct_fields__} | {"layout": layout})
+        with pytest.raises(UsageError, match="layout"):
+            await DynamoDBEngine.open(other)
+
+
+@scenario
+async def test_a_row_that_expires_says_so_in_seconds_a_day_late_and_is_in_the_index() -> None:
+    where = settings()
+    async with opened(where, clock=ManualClock()) as engine, plain_client() as client:
+        await put(engine, "expires", expires=1_767_225_600_001)
+        await put(engine, "stays")
+        items = (await client.scan(TableName=where.table))["Items"]
+        expires, stays = sorted(items, key=lambda item: str(item["key"]["S"]))
+        assert expires["ttl"] == {"N": str(1_767_225_601 + TTL_LATE_SECONDS)}
+        assert expires["expires"] == {"N": "1767225600001"}
+        assert stays.keys() == {"space", "key", "value", "revision"}
+        found = await client.scan(TableName=where.table, IndexName="by-expiry")
+        assert [item["key"]["S"] for item in found["Items"]] == ["expires"]
+
+
+@scenario
+async def test_bytes_that_are_no_text_are_kept_as_well() -> None:
+    async with opened() as engine:
+        values = {"a": bytes(range(256)), "b": b"", "c": b"\0\0", "e": b"\xff\xfe", "f": b"\xed\xa0\x80"}
+        for key, content in values.items():
+            await put(engine, key, value=content)
+        assert [row and row.value for row in await engine.read("s", list(values))] == list(values.values())
+        assert [row.value for row in (await engine.scan("s", ALL, limit=10)).rows] == list(values.values())
+
+
+# Limits
+
+
+def test_a_commit_beyond_a_transaction_is_refused_before_the_engine_is_asked() -> None:
+    many = tuple(Put(f"k{number}", b"1") for number in range(97))
+    with pytest.raises(LimitError, match="so many rows") as refused:
+        check_limits(Batch(puts=many), CAPABILITIES)
+    assert refused.value.fields["limit"] == 96
+    large = tuple(Put(f"k{number}", b"x" * 300_000) for number in range(10))
+    with pytest.raises(LimitError, match="so many bytes"):
+        check_limits(Batch(puts=large), CAPABILITIES)
+
+
+@scenario
+async def test_the_largest_commit_that_is_allowed_fits_in_one_transaction() -> None:
+    """96 rows, all checked, with a batch id, in a new space: 100 items. And one of nearly as many bytes as are allowed."""
+    async with opened(settings(layout=layout_of("history"))) as engine:
+        calls = between(engine).calls
+        keys = [f"{number:03d}" + "\U0001f600" * 255 for number in range(96)]
+        document = b'{"attr":{"a":"' + b"x" * 8_000 + b'"},"ext":{"b":1.0}}'
+        batch = Batch(
+            checks=tuple(Check(key, None) for key in keys),
+            puts=tuple(Put(key, document, expires=2**45) for key in keys),
+            id="\U0001f600" * 32,
+        )
+        check_limits(batch, CAPABILITIES)
+        assert await engine.commit("x" * 255, batch) == 1
+        assert calls.count("transact_write_items") == 1
+        large = tuple(Put(f"k{number}", b'"' + b"x" * 380_000 + b'"') for number in range(7))
+        check_limits(Batch(puts=large), CAPABILITIES)
+        assert await engine.commit("s", Batch(puts=large)) == 1
+        assert [row and row.value for row in await engine.read("s", [put.key for put in large])] == [
+            put.value for put in large
+        ]
+
+
+@scenario
+async def test_checks_beyond_a_transaction_are_judged_all_the_same() -> None:
+    async with opened() as engine:
+        keys = [f"k{number:03d}" for number in range(250)]
+        revisions = {
+            key: await put(engine, *keys[start : start + 50]) for start in range(0, 250, 50) for key in [keys[start]]
+        }
+        (last,) = list(revisions.values())[-1:]
+        rows = await engine.read("s", keys)
+        checks = tuple(Check(row.key, row.revision) for row in rows if row is not None)
+        assert await engine.commit("s", Batch(checks=checks, adds=(Add("n", 1),))) == last + 1
+        await put(engine, keys[123])
+        assert await engine.commit("s", Batch(checks=checks, adds=(Add("n", 1),))) is None
+        assert await value(engine, "n") == b"1"
+
+
+@scenario
+async def test_the_ends_of_a_span_may_be_longer_than_a_key() -> None:
+    async with opened() as engine:
+        keys = ["k" * 1_024, "\U0001f600" * 256, "\U0001f600" * 255 + "\U0001f601"]
+        await put(engine, *keys)
+        assert [row.key for row in (await engine.scan("s", ALL.after(keys[0]), limit=9)).rows] == keys[1:]
+        assert [row.key for row in (await engine.scan("s", Span(keys[1] + "a"), limit=9)).rows] == keys[2:]
+        assert [row.key for row in (await engine.scan("s", Span("", keys[1] + "a"), limit=9)).rows] == keys[:2]
+        assert [row.key for row in (await engine.scan("s", Span("", keys[2] * 2), limit=9, reverse=True)).rows] == keys[
+            ::-1
+        ]
+
+
+# Requests that fail
+
+
+@scenario
+async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> None:
+    async with opened() as engine:
+        stand = between(engine)
+        stand.plan("transact_write_items", raising(THROTTLED), raising(IN_THE_WAY), raising(THROTTLED))
+        stand.plan("get_item", raising(THROTTLED), raising(THROTTLED))
+        stand.plan("query", raising(THROTTLED))
+        stand.plan("transact_get_items", raising(IN_THE_WAY))
+        assert await put(engine, "a") == 1
+        assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
+        assert (await engine.scan("s", ALL, limit=5)).rows == [Row("a", b"1", 1)]
+        assert not any(stand.steps.values())
+
+
+@scenario
+async def test_keys_that_were_left_out_of_an_answer_are_asked_for_again() -> None:
+    async def half(call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        ((table, items),) = answer["Responses"].items()
+        keys = [{"space": item["space"], "key": item["key"]} for item in items[10:]]
+        left = {table: {"Keys": keys, "ConsistentRead": True}}
+        return answer | {"Responses": {table: items[:10]}, "UnprocessedKeys": left}
+
+    async with opened() as engine:
+        keys = [f"k{number:03d}" for number in range(60)]
+        await put(engine, *keys)
+        between(engine).plan("batch_get_item", half, half)
+        assert [row and row.key for row in await engine.read("s", keys)] == keys
+
+
+@scenario
+async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -> None:
+    async with opened() as engine:
+        stand = between(engine)
+        stand.plan("transact_write_items", *[raising(THROTTLED)] * 20)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("keyhouse.engines.dynamodb.service.PAUSE_SECONDS_MAX", 0.01)
+            patch.setattr("keyhouse.engines.dynamodb.service.pause", lambda attempt: asyncio.sleep(0))
+            with pytest.raises(UnavailableError, match="too busy"):
+                await put(engine, "a")
+        stand.steps.clear()
+        assert await value(engine, "a") is None
+        assert await put(engine, "a") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (refusal("AccessDeniedException"), UnavailableError),
+        (refusal("UnrecognizedClientException"), UnavailableError),
+        (refusal("ResourceNotFoundException"), UsageError),
+        (refusal("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"), FullError),
+        (refusal("ValidationException"), EngineError),
+    ],
+)
+def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(error: Exception, meaning: type[Exception]) -> None:
+    @scenario
+    async def refused() -> None:
+        async with opened() as engine:
+            between(engine).plan("transact_write_items", raising(error))
+            with pytest.raises(meaning) as raised:
+                await put(engine, "a")
+            assert raised.value.__cause__ is error
+            assert await put(engine, "b") == 1
+            assert await value(engine, "a") is None
+
+    refused()
+
+
+@scenario
+async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
+    """By the server's memory of the token, and without it by the entry in the log, which carries the token too."""
+
+    async def unanswered(call: Callable[[], Awaitable[Any]]) -> Any:
+        await call()
+        raise ReadTimeoutError(endpoint_url="http://server")
+
+    forgotten = refusal("TransactionCanceledException", "ConditionalCheckFailed", "None")
+    async with opened() as engine:
+        stand = between(engine)
+        add = Batch(adds=(Add("n", 1),))
+        fates: list[list[Step]] = [[unanswered], [unanswered, unanswered], [unanswered, raising(forgotten)]]
+        for number, steps in enumerate(fates, 1):
+            stand.plan("transact_write_items", *steps)
+            assert await engine.commit("s", add) == number
+            assert await value(engine, "n") == b"%d" % number
+
+
+@scenario
+async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_applies_it_once() -> None:
+    proxy = Proxy()
+    async with proxy.running() as endpoint, opened(settings(endpoint=endpoint)) as engine:
+        await put(engine, "a")
+        batch = Batch(adds=(Add("n", 1),), id="once")
+        proxy.cut = 1  # of the reading of the counter, which may be asked again
+        assert await engine.commit("s", Batch(adds=(Add("m", 1),))) == 2
+        assert await engine.read("s", ["m"]) == [Row("m", b"1", 2)]
+
+        stand = between(engine)
+
+        async def cutting(call: Callable[[], Awaitable[Any]]) -> Any:
+            proxy.cut = 1
+            return await call()
+
+        stand.plan("transact_write_items", cutting, cutting, cutting)
+        with pytest.raises(UnknownOutcomeError, match="same batch id"):
+            await engine.commit("s", batch)
+        assert proxy.requests_cut == 4
+        assert await engine.commit("s", batch) == 3
+        assert await engine.commit("s", batch) == 3
+        assert await value(engine, "n") == b"1"
+
+
+@scenario
+async def test_without_a_server_everything_is_unavailable_and_nothing_unknown() -> None:
+    engine = await DynamoDBEngine.open(settings())
+    await put(engine, "a")
+    await engine._service._client.close()
+    engine._service._client = await _client(settings(endpoint=NOWHERE))
+    for call in (
+        engine.read("s", ["a"]),
+        engine.scan("s", ALL, limit=1),
+        engine.commit("s", Batch(puts=(Put("a", b"1"),))),
+    ):
+        with pytest.raises(UnavailableError, match="can't be reached"):
+            await call
+    await engine.close()
+    with pytest.raises(UnavailableError, match="can't be reached"):
+        await DynamoDBEngine.open(settings(endpoint=NOWHERE))
+
+
+# Many at once
+
+
+@scenario
+async def test_commits_of_one_space_that_come_together_share_transactions() -> None:
+    async with opened() as engine:
+        calls = between(engine).calls
+        await asyncio.gather(*(put(engine, f"k{number}") for number in range(64)))
+        assert calls.count("transact_write_items") <= 2
+        calls.clear()
+        await asyncio.gather(*(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(64)))
+        assert await value(engine, "n") == b"64"
+        assert calls.count("transact_write_items") <= 2
+
+
+@scenario
+async def test_sixty_four_tasks_on_two_engines_lose_no_add_and_no_compare_and_set() -> None:
+    where = settings()
+    async with opened(where) as one, opened(where) as other:
+        await put(one, "cas", value=b"0")
+
+        async def work(engine: DynamoDBEngine) -> None:
+            await engine.commit("s", Batch(adds=(Add("n", 1),)))
+            while True:
+                (row,) = await engine.read("s", ["cas"])
+                assert row is not None
+                swap = Batch(checks=(Check("cas", row.revision),), puts=(Put("cas", b"%d" % (int(row.value) + 1)),))
+                if await engine.commit("s", swap) is not None:
+                    return
+
+        await asyncio.gather(*(work(engine) for _ in range(32) for engine in (one, other)))
+        assert (await value(one, "n"), await value(other, "cas")) == (b"64", b"64")
+
+
+@scenario
+async def test_a_lost_check_wins_over_a_counter_that_is_none() -> None:
+    """The counter is read before the check is judged: it must not answer first."""
+    async with opened() as engine:
+        await put(engine, "text", value=b'"x"')
+        assert await engine.commit("s", Batch(checks=(Check("a", 7),), adds=(Add("text", 1),))) is None
+
+
+# Pages and watches
+
+
+@scenario
+async def test_a_page_into_which_another_commits_is_read_again() -> None:
+    where = settings()
+    async with opened(where) as engine, opened(where) as other:
+        await put(engine, "a", "b", value=b"1")
+        stand = between(engine)
+        stand.plan("transact_get_items", first(lambda: put(other, "a", "b", value=b"2")))
+        page = await engine.scan("s", ALL, limit=5)
+        assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
+        assert page.revision == 2
+
+
+@scenario
+async def test_a_page_is_kept_when_another_commits_elsewhere() -> None:
+    where = settings()
+    async with opened(where) as engine, opened(where) as other:
+        await put(engine, "a", "b")
+        stand = between(engine)
+        stand.plan("transact_get_items", first(lambda: put(other, "z")))
+        page = await engine.scan("s", Span("a", "c"), limit=5)
+        assert ([row.key for row in page.rows], page.revision) == (["a", "b"], 1)
+        assert stand.calls == ["query", "transact_get_items", "query"]
+
+
+@scenario
+async def test_a_page_that_shows_half_a_transaction_of_another_is_read_again() -> None:
+    """DynamoDB applies a transaction item by item: the log may be ahead of a row for a moment."""
+    where = settings()
+    async with opened(where) as other, opened(where) as engine, plain_client() as client:
+        await put(other, "a", "b", value=b"1")
+        old = (await client.get_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "b"}}))["Item"]
+        await put(other, "a", "b", value=b"2")
+
+        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
+            answer = await call()
+            return answer | {"Items": [answer["Items"][0], old]}
+
+        async def straight(call: Callable[[], Awaitable[Any]]) -> Any:
+            return await call()
+
+        between(engine).plan("query", straight, behind)
+        page = await engine.scan("s", ALL, limit=5)
+        assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
+
+
+@scenario
+async def test_a_watch_waits_for_a_row_that_is_behind_the_log() -> None:
+    async with opened() as engine:
+        await put(engine, "a", value=b"1")
+        watch = engine.watch("s", ALL, since=1)
+        await put(engine, "a", value=b"2")
+
+        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
+            answer = await call()
+            return answer | {"Item": answer["Item"] | {"revision": {"N": "1"}, "value": {"S": "1"}}}
+
+        stand = between(engine)
+        stand.plan("get_item", first(_nothing), behind)  # the head, then the row
+        assert await anext(watch) == Change("a", 2, b"2")
+        assert "transact_get_items" in stand.calls
+
+
+async def _nothing() -> None:
+    pass
+
+
+@scenario
+async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
+    """Its own time to live tells no one: the log's entry knows when the row expired."""
+    where, clock = settings(), ManualClock()
+    async with opened(where, clock=clock) as engine, plain_client() as client:
+        await put(engine, "a")
+        await put(engine, "a", expires=clock.now() + 10)
+        clock.advance(milliseconds=10)
+        await client.delete_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "a"}})
+        assert await anext(engine.watch("s", ALL, since=1)) == Change("a", 2, None)
+
+
+@scenario
+async def test_a_watch_that_is_overtaken_by_pruning_is_told() -> None:
+    async with opened(changes_kept=5) as engine:
+        await put(engine, "a")
+        watch = engine.watch("s", ALL, since=0)
+        assert (await anext(watch)).revision == 1
+        for number in range(20):
+            await put(engine, f"k{number}")
+        await engine.sweep(limit=10)
+        with pytest.raises(WatchExpiredError) as told:
+            await anext(watch)
+        assert told.value.fields["oldest"] == 17
+        assert (await anext(engine.watch("s", ALL, since=16))).revision == 17
+
+
+# URLs and the server
+
+
+def test_a_url_names_a_table_and_where_it_is() -> None:
+    where = Settings.of(
+        "dynamodb://history?region=eu-west-1&endpoint=http://127.0.0.1:4566&layout=history&create=false"
+    )
+    assert (where.table, where.region, where.endpoint) == ("history", "eu-west-1", "http://127.0.0.1:4566")
+    assert where.layout == layout_of("history")
+    assert not where.create
+    assert Settings.of("dynamodb://rows") == Settings(table="rows")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["dynamodb:", "dynamodb://", "dynamodb://a/b", "dynamodb://u:p@a", "dynamodb://a?key=x", "dynamodb://a?create=1"],
+)
+def test_a_url_with_anything_else_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        Settings.of(url)
+
+
+def test_the_test_server_ends_when_its_parent_is_killed() -> None:
+    program = "from keyhouse.testing.servers.dynamodb import *; s = DynamoDBServer(); print(s.pid, flush=True); input()"
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    server = int(parent.stdout.readline())
+    assert _runs(server)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    parent.stdin.close()
+    deadline = SystemClock().now() + 10_000
+    while _runs(server):
+        assert SystemClock().now() < deadline
+
+
+def _runs(pid: int) -> bool:
+    """A process that has ended may wait for whoever adopted it."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_test_server_listens_on_loopback_only() -> None:
+    server = DynamoDBServer()
+    try:
+        sockets = {os.readlink(f"/proc/{server.pid}/fd/{name}") for name in os.listdir(f"/proc/{server.pid}/fd")}
+        listening = set()
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/{server.pid}/net/{table}") as lines:
+                for line in list(lines)[1:]:
+                    fields = line.split()
+                    if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                        listening.add(fields[1].split(":")[0])
+        assert listening == {"0100007F"}
+    finally:
+        server.close()

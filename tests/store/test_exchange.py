@@ -1,0 +1,372 @@
+"""Export and import: what comes back is what went out, to the byte, also when either was cut off."""
+
+import asyncio
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Batch, Engine, Put
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.rocksdb import RocksdbEngine
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitError, UnreadableError, UsageError
+from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.schema import Index, Record, Schema, Space
+from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
+from keyhouse.store.lines import encode_row
+from keyhouse.testing.conformance.poison import KEYS, VALUES
+from keyhouse.testing.conformance.spaces import HOSTILE
+from tests.store.test_transfer import contents, digests, fill
+from tests.store.wrapping import Dying, Killed, Narrow
+
+ODD_VALUES = (
+    b"",
+    b" 1",
+    b"1 ",
+    b"[1,\n2]",
+    b"\r\n",
+    b"not JSON",
+    b"\xff\xfe\x00",
+    bytes(range(256)),
+    b"[" * 3_000,
+    b"NaN",
+)
+
+
+async def exported(engine: Engine, **how: Any) -> tuple[bytes, Exported]:
+    out = io.BytesIO()
+    summary = await export_rows(engine, out.write, **how)
+    return out.getvalue(), summary
+
+
+async def imported(engine: Engine, data: bytes, **how: Any) -> Imported:
+    return await import_rows(engine, io.BytesIO(data), **how)
+
+
+async def hostile(engine: Engine) -> None:
+    later = engine.clock.now() + 100_000
+    for space in HOSTILE:
+        await engine.commit(space, Batch(puts=(Put(f"key of {space}", b"1"),)))
+    keys, values = list(dict.fromkeys(KEYS)), VALUES + ODD_VALUES
+    for number, key in enumerate(keys):
+        expires = later + number if number % 4 == 0 else None
+        await engine.commit("poison", Batch(puts=(Put(key, values[number % len(values)], expires),)))
+
+
+# The form
+
+
+def test_a_row_is_a_line_that_any_program_reads() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine(ManualClock(1_000))
+        await engine.commit("b", Batch(puts=(Put("k", '{"title":"é","n":[1,2.0]}'.encode()), Put("l", b"7", 5_000))))
+        await engine.commit("a", Batch(puts=(Put("x", b"null"),)))
+        data, summary = await exported(engine)
+        assert data.decode().splitlines()[:3] == [
+            '{"space":"a","key":"x","value":null}',
+            '{"space":"b","key":"k","value":{"title":"é","n":[1,2.0]}}',
+            '{"space":"b","key":"l","value":7,"expires":5000}',
+        ]
+        *lines, last = data.splitlines(keepends=True)
+        assert json.loads(last) == {"rows": 3, "sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+        assert summary == Exported(3, json.loads(last)["sha256"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("value", [*VALUES, *ODD_VALUES])
+def test_every_value_is_one_line_and_comes_back_to_the_byte(value: bytes) -> None:
+    line = encode_row("s", Put("k", value, 7))
+    assert line.count(b"\n") == 1 and b"\r" not in line
+    line.decode()
+
+    async def scenario() -> None:
+        engine = MemoryEngine(ManualClock(0))
+        assert await imported(engine, line, partial=True) == Imported(1, 1, 0)
+        (row,) = await engine.read("s", ["k"])
+        assert row is not None and (row.value, row.expires) == (value, 7)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_store_writes_stands_in_the_line_as_json() -> None:
+    assert b'"value":{"a":[1,-0.0,"\\u0000"]}' in encode_row("s", Put("k", b'{"a":[1,-0.0,"\\u0000"]}'))
+    assert b'"text":' in encode_row("s", Put("k", b"not JSON"))
+    assert b'"base64":' in encode_row("s", Put("k", b"\xff"))
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "rocksdb"])
+def test_a_hostile_store_is_exported_and_imported_whole(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        source = MemoryEngine(clock)
+        await hostile(source)
+        target: Engine = MemoryEngine(clock)
+        if kind == "sqlite":
+            target = SqliteEngine.open(tmp_path / "rows.db", clock=clock)
+        elif kind == "rocksdb":
+            target = RocksdbEngine.open(tmp_path / "rows", clock=clock)
+        data, summary = await exported(source)
+        result = await imported(target, data)
+        assert result == Imported(summary.rows, summary.rows, 0)
+        assert await contents(target) == await contents(source)
+        assert await digests(target) == await digests(source)
+        again, _ = await exported(target)
+        assert again == data
+        await target.close()
+
+    asyncio.run(scenario())
+
+
+def test_some_spaces_alone_can_be_exported() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        await fill(engine)
+        data, summary = await exported(engine, spaces=["s2", "s0", "s0", "absent"])
+        assert summary.rows == 40 + 120
+        assert [json.loads(line).get("space") for line in data.splitlines()] == ["s0"] * 40 + ["s2"] * 120 + [None]
+
+    asyncio.run(scenario())
+
+
+def test_an_empty_store_is_one_line() -> None:
+    data, summary = asyncio.run(exported(MemoryEngine()))
+    assert summary.rows == 0
+    assert data.count(b"\n") == 1
+    assert asyncio.run(imported(MemoryEngine(), data)) == Imported(0, 0, 0)
+
+
+def test_rows_that_have_expired_are_neither_exported_nor_imported() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        engine, target = MemoryEngine(clock), MemoryEngine(clock)
+        await engine.commit("s", Batch(puts=(Put("a", b"1", clock.now() + 10), Put("b", b"1"), Put("c", b"1", 5))))
+        data, summary = await exported(engine)
+        assert summary.rows == 2
+        clock.advance(milliseconds=10)
+        assert await imported(target, data) == Imported(2, 1, 1)
+        assert (await exported(engine))[1].rows == 1
+        assert await contents(engine) == await contents(target)
+
+    asyncio.run(scenario())
+
+
+def test_it_is_written_a_little_at_a_time_and_says_how_far_it_is() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        await fill(engine, rows=3_000)
+        pieces: list[bytes] = []
+        reports: list[int] = []
+        await export_rows(engine, pieces.append, on_progress=reports.append)
+        assert max(map(len, pieces)) < 70_000
+        assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 10
+        reports.clear()
+        target = Narrow(MemoryEngine(), rows=50, bytes=2_000)
+        await import_rows(target, io.BytesIO(b"".join(pieces)), on_progress=reports.append)
+        assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 10
+        assert await contents(target) == await contents(engine)
+
+    asyncio.run(scenario())
+
+
+# Cut off
+
+
+def test_an_export_cut_off_at_any_byte_goes_on_and_is_the_same() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine(ManualClock())
+        await fill(engine, spaces=2, rows=4)
+        whole, summary = await exported(engine)
+        for cut in range(len(whole) + 1):
+            start = begun(io.BytesIO(whole[:cut]))
+            assert start.bytes == whole[:cut].rfind(b"\n") + 1
+            rest, result = await exported(engine, resume=start)
+            assert whole[: start.bytes] + rest == whole
+            assert (result.rows, result.sha256) == (summary.rows, summary.sha256)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_import_killed_at_any_call_is_run_again_and_writes_only_the_rest(late: bool) -> None:
+    async def scenario() -> None:
+        source = MemoryEngine(ManualClock())
+        await fill(source, rows=150)
+        data, summary = await exported(source)
+        calls = 0
+        while True:
+            calls += 1
+            target = MemoryEngine(source.clock)
+            try:
+                await imported(Dying(target, calls, late=late), data)
+                break
+            except Killed:
+                there = sum([len(rows) for rows in (await contents(target)).values()])
+                assert (await imported(target, data)).written == summary.rows - there
+                assert await contents(target) == await contents(source)
+        assert calls > 8
+
+    asyncio.run(scenario())
+
+
+def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right() -> None:
+    async def scenario() -> None:
+        engine, target = MemoryEngine(ManualClock()), MemoryEngine(ManualClock())
+        await fill(engine)
+        data, summary = await exported(engine)
+        assert (await imported(target, data)).written == summary.rows
+        assert (await imported(target, data)).written == 0
+        await target.commit("s1", Batch(puts=(Put("k00001", b"7"), Put("own", b"1")), deletes=("k00002",)))
+        assert (await imported(target, data)).written == 2
+        assert (await target.read("s1", ["own"]))[0] is not None, "an import takes nothing away"
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_comes_twice_is_as_its_last_line_says() -> None:
+    lines = b'{"space":"s","key":"k","value":1}\n{"space":"s","key":"k","value":2}\n'
+
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        await imported(engine, lines, partial=True)
+        (row,) = await engine.read("s", ["k"])
+        assert row is not None and row.value == b"2"
+
+    asyncio.run(scenario())
+
+
+# What is refused
+
+
+def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        await fill(engine)
+        data, _ = await exported(engine)
+        lines = data.splitlines(keepends=True)
+        with pytest.raises(UnreadableError, match="cut off"):
+            await imported(MemoryEngine(), b"".join(lines[:-1]))
+        assert (await imported(MemoryEngine(), b"".join(lines[:-1]), partial=True)).rows == len(lines) - 1
+        for changed in (lines[1:], lines[:5] + lines[6:], [lines[0].replace(b":0}", b":9}"), *lines[1:]]):
+            with pytest.raises(UnreadableError, match="not what was exported"):
+                await imported(MemoryEngine(), b"".join(changed))
+        with pytest.raises(DocumentError, match="behind the last"):
+            await imported(MemoryEngine(), data + lines[0])
+        assert (await imported(MemoryEngine(), data + b"\n\n")).rows == len(lines) - 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"not JSON", DocumentError),
+        (b"[]", DocumentError),
+        (b"{}", DocumentError),
+        (b'{"space":"s","key":"k"}', DocumentError),
+        (b'{"space":"s","value":1}', DocumentError),
+        (b'{"key":"k","value":1}', DocumentError),
+        (b'{"space":"","key":"k","value":1}', DocumentError),
+        (b'{"space":"a\\u0000b","key":"k","value":1}', DocumentError),
+        (b'{"space":"' + b"x" * 256 + b'","key":"k","value":1}', DocumentError),
+        (b'{"space":"s","key":"","value":1}', KeyFieldError),
+        (b'{"space":"s","key":"a\\u0000b","value":1}', KeyFieldError),
+        (b'{"space":"s","key":"' + b"k" * 1_025 + b'","value":1}', KeyFieldError),
+        (b'{"space":"s","key":"k","value":NaN}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"text":"1"}', DocumentError),
+        (b'{"space":"s","key":"k","base64":"?"}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"expires":"soon"}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"expires":1.5}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"expires":9223372036854775807}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"ttl":5}', DocumentError),
+        (b'{"space":"s","key":"\xff","value":1}', DocumentError),
+        (b'{"space":"s","key":"k","value":' + b"[" * 5_000 + b"]" * 5_000 + b"}", DocumentError),
+        (b'{"space":"s","key":"k","value":"' + b"x" * VALUE_BYTES_MAX + b'"}', LimitError),
+        (b'{"space":"s","key":"k","shown":1}', UsageError),
+    ],
+)
+def test_a_line_that_is_no_row_is_refused_with_its_number(line: bytes, error: type[CallerError]) -> None:
+    data = b'{"space":"s","key":"before","value":1}\n\n' + line + b"\n"
+    with pytest.raises(error) as refusal:
+        asyncio.run(imported(MemoryEngine(), data))
+    assert refusal.value.fields["line"] == 3
+
+
+# For people
+
+
+class Account(msgspec.Struct):
+    name: str
+    mail: str
+    secret: str = "x"
+
+
+BY_MAIL = Index("idx:mail:{mail}:{name}")
+ACCOUNT = Record(Account, "account:{name}", BY_MAIL, private=("mail", "secret"))
+ACCOUNTS = Schema("accounts", ACCOUNT, space=Space("a customer"))
+
+
+def test_an_export_for_people_has_the_records_without_their_private_members() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine(ManualClock(0))
+        account = msgspec.json.encode(Account("ann", "ann@example.org"))
+        puts = (
+            Put("account:ann", account, 5_000),
+            Put("account:bad", b'{"mail":"bad@example.org"}'),
+            Put("idx:mail:ann@example.org:ann", b"1"),
+            Put("unknown", b'"secret"'),
+        )
+        await engine.commit("s", Batch(puts=puts))
+        data, summary = await exported(engine, schemas=[ACCOUNTS])
+        assert json.loads(data.splitlines()[0]) == {
+            "space": "s",
+            "key": "account:ann",
+            "shown": {"name": "ann"},
+            "expires": 5_000,
+        }
+        assert summary.rows == 1 and summary.left_out == 3
+        assert b"example.org" not in data and b"secret" not in data
+        with pytest.raises(UsageError, match="left out"):
+            await imported(MemoryEngine(), data)
+
+    asyncio.run(scenario())
+
+
+def test_a_space_that_is_none_of_the_schema_is_left_out() -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        only = Schema("one", Record(Account, "account:{name}"), space=Space("the one", name="one"))
+        for space in ("one", "two"):
+            await engine.commit(space, Batch(puts=(Put("account:ann", b'{"name":"ann","mail":"m"}'),)))
+        data, summary = await exported(engine, schemas=[only])
+        assert summary.rows == 1 and summary.left_out == 1
+        assert json.loads(data.splitlines()[0])["space"] == "one"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("schemas", [[], [ACCOUNTS]])
+def test_an_export_goes_on_as_it_was_begun(schemas: list[Schema]) -> None:
+    async def scenario() -> None:
+        engine = MemoryEngine()
+        for name in ("ann", "bob", "cy"):
+            account = msgspec.json.encode(Account(name, f"{name}@example.org"))
+            await engine.commit("s", Batch(puts=(Put(f"account:{name}", account),)))
+        data, _ = await exported(engine, schemas=schemas)
+        start = begun(data.splitlines(keepends=True)[:2])
+        rest, _ = await exported(engine, schemas=schemas, resume=start)
+        assert data[: start.bytes] + rest == data
+        start = begun(data.splitlines(keepends=True)[:2])
+        with pytest.raises(UsageError, match="as it was begun"):
+            await exported(engine, schemas=[] if schemas else [ACCOUNTS], resume=start)
+
+    asyncio.run(scenario())
