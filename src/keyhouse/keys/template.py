@@ -148,6 +148,8 @@ class Template:
         try:
             if not isinstance(bound, Text):
                 raise ValueError("is not text, so it can't be searched by its first characters")
+            if not isinstance(starting, str):
+                raise ValueError("is text, and is searched by text")
             return bound.begin(starting)
         except ValueError as error:
             name = self.fields[index] if bound else None

@@ -195,8 +195,8 @@ class Record(Generic[T]):
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
-        if self.type is Any and read != value:
-            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
+        if read != value:
+            self._refuse_changed(value, read)
         return data
 
     def decode(self, data: bytes, key: str = "") -> T:
@@ -293,6 +293,20 @@ class Record(Generic[T]):
                 found=found,
                 known=self.version[1],
             )
+
+    def _refuse_changed(self, value: T, read: T) -> None:
+        """JSON has a form for what is not its own: null for NaN, text for bytes. It would be read back as another value."""
+        if self.type is Any:
+            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
+        for name in self._members or ("",):
+            written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
+            if name != self.unknown and not document.is_kept(written, found):
+                raise RecordError(
+                    "The value would be read back as another one.",
+                    record=self.name,
+                    attribute=name,
+                    given=type(written).__name__,
+                )
 
     def _other_type(self, value: object, error: Exception | None = None) -> RecordError:
         reason = {} if error is None else {"reason": str(error)}
