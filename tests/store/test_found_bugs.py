@@ -76,6 +76,20 @@ def test_a_counter_is_not_put_where_it_could_never_be_added_to_again(value: int)
     asyncio.run(scenario())
 
 
+def test_nothing_can_be_appended_behind_the_last_ulid_there_is_and_the_error_has_a_name() -> None:
+    """An import may give an event's place, and so the very last one. Python's own error met every append after it."""
+
+    async def scenario() -> None:
+        store = Store(SHOP, MemoryEngine(ManualClock()), "shop")
+        await append(store, SALE, Sale(step=1, amount=1), task="t", at="7" + "Z" * 25)
+        with pytest.raises(LimitError):
+            await append(store, SALE, Sale(step=2, amount=1), task="t")
+        await append(store, SALE, Sale(step=3, amount=1), task="another")
+        assert [entry.record.step async for entry in store.scan(SALE)] == [3, 1]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("batch_id", ["\ud800", 5, b"x"])
 def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
     """It was measured by encoding it, which raised Python's own error."""
