@@ -185,6 +185,10 @@ class Record(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
+        return self.written(value)[0]
+
+    def written(self, value: T) -> tuple[bytes, T]:
+        """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
         if not self._unchecked:
             document.check(value)
         plain: object = value if self.unknown is None else self._with_unknown(value)
@@ -197,7 +201,7 @@ class Record(Generic[T]):
             ) from None
         if read != value:
             self._refuse_changed(value, read)
-        return data
+        return data, read
 
     def decode(self, data: bytes, key: str = "") -> T:
         """The value of a stored row; UnreadableError or NewerError when it is not of this record."""

@@ -103,11 +103,10 @@ async def records_by(
     is left out if it no longer earns its place.
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners = [index.owner(row.key, row.value) for row in page.rows]
-    keys = [record.template.join(values) for values in owners]
-    rows = await engine.read(space, keys) if keys else []
+    owners = [index.owner_at(row.key, row.value) for row in page.rows]
+    rows = await engine.read(space, [key for _, key in owners]) if owners else []
     entries: list[Entry[T]] = []
-    for listed, values, row in zip(page.rows, owners, rows, strict=True):
+    for listed, (values, _), row in zip(page.rows, owners, rows, strict=True):
         if row is None:
             continue
         found = record.decode(row.value, row.key)

@@ -18,8 +18,9 @@ from typing import Any, Literal
 import msgspec
 
 from keyhouse.engine import Row, Span
-from keyhouse.errors import DataError, DocumentError, KeyFieldError, UniqueError
+from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
+from keyhouse.store.counters import number_of
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -239,7 +240,10 @@ async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -
 def _stored_count(row: Row | None) -> int | None:
     if row is None:
         return 0
-    return int(row.value) if row.value.lstrip(b"-").isdigit() else None
+    try:
+        return number_of(row.key, row.value)
+    except CounterError:
+        return None
 
 
 async def _recount(store: Store, found: Found, key: str) -> int:
