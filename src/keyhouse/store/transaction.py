@@ -177,10 +177,16 @@ class Transaction:
         check_limits(batch, self._engine.capabilities)
         return await self._engine.commit(self._space, batch)
 
+    async def holds(self) -> bool:
+        """Whether all that was read here still is as it was: then it stood together at one moment."""
+        keys = list(self._rows)
+        now = await self._engine.read(self._space, keys)
+        return all(_revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True))
+
     def _batch(self, batch_id: str | None) -> Batch:
         gone = [key for key, put in self._writes.items() if put is None]
         return Batch(
-            tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()]),
+            tuple([Check(key, _revision(row)) for key, row in self._rows.items()]),
             tuple([put for put in self._writes.values() if put is not None]),
             tuple([key for key in gone if self._rows.get(key, ...) is not None]),
             tuple([Add(key, by) for key, by in self._adds.items()]),
@@ -297,6 +303,10 @@ class Transaction:
                     return [(row.key, heir)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
+
+
+def _revision(row: Row | None) -> int | None:
+    return None if row is None else row.revision
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:
