@@ -472,8 +472,9 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
     """A resumed run does not go on where the last one was."""
     whole = jobs._claim
 
-    async def claim(store: Store, name: str, owner: str, tx: Transaction) -> JobState:
-        state = await whole(store, name, owner, tx)
+    async def claim(store: Store, name: str, owner: str, unless: Any, tx: Transaction) -> JobState | None:
+        state = await whole(store, name, owner, unless, tx)
+        assert state is not None
         state.cursor = ""
         await tx.put(jobs._record(store), state, name=name)
         return state
