@@ -8,6 +8,8 @@ import secrets
 import time
 from typing import Protocol, runtime_checkable
 
+from keyhouse.errors import LimitError
+
 
 @runtime_checkable
 class Clock(Protocol):
@@ -93,6 +95,6 @@ class UlidSource:
         least = self._last if after is None else max(self._last, ulid_number(after))
         number = drawn if drawn > least else least + 1
         if number > _ULID_MAX:
-            raise OverflowError("no ULID is greater than the one given")
+            raise LimitError("No ULID is greater than the last one.", last=ulid_text(least))
         self._last = number
         return ulid_text(number)

@@ -174,8 +174,15 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
         )
     if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
         _check_sizes(batch, capabilities)
-    if batch.id is not None and not 0 < len(batch.id.encode()) <= BATCH_ID_BYTES_MAX:
-        raise LimitError("A batch id has 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+    if batch.id is not None and not _is_batch_id(batch.id):
+        raise LimitError("A batch id is text of 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+
+
+def _is_batch_id(id: object) -> bool:
+    try:
+        return isinstance(id, str) and 0 < len(id.encode()) <= BATCH_ID_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:

@@ -1,10 +1,18 @@
 """Bugs that the harder tests found, each kept as the shortest call that shows it, with its story."""
 
 import asyncio
+import math
+from typing import Any
+
+import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import CursorError, KeyFieldError, LimitError, RecordError, UsageError
+from keyhouse.limits import COUNTER_MAX
 from keyhouse.store import Store, append, prune
+from tests.store import poison
+from tests.store.poison import DOC, HITS, NAMED, PLAIN, Plain
 from tests.store.workload import SALE, SALES, SHOP, Sale
 
 
@@ -28,5 +36,101 @@ def test_pruning_keeps_all_events_of_a_stream_that_has_fewer_than_it_keeps() -> 
         state = await store.get(SALES, task="t")
         assert state is not None
         assert state.events == 5
+
+    asyncio.run(scenario())
+
+
+def shelf() -> Store:
+    return Store(poison.SCHEMA, MemoryEngine(ManualClock()), "s")
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"number": math.nan}, {"text": math.inf}, {"text": b"\xff"}, {"tags": ["a", b"b"]}]
+)
+def test_a_value_that_json_would_quietly_turn_into_another_is_refused(attributes: Any) -> None:
+    """JSON's encoder writes null for NaN and base 64 for bytes. A record whose type holds no float is not looked through
+    for NaN, and where it allows null or text, what was stored read back well: as something that nobody had written."""
+
+    async def scenario() -> None:
+        store = shelf()
+        with pytest.raises(RecordError):
+            await store.put(PLAIN, Plain(id="a", **attributes))
+        assert await store.get(PLAIN, id="a") is None
+        await store.put(PLAIN, Plain(id="a", tags=("a", "b")))  # type: ignore[arg-type]  # says the same as a list
+        assert await store.get(PLAIN, id="a") == Plain(id="a", tags=["a", "b"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("value", [COUNTER_MAX + 1, -COUNTER_MAX - 1, 2**70])
+def test_a_counter_is_not_put_where_it_could_never_be_added_to_again(value: int) -> None:
+    """A put took any integer; every add to it failed from then on."""
+
+    async def scenario() -> None:
+        store = shelf()
+        with pytest.raises(RecordError):
+            await store.put(HITS, value, id="a")
+        await store.put(HITS, COUNTER_MAX if value > 0 else -COUNTER_MAX, id="a")
+        await store.add(HITS, -1 if value > 0 else 1, id="a")
+
+    asyncio.run(scenario())
+
+
+def test_nothing_can_be_appended_behind_the_last_ulid_there_is_and_the_error_has_a_name() -> None:
+    """An import may give an event's place, and so the very last one. Python's own error met every append after it."""
+
+    async def scenario() -> None:
+        store = Store(SHOP, MemoryEngine(ManualClock()), "shop")
+        await append(store, SALE, Sale(step=1, amount=1), task="t", at="7" + "Z" * 25)
+        with pytest.raises(LimitError):
+            await append(store, SALE, Sale(step=2, amount=1), task="t")
+        await append(store, SALE, Sale(step=3, amount=1), task="another")
+        assert [entry.record.step async for entry in store.scan(SALE)] == [3, 1]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("batch_id", ["\ud800", 5, b"x"])
+def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
+    """It was measured by encoding it, which raised Python's own error."""
+
+    async def scenario() -> None:
+        with pytest.raises(LimitError):
+            await shelf().transact(lambda tx: tx.put(DOC, 1, id="a"), batch_id=batch_id)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("space", [None, ["tenant"], b"tenant", 5])
+def test_a_space_that_is_not_text_is_refused_by_name(space: Any) -> None:
+    """A tenant often comes from a token, where it may be anything: a list met Python's own error."""
+    with pytest.raises(KeyFieldError):
+        Store(poison.SCHEMA, MemoryEngine(), space)
+
+
+def test_a_cursor_with_anything_between_its_characters_is_refused() -> None:
+    """Characters outside the alphabet were left out in silence, so one cursor had endlessly many spellings."""
+
+    async def scenario() -> None:
+        store = shelf()
+        for id in "abc":
+            await store.put(DOC, id, id=id)
+        cursor = (await store.page(DOC, limit=1)).cursor
+        assert cursor is not None
+        assert len((await store.page(DOC, cursor=cursor)).entries) == 2
+        for changed in (cursor + "!", " " + cursor, cursor[:4] + "\n" + cursor[4:]):
+            with pytest.raises(CursorError):
+                await store.page(DOC, cursor=changed)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"starting": 5}])
+def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any) -> None:
+    """Each met Python's own error, or the engine's, and not the same on all engines."""
+
+    async def scenario() -> None:
+        with pytest.raises(UsageError):
+            await shelf().page(NAMED, **arguments)
 
     asyncio.run(scenario())

@@ -16,7 +16,7 @@ from typing import Any
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.segments import Match, Optional, Segment, Text, segment
+from keyhouse.keys.segments import Match, Normal, Optional, Segment, Text, segment
 from keyhouse.limits import KEY_BYTES_MAX
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
@@ -25,7 +25,7 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 class Template:
     """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
 
-    __slots__ = ("_build", "_join", "_match", "_parses", "escape", "fields", "literals", "segments", "text")
+    __slots__ = ("_build", "_folds", "_join", "_match", "_parses", "escape", "fields", "literals", "segments", "text")
 
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
         pieces = _FIELD.split(text)
@@ -47,6 +47,7 @@ class Template:
     def _settle(self) -> None:
         self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
         self._join = self._compiled([f"v[{index}]" for index in range(len(self.fields))])
+        self._folds = any(isinstance(_inner(segment_), Normal) for segment_ in self.segments)
         self._parses = tuple(segment_.parse for segment_ in self.segments)
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
 
@@ -101,6 +102,10 @@ class Template:
         except ValueError:
             return None
 
+    def as_read(self, key: str, values: tuple[object, ...]) -> tuple[object, ...]:
+        """The values as the key that they build reads: text in its normal form, where that is a field's type."""
+        return self.split(key) or values if self._folds else values
+
     def span(self, values: Mapping[str, object], *, starting: str | None = None) -> Span:
         """The keys whose leading fields have these values; `starting`: and whose next field starts with this text."""
         count = len(values)
@@ -148,6 +153,8 @@ class Template:
         try:
             if not isinstance(bound, Text):
                 raise ValueError("is not text, so it can't be searched by its first characters")
+            if not isinstance(starting, str):
+                raise ValueError("is text, and is searched by text")
             return bound.begin(starting)
         except ValueError as error:
             name = self.fields[index] if bound else None
@@ -215,9 +222,12 @@ class Template:
 
     def _check_ends(self) -> None:
         for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
-            inner = segment_.inner if isinstance(segment_, Optional) else segment_
-            if isinstance(inner, Text) and not tail:
+            if isinstance(_inner(segment_), Text) and not tail:
                 raise DeclarationError("Text ends at literal text, or with the key.", template=self.text)
+
+
+def _inner(segment_: Segment) -> Segment:
+    return segment_.inner if isinstance(segment_, Optional) else segment_
 
 
 def _checked(key: str) -> str:

@@ -18,8 +18,8 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
-from keyhouse.errors import DeclarationError, DocumentError, UniqueError, UnreadableError
-from keyhouse.keys.segments import Choice, Day, Integer, Optional, Scaled, Segment, Ulid
+from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, UniqueError, UnreadableError
+from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
 
@@ -70,6 +70,7 @@ class Derived:
         """Settle where each field comes from, once the record is known. `renamed`: key fields that the record does not hold
         under that name, whatever it has there."""
         self.record_name = record_name
+        self._record_key = key
         self._record_fields = key.fields
         self._attributes = attributes
         self._renamed = renamed
@@ -139,7 +140,7 @@ class Derived:
         own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
         if self.when or self.each or self.alike() is None or len(plain) != len(names):
             return None
-        if any(name not in self._attributes or name in self._renamed for name in own):
+        if any(n not in self._attributes or n in self._renamed or isinstance(key.segment(n), Normal) for n in own):
             return None
         trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
         needed = zip(plain, self._needed, self.template.fields, strict=True)
@@ -237,6 +238,14 @@ class Index(Derived):
         if found is None:
             raise UnreadableError("The row is not of its index's shape; see `keyhouse verify`.", key=key)
         return self._candidates(found, self.member(row))[0]
+
+    def owner_at(self, key: str, row: bytes) -> tuple[Keys, str]:
+        """The same, and the record's own key."""
+        values = self.owner(key, row)
+        try:
+            return values, self._record_key.join(values)
+        except KeyFieldError as error:
+            raise UnreadableError("The row does not lead to a record.", key=key, index=self.template.text) from error
 
     def _carried_value(self, record: Any, keys: Keys) -> object:
         assert self.value is not None

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -78,6 +79,22 @@ def check(value: object, *, depth: int = 0) -> None:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
         for part in parts:
             check(part, depth=depth + 1)
+
+
+def is_kept(value: object, read: object) -> bool:
+    """Whether what is read back is what was written. A collection may have been of another kind than a list."""
+    if value == read:
+        return True
+    if isinstance(value, Enum):
+        return is_kept(value.value, read)
+    if isinstance(value, dict) or isinstance(read, dict):
+        both = isinstance(value, dict) and isinstance(read, dict) and list(value) == list(read)
+        return both and all(map(is_kept, value.values(), read.values()))  # type: ignore[attr-defined]  # both are dicts
+    parts, others = _parts(value), _parts(read)
+    if parts is None or others is None:
+        return False
+    written, found = list(parts), list(others)
+    return len(written) == len(found) and all(map(is_kept, written, found))
 
 
 def _parts(value: object) -> Iterable[object] | None:

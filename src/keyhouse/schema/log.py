@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from keyhouse.errors import DeclarationError
+from keyhouse.errors import DeclarationError, RecordError
 from keyhouse.keys.template import Template
+from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema.record import Record
 
 T = TypeVar("T")
@@ -17,6 +18,13 @@ class Counter(Record[int]):
 
     def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
         super().__init__(int, at, name=name, doc=doc)
+
+    def encode(self, value: int) -> bytes:
+        """As any record's; and no number is stored that could not be added to."""
+        data = super().encode(value)
+        if abs(value) > COUNTER_MAX:
+            raise RecordError("A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX)
+        return data
 
 
 class Folded(msgspec.Struct):

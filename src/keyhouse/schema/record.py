@@ -185,6 +185,10 @@ class Record(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
+        return self.written(value)[0]
+
+    def written(self, value: T) -> tuple[bytes, T]:
+        """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
         if not self._unchecked:
             document.check(value)
         plain: object = value if self.unknown is None else self._with_unknown(value)
@@ -195,9 +199,9 @@ class Record(Generic[T]):
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
-        if self.type is Any and read != value:
-            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
-        return data
+        if read != value:
+            self._refuse_changed(value, read)
+        return data, read
 
     def decode(self, data: bytes, key: str = "") -> T:
         """The value of a stored row; UnreadableError or NewerError when it is not of this record."""
@@ -293,6 +297,20 @@ class Record(Generic[T]):
                 found=found,
                 known=self.version[1],
             )
+
+    def _refuse_changed(self, value: T, read: T) -> None:
+        """JSON has a form for what is not its own: null for NaN, text for bytes. It would be read back as another value."""
+        if self.type is Any:
+            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
+        for name in self._members or ("",):
+            written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
+            if name != self.unknown and not document.is_kept(written, found):
+                raise RecordError(
+                    "The value would be read back as another one.",
+                    record=self.name,
+                    attribute=name,
+                    given=type(written).__name__,
+                )
 
     def _other_type(self, value: object, error: Exception | None = None) -> RecordError:
         reason = {} if error is None else {"reason": str(error)}

@@ -38,6 +38,8 @@ class Space:
             size = len(space.encode())
         except UnicodeEncodeError:
             raise KeyFieldError("A space's name must be text: this one holds a lone surrogate.", space=space) from None
+        except AttributeError:
+            raise KeyFieldError("A space's name must be text.", space=space) from None
         if not 0 < size <= SPACE_BYTES_MAX or "\0" in space:
             raise KeyFieldError("A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size)
         if self.name is not None and space != self.name:

@@ -5,10 +5,11 @@ renews it with every step, and finds out at the commit if another has taken over
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from keyhouse.errors import LeaseError, LimitError, UsageError
+from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
@@ -17,29 +18,48 @@ from keyhouse.store.transaction import Transaction
 T = TypeVar("T")
 Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
 Progress = Callable[[int], None]
+Condition = Callable[[Transaction], Awaitable[bool]]
 
 _CHUNK_ROWS = 100
 _LEASE_MS = 60_000
 
 
 async def run_job(
-    store: Store, name: str, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None
-) -> JobState:
-    """Call `step` once for each record of `over`, from where the last run came to. A finished job stays finished."""
+    store: Store,
+    name: str,
+    over: Record[T],
+    step: Step[T],
+    /,
+    *,
+    on_progress: Progress | None = None,
+    unless: Condition | None = None,
+) -> JobState | None:
+    """Call `step` once for each record of `over`, from where the last run came to. A finished job stays finished. `unless`
+    says whether it is needless, in the transaction that would begin it: then nothing is done, and `None` returned."""
     owner = store.ids.new()
-    state = await store.transact(partial(_claim, store, name, owner))
-    chunk_rows = _CHUNK_ROWS
-    while not state.finished:
-        try:
-            state = await store.transact(partial(_work, store, name, owner, over, step, chunk_rows))
-        except LimitError:
-            if chunk_rows == 1:
-                raise
-            chunk_rows //= 2  # what these records write does not fit one commit of this engine
-            continue
-        if on_progress is not None:
-            on_progress(state.done)
+    state = await store.transact(partial(_claim, store, name, owner, unless))
+    try:
+        while state is not None and not state.finished:
+            state = await _chunk(store, name, owner, over, step)
+            if on_progress is not None:
+                on_progress(state.done)
+    except Exception:
+        with suppress(KeyhouseError):
+            await store.transact(partial(_let_go, store, name, owner))
+        raise
     return state
+
+
+async def _chunk(store: Store, name: str, owner: str, over: Record[T], step: Step[T]) -> JobState:
+    """Some records, as many as one commit of this engine can hold what they write."""
+    rows = _CHUNK_ROWS
+    while True:
+        try:
+            return await store.transact(partial(_work, store, name, owner, over, step, rows))
+        except LimitError:
+            if rows == 1:
+                raise
+            rows //= 2
 
 
 async def try_job(store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None) -> JobState:
@@ -64,7 +84,9 @@ def _record(store: Store) -> Record[JobState]:
     return store.schema.meta.job
 
 
-async def _claim(store: Store, name: str, owner: str, tx: Transaction) -> JobState:
+async def _claim(store: Store, name: str, owner: str, unless: Condition | None, tx: Transaction) -> JobState | None:
+    if unless is not None and await unless(tx):
+        return None
     state = await tx.get(_record(store), name=name)
     if state is not None and not state.finished and state.lease_until > tx.now:
         raise LeaseError(
@@ -78,6 +100,14 @@ async def _claim(store: Store, name: str, owner: str, tx: Transaction) -> JobSta
         state.owner, state.lease_until = owner, tx.now + _LEASE_MS
         await tx.put(_record(store), state, name=name)
     return state
+
+
+async def _let_go(store: Store, name: str, owner: str, tx: Transaction) -> None:
+    """Whoever mends what stopped the job need not wait for the lease to run out."""
+    state = await tx.get(_record(store), name=name)
+    if state is not None and state.owner == owner:
+        state.lease_until = 0
+        await tx.put(_record(store), state, name=name)
 
 
 async def _work(

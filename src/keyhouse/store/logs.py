@@ -98,16 +98,14 @@ async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: A
 async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: Transaction) -> int:
     assert log.state is not None
     state = await tx.get(log.state, **stream)
-    if state is None:
-        return 0
     bound = tx.binding.record(log)
     span = bound.template.span(stream)
-    if state.through:
+    if state is not None and state.through:
         span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
     rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
     for row, values in rows:
         entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
-        state = await _fold(tx, log, stream, state if state.through else None, entry)
+        state = await _fold(tx, log, stream, state if state is not None and state.through else None, entry)
     return len(rows)
 
 
@@ -116,7 +114,7 @@ async def _prune_chunk(
 ) -> int:
     state = None if log.state is None else await tx.get(log.state, **stream)
     bound = tx.binding.record(log)
-    stop = cutoff if state is None or log.state is None else min(cutoff, str(state.through) + "\0")
+    folded = cutoff if log.state is None else "" if state is None else str(state.through) + "\0"
     span = bound.template.span(stream)
     if keep:
         kept = await _rows(store, span, keep, bound.template.split, reverse=True)
@@ -124,7 +122,7 @@ async def _prune_chunk(
             return 0
         span = span.before(kept[-1][0].key)
     rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
-    gone = [values for _, values in rows if str(values[-1]) < stop]
+    gone = [values for _, values in rows if str(values[-1]) < min(cutoff, folded)]
     for values in gone:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
         await tx.delete(log, **named)

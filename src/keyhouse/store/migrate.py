@@ -5,6 +5,7 @@ written in one commit. A space that is newer than the code is refused and left u
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -68,9 +69,18 @@ async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress 
     for migration in store.schema.migrations[at:]:
         report = None if on_progress is None else _reporter(on_progress, migration)
         if dry_run:
-            state = await try_job(store, migration.over, migration.step, on_progress=report)
+            state: JobState | None = await try_job(store, migration.over, migration.step, on_progress=report)
         else:
-            state = await run_job(store, _job(migration), migration.over, migration.step, on_progress=report)
+            state = await run_job(
+                store,
+                _job(migration),
+                migration.over,
+                migration.step,
+                on_progress=report,
+                unless=partial(_is_done, store, migration),
+            )
+        if state is None:
+            continue  # another runner has come to its end since we looked
         took = store.engine.clock.now() - state.started_at
         done.append(Migrated(migration, state.done, state.changed, took))
         if not dry_run:
@@ -78,11 +88,15 @@ async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress 
     return done
 
 
+async def _is_done(store: Store, migration: Migration, tx: Transaction) -> bool:
+    return (await tx.get(_meta(store).version) or 0) >= migration.id
+
+
 async def _finish(store: Store, migration: Migration, state: JobState, took: int) -> None:
     meta = _meta(store)
 
     async def work(tx: Transaction) -> None:
-        if (await tx.get(meta.version) or 0) >= migration.id:
+        if await _is_done(store, migration, tx):
             return
         record = MigrationDone(
             id=migration.id,

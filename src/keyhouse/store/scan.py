@@ -38,7 +38,7 @@ class Scan:
 
     async def rows(self, limit: int, cursor: str | None, *, keys_only: bool = False) -> tuple[Page, str | None]:
         """Up to `limit` rows of this shape, and the cursor to what follows."""
-        if not 1 <= limit <= PAGE_ROWS_MAX:
+        if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
             raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
         span = self.span if cursor is None else self._left(self.span, self._opened(cursor))
         if not self._binding.filters(self.declared):
@@ -71,9 +71,8 @@ class Scan:
 
     def _opened(self, cursor: str) -> str:
         try:
-            mark, key = msgspec.json.decode(
-                base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)), type=tuple[int, str]
-            )
+            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+            mark, key = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=tuple[int, str])
         except (binascii.Error, ValueError, AttributeError, msgspec.MsgspecError):
             raise CursorError("Not a cursor: pass one exactly as a page gave it.", cursor=cursor) from None
         if mark != self._mark():
@@ -104,11 +103,10 @@ async def records_by(
     is left out if it no longer earns its place.
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners = [index.owner(row.key, row.value) for row in page.rows]
-    keys = [record.template.join(values) for values in owners]
-    rows = await engine.read(space, keys) if keys else []
+    owners = [index.owner_at(row.key, row.value) for row in page.rows]
+    rows = await engine.read(space, [key for _, key in owners]) if owners else []
     entries: list[Entry[T]] = []
-    for listed, values, row in zip(page.rows, owners, rows, strict=True):
+    for listed, (values, _), row in zip(page.rows, owners, rows, strict=True):
         if row is None:
             continue
         found = record.decode(row.value, row.key)

@@ -21,6 +21,7 @@ from keyhouse.errors import ContentionError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary
 from keyhouse.store.binding import Binding
+from keyhouse.store.counters import number_of
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.scan import Scan, records, records_by
 from keyhouse.store.transaction import Transaction
@@ -67,17 +68,18 @@ class Store:
         """The record that a Unique or First row leads to, or `None`."""
         bound, index = self.binding.record(record), self.binding.derived(by)
         key = index.template.build(fields)
-        [row] = await self.engine.read(self.space, (key,))
-        if row is None:
-            return None
-        values = index.owner(key, row.value)
-        [found] = await self.engine.read(self.space, (bound.template.join(values),))
-        if found is None:
-            return None
-        value = bound.decode(found.value, found.key)
-        if found.revision > row.revision and key not in index.rows(value, values):
-            return await self.lookup(record, by, **fields)  # it moved while we looked
-        return Entry(value, found.key, values, found.revision, found.expires)
+        seen = 0
+        while True:
+            [row] = await self.engine.read(self.space, (key,))
+            if row is None or row.revision == seen:
+                return None  # it is free, or leads to no record that holds it
+            values, owner = index.owner_at(key, row.value)
+            [found] = await self.engine.read(self.space, (owner,))
+            if found is not None:
+                value = bound.decode(found.value, owner)
+                if key in index.rows(value, values):
+                    return Entry(value, owner, values, found.revision, found.expires)
+            seen = row.revision  # unless it moved while we looked
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
         """What a summary row lists: each member with its entry (`None` in a plain list). Absent: nothing."""
@@ -89,7 +91,7 @@ class Store:
         """How many records a Count row counts."""
         bound = self.binding.derived(count)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
-        return 0 if row is None else int(row.value)
+        return 0 if row is None else number_of(row.key, row.value)
 
     async def page(
         self,

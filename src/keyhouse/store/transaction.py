@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
-from keyhouse.errors import CounterError, RecordError, RevisionError, UsageError
+from keyhouse.errors import KeyFieldError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Record, Summary
 from keyhouse.store.binding import Binding
+from keyhouse.store.counters import sum_of
 from keyhouse.store.entry import ANY, Entry, Unset, Written
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Transaction:
         """The record with its key, revision and expiry, or `None`."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        return await self._entry(bound, key, tuple(fields[name] for name in bound.template.fields))
+        return await self._entry(bound, key, _values(bound, key, fields))
 
     async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
         """The record that a Unique or First row leads to, or `None`."""
@@ -64,15 +65,25 @@ class Transaction:
         key = index.template.build(fields)
         if (written := await self.row(key)) is None:
             return None
-        values = index.owner(key, written[0])
-        return await self._entry(bound, bound.template.join(values), values)
+        values, owner = index.owner_at(key, written[0])
+        found = await self._entry(bound, owner, values)
+        return found if found is not None and key in index.rows(found.record, values) else None
 
     async def put(
         self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
         RevisionError. The entry shows the record as stored: computed fields, version and times set."""
-        bound = self.binding.record(record)
+        kept = self._kept()
+        try:
+            return await self._put(self.binding.record(record), value, ttl, expect, fields)
+        except BaseException:
+            self._restore(kept)
+            raise
+
+    async def _put(
+        self, bound: Record[T], value: T, ttl: int | None, expect: int | Unset | None, fields: dict[str, Any]
+    ) -> Entry[T]:
         if bound.is_struct and not isinstance(value, bound.type):
             raise RecordError(
                 "The value does not have its record's type.", record=bound.name, found=type(value).__name__
@@ -81,6 +92,7 @@ class Transaction:
             value = bound.compute(value)
         keys = bound.keys(value, fields)
         key = bound.template.join(keys)
+        keys = bound.template.as_read(key, keys)
         before: Entry[T] | None = None
         looks = bound.derived or bound.stamped or expect is not ANY or key in self._adds
         if looks and (key in self._writes or key in self._adds or await self._read(key) is not None):
@@ -88,7 +100,7 @@ class Transaction:
         if expect is not ANY:
             self._check_expected(key, before, expect)
         value = bound.stamp(value, before.record if before is not None else None, self._now)
-        data = bound.encode(value)
+        data, value = bound.written(value)
         expires = bound.expires(value, before.expires if before is not None else None, ttl, self._now)
         if expires is not None and expires <= self._now:
             raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
@@ -103,15 +115,20 @@ class Transaction:
         """Delete the record and every row derived from it; whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        before = await self._entry(bound, key, tuple(fields[name] for name in bound.template.fields))
+        before = await self._entry(bound, key, _values(bound, key, fields))
         if expect is not ANY:
             self._check_expected(key, before, expect)
         if before is None:
             return False
-        self._writes[key] = None
-        self._adds.pop(key, None)
-        for merge in self._derive(bound, before, None):
-            await self.merge(*merge)
+        kept = self._kept()
+        try:
+            self._writes[key] = None
+            self._adds.pop(key, None)
+            for merge in self._derive(bound, before, None):
+                await self.merge(*merge)
+        except BaseException:
+            self._restore(kept)
+            raise
         return True
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
@@ -120,7 +137,10 @@ class Transaction:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
             raise UsageError("Only a Counter can be added to.", record=repr(counter))
-        self._add(self.binding.record(counter).template.build(fields), by)
+        key = self.binding.record(counter).template.build(fields)
+        self._add(key, by)
+        if self._adds.get(key) == 0:
+            del self._adds[key]
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
         """Write a record's derived rows anew, earned before or not: for migrations that declare new ones. A put would not,
@@ -135,9 +155,10 @@ class Transaction:
             put = self._writes[key]
             return None if put is None else (put.value, put.expires)
         row = await self._read(key)
+        value, expires = (None, None) if row is None else (row.value, row.expires)
         if key in self._adds:
-            return _sum(key, row, self._adds[key])
-        return None if row is None else (row.value, row.expires)
+            return sum_of(key, value, self._adds[key]), expires
+        return None if value is None else (value, expires)
 
     def write(self, key: str, written: Written | None) -> None:
         """Put or delete one row as it is: for the store's own mending, where no record speaks for the row."""
@@ -156,10 +177,16 @@ class Transaction:
         check_limits(batch, self._engine.capabilities)
         return await self._engine.commit(self._space, batch)
 
+    async def holds(self) -> bool:
+        """Whether all that was read here still is as it was: then it stood together at one moment."""
+        keys = list(self._rows)
+        now = await self._engine.read(self._space, keys)
+        return all(_revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True))
+
     def _batch(self, batch_id: str | None) -> Batch:
         gone = [key for key, put in self._writes.items() if put is None]
         return Batch(
-            tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()]),
+            tuple([Check(key, _revision(row)) for key, row in self._rows.items()]),
             tuple([put for put in self._writes.values() if put is not None]),
             tuple([key for key in gone if self._rows.get(key, ...) is not None]),
             tuple([Add(key, by) for key, by in self._adds.items()]),
@@ -193,11 +220,17 @@ class Transaction:
     def _add(self, key: str, by: int) -> None:
         if key in self._writes:
             put = self._writes[key]
-            self.write(key, _sum(key, None if put is None else Row(key, put.value, 0, put.expires), by))
-        elif total := self._adds.get(key, 0) + by:
-            self._adds[key] = total
-        else:
-            self._adds.pop(key, None)
+            value, expires = (None, None) if put is None else (put.value, put.expires)
+            self._writes[key] = Put(key, sum_of(key, value, by), expires)
+        else:  # where a Count comes to 0, it is written: `verify` tells by the row whether records came and went
+            self._adds[key] = self._adds.get(key, 0) + by
+
+    def _kept(self) -> tuple[dict[str, Put | None], dict[str, int]] | None:
+        """What is to be written so far, to go back to when a call is refused half way."""
+        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
+
+    def _restore(self, kept: tuple[dict[str, Put | None], dict[str, int]] | None) -> None:
+        self._writes, self._adds = ({}, {}) if kept is None else kept
 
     def _derive(
         self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None, *, counts: bool = True
@@ -208,7 +241,7 @@ class Transaction:
         expires = None if after is None else after.expires
         merges: list[Merge] = []
         for derived in bound.derived:
-            lost = {} if before is None else derived.rows(before.record, before.values)
+            lost = {} if before is None else _rows(derived, before)
             earned = {} if after is None else derived.rows(after.record, after.values)
             if kept and lost == earned:
                 continue
@@ -220,7 +253,7 @@ class Transaction:
                     if not kept or lost.get(key) != value:
                         self._writes[key] = Put(key, value, expires)
             elif derived.sort == "add":
-                for key in (lost.keys() | earned.keys()) if counts and lost != earned else ():
+                for key in lost.keys() ^ earned.keys() if counts else ():
                     self._add(key, earned.get(key, 0) - lost.get(key, 0))
             else:
                 keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
@@ -248,7 +281,7 @@ class Transaction:
         """Whether another record lists the same member there: then it stays."""
         for sibling in derived.siblings(keys):
             entry = await self._entry(bound, bound.template.join(sibling), sibling)
-            if entry is not None and key in derived.rows(entry.record, sibling):
+            if entry is not None and key in _rows(derived, entry):
                 return True
         return False
 
@@ -256,23 +289,33 @@ class Transaction:
         """The next holder of a row whose first one leaves."""
         values = derived.template.parse(key)
         assert values is not None
-        span: Span | None = derived.among.template.span(values)
+        span = derived.among.template.span(values)
+        new = ((put.key, put.value) for put in self._writes.values() if put is not None and put.key in span)
+        heirs = sorted((at, heir) for at, value in new if (heir := derived.heir(at, value)) != leaving)
+        stored = await self._stored_heir(derived, span, leaving)
+        return min([*heirs[:1], *stored], default=("", None))[1]
+
+    async def _stored_heir(self, derived: First, span: Span | None, leaving: bytes) -> list[tuple[str, bytes]]:
         while span is not None:
             page = await self._engine.scan(self._space, span, limit=8)
             for row in page.rows:
                 if (heir := derived.heir(row.key, row.value)) != leaving and await self.row(row.key) is not None:
-                    return heir
+                    return [(row.key, heir)]
             span = span.after(page.rows[-1].key) if page.more else None
-        return None
+        return []
 
 
-def _sum(key: str, row: Row | None, by: int) -> Written:
-    """A counter's row after adding, as an engine would make it."""
-    if row is None:
-        return str(by).encode(), None
-    if not row.value.lstrip(b"-").isdigit():
-        raise CounterError("The row is not a counter.", key=key)
-    total = int(row.value) + by
-    if abs(total) > COUNTER_MAX:
-        raise CounterError("The counter would pass its bounds.", key=key, limit=COUNTER_MAX)
-    return str(total).encode(), row.expires
+def _revision(row: Row | None) -> int | None:
+    return None if row is None else row.revision
+
+
+def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:
+    return bound.template.as_read(key, tuple([fields[name] for name in bound.template.fields]))
+
+
+def _rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
+    """What a stored record earns. One that another program wrote, with a field that no key can hold, has no such row."""
+    try:
+        return derived.rows(entry.record, entry.values)
+    except KeyFieldError:
+        return {}

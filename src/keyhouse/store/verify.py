@@ -11,20 +11,22 @@ by. Those of the last two can be dropped, when a person has seen what is in them
 """
 
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from keyhouse.engine import Row, Span
-from keyhouse.errors import DataError, DocumentError, KeyFieldError, UniqueError
+from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
+from keyhouse.store.counters import number_of
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
 _PAGE_ROWS = 500
 _RECOUNTS_MAX = 20
+_LOOKS_MAX = 20
 
 Kind = Literal["missing", "wrong", "dangling", "miscounted", "conflict", "unreadable", "unknown"]
 
@@ -47,14 +49,32 @@ async def verify(
     were read."""
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
         if drop and finding.kind in ("unreadable", "unknown") and not finding.mended:
-            await store.transact(partial(_drop, finding.key))
+            await store.transact(partial(_drop, store, finding.key))
             finding = msgspec.structs.replace(finding, mended=True)
         yield finding
 
 
-async def _drop(key: str, tx: Transaction) -> None:
-    if await tx.row(key) is not None:
+async def _drop(store: Store, key: str, tx: Transaction) -> None:
+    """Only what is still unreadable: its owner may have written it anew."""
+    written, found = await tx.row(key), store.find(key)
+    if written is not None and (found is None or _unreadable(found, key, written[0]) is not None):
         tx.write(key, None)
+
+
+def _unreadable(found: Found, key: str, value: bytes) -> str | None:
+    """Why a row is not of its declaration; `None` when it is."""
+    try:
+        if isinstance(found.declared, Record):
+            read = found.record.decode(value, key)
+            for derived in found.record.derived:
+                derived.rows(read, found.values)
+        else:
+            for candidates in found.declared.owners(key, value):
+                for values in candidates:
+                    found.record.template.join(values)
+    except (DataError, DocumentError, KeyFieldError) as error:
+        return str(error)
+    return None
 
 
 async def _findings(store: Store, *, repair: bool, on_progress: Callable[[int], None] | None) -> AsyncIterator[Finding]:
@@ -110,8 +130,22 @@ async def _check_record(
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
             work = partial(_mend_missing, record, derived, row.key, found.values, key, repair)
-            if (finding := await store.transact(work)) is not None:
+            if (finding := await _certain(store, work)) is not None:
                 yield finding
+
+
+async def _certain(store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]) -> Finding | None:
+    """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
+
+    async def looked(tx: Transaction) -> tuple[Finding | None, bool]:
+        finding = await work(tx)
+        return finding, tx.pending > 0 or finding is None or await tx.holds()
+
+    for _ in range(_LOOKS_MAX):
+        finding, certain = await store.transact(looked)
+        if certain:
+            return finding
+    return None  # it changes all the time, and so is seen to by those who change it
 
 
 async def _mend_missing(
@@ -134,14 +168,28 @@ async def _mend_missing(
         try:
             await tx.merge(record, derived, key, keys, None, earned[key], written[1])
         except UniqueError:
-            return Finding("conflict", key, record.name, f"{owner} claims it, another record holds it")
+            if await _is_held(record, derived, key, tx):
+                return Finding("conflict", key, record.name, f"{owner} claims it, another record holds it")
+            tx.write(key, (earned[key], written[1]))
         except DataError as error:
-            if repair:
-                tx.write(key, None)
-            return Finding("unreadable", key, record.name, str(error), repair)
+            kind, detail = "unreadable", str(error)
+            tx.write(key, None)
+            await tx.merge(record, derived, key, keys, None, earned[key], written[1])
         if not repair:
             tx.forget()
     return Finding(kind, key, record.name, detail, repair)
+
+
+async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transaction) -> bool:
+    """Whether the record that a unique row names does earn it."""
+    assert isinstance(derived, Unique)
+    there = await tx.row(key)
+    try:
+        values, owner = derived.owner_at(key, b"" if there is None else there[0])
+    except DataError:
+        return False
+    written = await tx.row(owner)
+    return _earns(record, derived, key, None if written is None else Row(owner, written[0], 0), values)
 
 
 def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int | None) -> bool:
@@ -157,19 +205,20 @@ def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int |
 async def _check_derived(store: Store, found: Found, row: Row, *, repair: bool) -> AsyncIterator[Finding]:
     derived: Derived = found.declared
     record: Record[Any] = found.record
-    try:
-        owners = derived.owners(row.key, row.value)
-        keys = [[record.template.join(values) for values in candidates] for candidates in owners]
-    except (DataError, DocumentError) as error:
-        yield Finding("unreadable", row.key, record.name, str(error))
-        return
+    if (reason := _unreadable(found, row.key, row.value)) is not None:
+        now = await store.row(row.key)
+        if now is not None and now.revision == row.revision:
+            yield Finding("unreadable", row.key, record.name, reason)
+        return  # else it was written anew: by one who knows better, or by the mending of a record
+    owners = derived.owners(row.key, row.value)
+    keys = [[record.template.join(values) for values in candidates] for candidates in owners]
     flat = [key for candidates in keys for key in candidates]
     rows = iter(await store.engine.read(store.space, flat) if flat else [])
     for candidates, their_keys in zip(owners, keys, strict=True):
         there = [next(rows) for _ in their_keys]
         if not any(_earns(record, derived, row.key, r, values) for r, values in zip(there, candidates, strict=True)):
-            work = partial(_mend_dangling, record, derived, candidates, row.key, repair)
-            if (finding := await store.transact(work)) is not None:
+            work = partial(_mend_dangling, record, derived, candidates, row.key, row.value, repair)
+            if (finding := await _certain(store, work)) is not None:
                 yield finding
 
 
@@ -183,11 +232,11 @@ def _earns(record: Record[Any], derived: Derived, key: str, owner: Row | None, v
 
 
 async def _mend_dangling(
-    record: Record[Any], derived: Derived, candidates: list[Keys], key: str, repair: bool, tx: Transaction
+    record: Record[Any], derived: Derived, candidates: list[Keys], key: str, seen: bytes, repair: bool, tx: Transaction
 ) -> Finding | None:
     there = await tx.row(key)
-    if there is None:
-        return None
+    if there is None or (isinstance(derived, Unique) and there[0] != seen):
+        return None  # it has gone, or to another record, which wrote it
     for values in candidates:
         owner = record.template.join(values)
         written = await tx.row(owner)
@@ -239,7 +288,10 @@ async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -
 def _stored_count(row: Row | None) -> int | None:
     if row is None:
         return 0
-    return int(row.value) if row.value.lstrip(b"-").isdigit() else None
+    try:
+        return number_of(row.key, row.value)
+    except CounterError:
+        return None
 
 
 async def _recount(store: Store, found: Found, key: str) -> int:

@@ -1,0 +1,208 @@
+"""Expiry: a record and all that is derived from it go at one moment, by our clock, swept or not."""
+
+import pytest
+
+from keyhouse.errors import DocumentError, RecordError, RevisionError, UniqueError, UsageError
+from keyhouse.schema import Record
+from keyhouse.store import Store, sweep
+from keyhouse.testing.library import (
+    BOOK,
+    FIXED,
+    FIXED_TOKEN,
+    SLIDING,
+    SLIDING_BY_USER,
+    SLIDING_TOKEN,
+    UNTIL,
+    WRITTEN,
+    WRITTEN_TOKEN,
+    Session,
+)
+from tests.store.houses import House, all_of, book, clean, everywhere, session
+
+START = 1_767_225_600_000
+
+
+async def expiries(house: House) -> set[int | None]:
+    return {expires for _, expires in (await house.rows()).values()}
+
+
+@everywhere
+async def test_a_record_and_its_rows_expire_at_the_same_moment(house: House) -> None:
+    store = house.store()
+    entry = await store.put(SLIDING, session())
+    assert entry.expires == START + 60_000 and await expiries(house) == {START + 60_000}
+    house.clock.advance(milliseconds=59_999)
+    assert await store.get(SLIDING, id="1") is not None
+    house.clock.advance(milliseconds=1)
+    assert await store.get(SLIDING, id="1") is None and await house.rows() == {}
+    assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
+    assert await store.count(SLIDING_BY_USER, user="ann") == 0
+    await clean(store)
+
+
+@everywhere
+async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(house: House) -> None:
+    store = house.store()
+    await store.put(SLIDING, session())
+    house.clock.advance(seconds=50)
+    await store.put(SLIDING, session())
+    assert await expiries(house) == {START + 110_000}
+    house.clock.advance(seconds=59)
+    await clean(store)
+    found = await store.lookup(SLIDING, SLIDING_TOKEN, token="t1")
+    assert found is not None and found.expires == START + 110_000
+
+
+@everywhere
+async def test_a_fixed_expiry_stays_where_the_first_write_put_it(house: House) -> None:
+    store = house.store()
+    await store.put(FIXED, session())
+    house.clock.advance(seconds=50)
+    await store.put(FIXED, session(user="bob"))
+    assert await expiries(house) == {START + 60_000}
+    await clean(store)
+    house.clock.advance(seconds=10)
+    assert await store.get(FIXED, id="1") is None
+    again = await store.put(FIXED, session())
+    assert again.expires == START + 120_000, "a new record has a new time"
+
+
+@everywhere
+async def test_an_expiry_of_one_write_holds_until_the_next(house: House) -> None:
+    store = house.store()
+    await store.put(WRITTEN, session(), ttl=10)
+    assert await expiries(house) == {START + 10_000}
+    await store.put(WRITTEN, session())
+    assert await expiries(house) == {None}
+    await store.put(WRITTEN, session(), ttl=5)
+    assert await expiries(house) == {START + 5_000}
+    await clean(store)
+
+
+@everywhere
+async def test_an_expiry_at_a_field_follows_the_field(house: House) -> None:
+    store = house.store()
+    await store.put(UNTIL, session(until="2026-01-01T00:00:05.000Z"))
+    assert await expiries(house) == {START + 5_000}
+    await store.put(UNTIL, session(until="2026-01-01T01:00:09+01:00"))
+    assert await expiries(house) == {START + 9_000}
+    await store.put(UNTIL, session())
+    assert await expiries(house) == {None}
+    before = await house.rows()
+    with pytest.raises(DocumentError):
+        await store.put(UNTIL, session(until="tomorrow"))
+    with pytest.raises(RecordError, match="would have expired"):
+        await store.put(UNTIL, session(until="2025-12-31T23:59:59Z"))
+    assert await house.rows() == before
+    await clean(store)
+
+
+@everywhere
+async def test_a_ttl_shortens_or_prolongs_what_was_declared(house: House) -> None:
+    store = house.store()
+    for record in (SLIDING, FIXED):
+        await store.put(record, session(), ttl=5)
+        await store.put(record, session(), ttl=500)
+    assert await expiries(house) == {START + 500_000}
+    with pytest.raises(UsageError):
+        await store.put(UNTIL, session(), ttl=5)
+    with pytest.raises(UsageError):
+        await store.put(BOOK, book(), ttl=5)
+
+
+@everywhere
+async def test_a_put_over_an_expired_record_is_a_put_of_a_new_one(house: House) -> None:
+    """Swept or not: its old index rows are as gone as the record, its revision counts for nothing, its name is free."""
+    store = house.store()
+    old = await store.put(SLIDING, session(user="ann", token="a"))
+    house.clock.advance(seconds=60)
+    with pytest.raises(RevisionError):
+        await store.put(SLIDING, session(), expect=old.revision)
+    new = await store.put(SLIDING, session(user="bob", token="b"), expect=None)
+    assert new.expires == START + 120_000
+    assert (await house.rows()).keys() == {"sliding:s:1", "sliding:user:bob:1", "sliding:token:b"}
+    await clean(store)
+    await store.put(SLIDING, session("2", token="a"))
+    await sweep(house.engine)
+    await clean(store)
+
+
+@everywhere
+async def test_a_unique_name_is_free_the_moment_its_holder_expires(house: House) -> None:
+    store = house.store()
+    await store.put(FIXED, session("1", token="t"))
+    with pytest.raises(UniqueError):
+        await store.put(FIXED, session("2", token="t"))
+    house.clock.advance(seconds=60)
+    await store.put(FIXED, session("2", token="t"))
+    found = await store.lookup(FIXED, FIXED_TOKEN, token="t")
+    assert found is not None and found.record.id == "2"
+    await clean(store)
+
+
+@everywhere
+async def test_a_record_may_lose_its_expiry_and_keep_its_name(house: House) -> None:
+    store = house.store()
+    await store.put(WRITTEN, session("1", token="t"), ttl=5)
+    await store.put(WRITTEN, session("1", token="t"))
+    house.clock.advance(seconds=10)
+    with pytest.raises(UniqueError):
+        await store.put(WRITTEN, session("2", token="t"))
+    found = await store.lookup(WRITTEN, WRITTEN_TOKEN, token="t")
+    assert found is not None and found.record.id == "1"
+
+
+@everywhere
+async def test_a_clock_that_steps_back_brings_no_row_back_wrongly(house: House) -> None:
+    store = house.store()
+    await store.put(SLIDING, session())
+    house.clock.advance(seconds=60)
+    assert await store.get(SLIDING, id="1") is None
+    house.clock.advance(seconds=-30)
+    assert await store.get(SLIDING, id="1") is not None, "not swept: its time is not over by this clock"
+    await clean(store)
+    house.clock.advance(seconds=30)
+    assert await sweep(house.engine) == 3
+    house.clock.advance(seconds=-30)
+    assert await store.get(SLIDING, id="1") is None
+    await clean(store)
+
+
+# The sweep
+
+
+async def fill(store: Store, records: list[Record[Session]], count: int) -> None:
+    for record in records:
+        for number in range(count):
+            await store.put(record, session(f"{number:03d}"))
+
+
+@everywhere
+async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_else(house: House) -> None:
+    store = house.store()
+    await fill(store, [SLIDING], 20)
+    await store.put(BOOK, book())
+    await store.put(SLIDING, session("new"), ttl=600)
+    house.clock.advance(seconds=60)
+    engine = house.faulty()
+    told: list[int] = []
+    assert await sweep(engine, chunk_rows=7, on_progress=told.append) == 60
+    assert told == [7, 14, 21, 28, 35, 42, 49, 56, 60] and engine.calls["sweep"] == 9
+    assert await sweep(engine) == 0
+    assert len(await house.rows()) == 6
+    await clean(store)
+
+
+@everywhere
+async def test_the_sweep_ends_when_a_step_finds_less_than_it_may(house: House) -> None:
+    engine = house.faulty()
+    assert await sweep(engine) == 0 and engine.calls["sweep"] == 1
+
+
+@everywhere
+async def test_a_sweep_is_of_all_spaces(house: House) -> None:
+    for space in ("a", "b"):
+        await house.store(space=space).put(SLIDING, session())
+    house.clock.advance(seconds=60)
+    assert await all_of(house.engine.spaces()) == []
+    assert await sweep(house.engine) == 6

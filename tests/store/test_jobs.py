@@ -1,0 +1,250 @@
+"""Jobs: each record is worked on once, though the runner is killed between any two commits, or replaced by another."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.engine import Batch, Capabilities, Engine
+from keyhouse.errors import LeaseError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.schema import JobState, Record, Schema, Space
+from keyhouse.store import Entry, Store, Transaction, run_job, try_job
+from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
+from keyhouse.testing.library import BOOK, HITS, LIBRARY, MAP, Book
+from tests.store.houses import House, book, clean, everywhere, played
+
+assert LIBRARY.meta is not None
+JOB = LIBRARY.meta.job
+
+
+async def count(tx: Transaction, entry: Entry[Book]) -> None:
+    """One for each book, and one for each time that a book is worked on."""
+    tx.add(HITS, 1, page="all")
+    tx.add(HITS, 1, page=entry.record.id)
+
+
+async def filled(house: House, books: int = 250) -> Store:
+    store = house.store()
+    async with store.transaction() as tx:
+        for number in range(books):
+            await tx.put(BOOK, book(f"{number:03d}", year=number % 7))
+            await tx.put(MAP, number, id=f"{number:03d}")
+    return store
+
+
+async def once_each(store: Store, books: int = 250) -> None:
+    assert await store.get(HITS, page="all") == books
+    for number in range(books):
+        assert await store.get(HITS, page=f"{number:03d}") == 1
+
+
+@everywhere
+async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(house: House) -> None:
+    store = await filled(house)
+    told: list[int] = []
+    state = await run_job(store, "count", BOOK, count, on_progress=told.append)
+    assert state is not None and state.finished and state.done == 250 and told[-1] == 250 and told == sorted(told)
+    await once_each(store)
+    again = await run_job(store, "count", BOOK, count, on_progress=told.append)
+    assert again is not None and again.done == 250 and await store.get(HITS, page="all") == 250, (
+        "a finished job stays finished"
+    )
+    await run_job(store, "count again", BOOK, count)
+    assert await store.get(HITS, page="all") == 500
+
+
+@everywhere
+async def test_a_job_over_nothing_is_finished_at_once(house: House) -> None:
+    state = await run_job(house.store(), "count", BOOK, count)
+    assert state is not None and state.finished and state.done == 0
+
+
+@pytest.mark.parametrize("raises", [Killed, UnknownOutcomeError, UnavailableError])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(raises: type[BaseException], after: bool) -> None:
+    if after and raises is UnavailableError:
+        return
+
+    async def story(house: House) -> None:
+        for at in range(1, 8):
+            space = f"space-{at}"
+            store = house.store(space=space)
+            async with store.transaction() as tx:
+                for number in range(250):
+                    await tx.put(BOOK, book(f"{number:03d}"))
+            try:
+                await run_job(
+                    house.store(space=space, engine=house.faulty(fail(at, raises, after=after))), "count", BOOK, count
+                )
+            except (Killed, UnknownOutcomeError, UnavailableError):
+                house.clock.advance(seconds=60)
+                await run_job(store, "count", BOOK, count)
+            await once_each(store)
+
+    asyncio.run(played(story, "memory", Path()))
+
+
+@everywhere
+async def test_one_runner_works_and_another_is_told_so(house: House) -> None:
+    store = await filled(house)
+    with pytest.raises(Killed):
+        await run_job(house.store(engine=house.faulty(fail(3, Killed))), "count", BOOK, count)
+    with pytest.raises(LeaseError) as refused:
+        await run_job(store, "count", BOOK, count)
+    assert refused.value.fields["seconds"] == 60
+    house.clock.advance(milliseconds=59_999)
+    with pytest.raises(LeaseError):
+        await run_job(store, "count", BOOK, count)
+    house.clock.advance(milliseconds=1)
+    await run_job(store, "count", BOOK, count)
+    await once_each(store)
+
+
+@everywhere
+async def test_a_runner_that_fell_silent_finds_out_that_another_took_over(house: House) -> None:
+    """It sleeps through its lease in the midst of a step, wakes up and goes on: nothing of what it does then may count."""
+    store = await filled(house)
+
+    async def overtaken() -> None:
+        house.clock.advance(seconds=60)
+        await run_job(store, "count", BOOK, count)
+
+    for at in (2, 3):
+        engine = FaultyEngine(house.engine, meanwhile(at, overtaken, call="commit"))
+        with pytest.raises(LeaseError, match="taken this job over"):
+            await run_job(house.store(engine=engine), "count", BOOK, count)
+        await once_each(store)
+        await house.plant({row: None for row in await house.rows() if row.startswith(("hits:", "meta:job"))})
+
+
+@everywhere
+async def test_many_runners_at_once_do_the_work_of_one(house: House) -> None:
+    await filled(house)
+    engine = house.faulty(yields=True)
+
+    async def run(number: int) -> bool:
+        try:
+            await run_job(Store(LIBRARY, engine, "space"), "count", BOOK, count)
+        except LeaseError:
+            return False
+        return True
+
+    ran = await asyncio.gather(*(run(number) for number in range(8)))
+    assert any(ran)
+    await once_each(house.store())
+
+
+@everywhere
+async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(house: House) -> None:
+    """The lease stayed until it ran out: whoever had mended the record had to wait a minute."""
+    store = await filled(house)
+    broken = True
+
+    async def fragile(tx: Transaction, entry: Entry[Book]) -> None:
+        if broken and entry.record.id == "150":
+            raise ValueError("this one does not go")
+        await count(tx, entry)
+
+    with pytest.raises(ValueError, match="does not go"):
+        await run_job(store, "count", BOOK, fragile)
+    state = await store.get(JOB, name="count")
+    assert state is not None and state.done == 100 and not state.finished
+    broken = False
+    await run_job(store, "count", BOOK, fragile)
+    await once_each(store)
+
+
+@everywhere
+async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are(house: House) -> None:
+    store = await filled(house, 150)
+    seen: list[str] = []
+
+    async def titles(tx: Transaction, entry: Entry[Book]) -> None:
+        seen.append(entry.record.title)
+        await tx.put(BOOK, msgspec.structs.replace(entry.record, title="done " + entry.record.id))
+
+    async def meddle() -> None:
+        await store.put(BOOK, book("110", title="changed"))
+        await store.delete(BOOK, id="120")
+        await store.put(BOOK, book("1305", title="new"))
+
+    engine = FaultyEngine(house.engine, meanwhile(2, meddle, call="scan", after=True))
+    state = await run_job(house.store(engine=engine), "titles", BOOK, titles)
+    assert "changed" in seen and "Title 120" not in seen and state is not None and state.done == 149
+    found = await store.get(BOOK, id="110")
+    assert found is not None and found.title == "done 110"
+    await clean(store)
+
+
+# More than one commit holds
+
+
+class SmallEngine(FaultyEngine):
+    """An engine whose commits hold few rows, as DynamoDB's do."""
+
+    def __init__(self, engine: Engine, rows: int) -> None:
+        super().__init__(engine)
+        self._rows = rows
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return msgspec.structs.replace(super().capabilities, commit_rows_max=self._rows)
+
+
+@everywhere
+async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(house: House) -> None:
+    store = await filled(house, 60)
+    small = SmallEngine(house.engine, 20)
+    await run_job(house.store(engine=small), "count", BOOK, count)
+    await once_each(store, 60)
+
+    def size(batch: Batch) -> int:
+        return len(batch.puts) + len(batch.deletes) + len(batch.adds)
+
+    assert max(map(size, small.batches)) <= 20
+
+
+@everywhere
+async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(house: House) -> None:
+    await filled(house, 10)
+
+    async def much(tx: Transaction, entry: Entry[Book]) -> None:
+        for number in range(30):
+            tx.add(HITS, 1, page=str(number))
+
+    with pytest.raises(LimitError):
+        await run_job(house.store(engine=SmallEngine(house.engine, 20)), "much", BOOK, much)
+    assert await house.store().get(HITS, page="0") == 0
+
+
+# Dry runs
+
+
+@everywhere
+async def test_a_try_writes_nothing_and_says_what_would_be(house: House) -> None:
+    store = await filled(house)
+    before = await house.rows()
+    told: list[int] = []
+    state = await try_job(store, BOOK, count, on_progress=told.append)
+    assert state.done == 250 and state.changed > 250 and told[-1] == 250
+    assert await house.rows() == before
+
+
+@everywhere
+async def test_a_schema_without_a_place_for_jobs_runs_none(house: House) -> None:
+    record: Record[Any] = Record(Any, "x:{id}", name="x")
+    store = Store(Schema("bare", record, space=Space("x")), house.engine, "s")
+
+    async def nothing(tx: Transaction, entry: Entry[Any]) -> None:
+        pass
+
+    step: Callable[[Transaction, Entry[Any]], Awaitable[None]] = nothing
+    with pytest.raises(UsageError, match="meta"):
+        await run_job(store, "job", record, step)
+
+
+def test_a_job_is_known_by_its_state() -> None:
+    assert JobState(owner="x", lease_until=1, started_at=0).finished is False

@@ -1,0 +1,423 @@
+"""Logs: each event is kept once, folded once and pruned once, whoever is killed when."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.clock import ManualClock, UlidSource, ulid_at
+from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, UsageError
+from keyhouse.schema import Counter, Folded, Log, LogState, Record, Schema, Space
+from keyhouse.store import Store, append, append_in, fold, prune
+from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
+from keyhouse.testing.library import (
+    HEARD,
+    HEARING,
+    LAST,
+    LATER,
+    LATER_SECONDS_OF,
+    LATER_STATE,
+    LINE,
+    NEXT_LINE,
+    SECONDS_OF,
+    Heard,
+    Line,
+)
+from tests.store.houses import House, clean, everywhere, played
+
+
+def heard(seconds: int = 1, user: str = "ann", book: str = "b") -> Heard:
+    return Heard(user=user, book=book, seconds=seconds)
+
+
+async def total(store: Store, user: str = "ann") -> int:
+    return await store.get(SECONDS_OF, user=user) or 0
+
+
+async def later_total(store: Store, user: str = "ann") -> int:
+    return await store.get(LATER_SECONDS_OF, user=user) or 0
+
+
+async def events(store: Store, log: Log[Any] = HEARD, **fields: Any) -> list[int]:
+    return [entry.record.seconds async for entry in store.scan(log, **fields)]
+
+
+async def pruned(store: Store, log: Log[Any] = HEARD, **options: Any) -> list[int]:
+    return [gone async for gone in prune(store, log, **options)]
+
+
+# Appending
+
+
+@everywhere
+async def test_appending_keeps_the_event_and_folds_it_in_one_commit(house: House) -> None:
+    engine = house.faulty()
+    store = house.store(engine=engine)
+    entry = await append(store, HEARD, heard(5))
+    assert engine.calls["commit"] == 1
+    assert entry.record.at == entry.values[-1] and await events(store) == [5] and await total(store) == 5
+    state = await store.get(HEARING, user="ann")
+    assert state is not None and state.through == entry.values[-1]
+    await append(store, HEARD, heard(7, book="c"))
+    last = await store.get(LAST, user="ann")
+    assert await total(store) == 12 and last is not None and (last.book, last.changes) == ("c", 1)
+    await clean(store)
+
+
+@everywhere
+async def test_events_come_in_the_order_in_which_they_were_appended(house: House) -> None:
+    store = house.store()
+    for seconds in range(10):
+        await append(store, HEARD, heard(seconds))
+        if seconds == 4:
+            house.clock.advance(seconds=-3_600)
+    assert await events(store, user="ann") == list(range(10)), "though the clock stepped back"
+
+
+@everywhere
+async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_the_same(house: House) -> None:
+    """Its ULID would be less than the last one folded: it would never be folded, or not in order."""
+    ahead, behind = (
+        house.store(),
+        Store(house.store().schema, house.engine, "space", ids=UlidSource(ManualClock(1_000))),
+    )
+    await append(ahead, HEARD, heard(1))
+    entry = await append(behind, HEARD, heard(2))
+    assert await events(ahead) == [1, 2] and await total(ahead) == 3
+    state = await ahead.get(HEARING, user="ann")
+    assert state is not None and state.through == entry.values[-1]
+
+
+@everywhere
+async def test_an_import_may_give_an_events_place_behind_what_was_folded(house: House) -> None:
+    store = house.store()
+    first = ulid_at(1_000)
+    await append(store, HEARD, heard(1), at=first)
+    await append(store, HEARD, heard(2), at=ulid_at(2_000))
+    before = await house.rows()
+    for at in (ulid_at(1_500), first, ulid_at(2_000)):
+        with pytest.raises(RecordError, match="already folded"):
+            await append(store, HEARD, heard(9), at=at)
+    assert await house.rows() == before and await total(store) == 3
+
+
+@everywhere
+async def test_a_stream_is_named_by_the_event_or_by_the_caller(house: House) -> None:
+    class Ping(msgspec.Struct):
+        n: int
+
+    ping = Log(Ping, "ping:{host}:{at:ulid}", name="ping")
+    store = Store(Schema("pings", ping, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    entry = await append(store, ping, Ping(1), host="a")
+    assert entry.values[0] == "a" and [e.record.n async for e in store.scan(ping, host="a")] == [1]
+    with pytest.raises(UsageError, match="a field that was not given"):
+        await append(store, ping, Ping(1))
+    assert await pruned(store, ping, before=house.clock.now() + 1) == [1], "a log that folds nothing is just pruned"
+
+
+@everywhere
+async def test_events_are_appended_within_a_larger_transaction(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        for seconds in (1, 2, 3):
+            await append_in(tx, store.ids, HEARD, heard(seconds))
+    assert await events(store) == [1, 2, 3] and await total(store) == 6
+    await clean(store)
+
+
+@everywhere
+async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) -> None:
+    class Rate(msgspec.Struct):
+        book: str
+        factor: int
+
+    class Sum(LogState):
+        total: int = 0
+
+    def fold_it(state: Sum | None, event: Heard, found: Mapping[str, Any]) -> Folded:
+        rate: Rate | None = found["rate"]
+        seconds = event.seconds * (1 if rate is None else rate.factor)
+        return Folded(Sum(through="", total=seconds + (0 if state is None else state.total)))
+
+    rates = Record(Rate, "rate:{book}")
+    sums = Record(Sum, "sum:{user}", name="sum")
+    log = Log(
+        Heard,
+        "ev:{user}:{at:ulid}",
+        name="ev",
+        state=sums,
+        fold=fold_it,
+        needs=lambda event: {"rate": (rates, {"book": event.book})},
+    )
+    store = Store(Schema("rated", rates, sums, log, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    await append(store, log, heard(2))
+    await store.put(rates, Rate("b", 10))
+
+    async def change() -> None:
+        await Store(store.schema, house.engine, "s").put(rates, Rate("b", 100))
+
+    racing = Store(store.schema, FaultyEngine(house.engine, meanwhile(1, change, call="commit")), "s", ids=store.ids)
+    await append(racing, log, heard(3))
+    state = await store.get(sums, user="ann")
+    assert state is not None and state.total == 302
+
+
+@everywhere
+async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_counts_once(house: House) -> None:
+    store = house.store()
+    lossy = house.store(engine=house.faulty(fail(1, UnknownOutcomeError, after=True)))
+
+    async def once() -> None:
+        await lossy.transact(lambda tx: append_in(tx, store.ids, HEARD, heard(5)), batch_id="event-1")
+
+    with pytest.raises(UnknownOutcomeError):
+        await once()
+    await once()
+    assert await events(store) == [5] and await total(store) == 5
+
+
+@everywhere
+async def test_many_append_at_once_and_every_event_counts_once(house: House) -> None:
+    store = house.store(engine=house.faulty(yields=True))
+    await asyncio.gather(*(append(store, HEARD, heard(number, user="ab"[number % 2])) for number in range(40)))
+    assert sorted(await events(store)) == list(range(40))
+    assert await total(store, "a") + await total(store, "b") == sum(range(40))
+    await clean(store)
+
+
+# Sequences
+
+
+@everywhere
+async def test_a_sequence_counts_without_a_hole_or_a_repeat(house: House) -> None:
+    store = house.store(engine=house.faulty(yields=True))
+    await asyncio.gather(*(append(store, LINE, Line(f"{number}"), job="j") for number in range(20)))
+    entries = [entry async for entry in store.scan(LINE, job="j")]
+    assert [entry.values[-1] for entry in entries] == list(range(20))
+    assert await store.get(NEXT_LINE, job="j") == 20
+    await append(store, LINE, Line("other"), job="k")
+    assert await store.get(NEXT_LINE, job="k") == 1
+    with pytest.raises(UsageError, match="no time to be pruned by"):
+        await pruned(store, LINE, before=house.clock.now())
+
+
+@everywhere
+async def test_a_kill_between_two_lines_leaves_no_hole(house: House) -> None:
+    store = house.store()
+    for after in (False, True):
+        with pytest.raises(Killed):
+            await append(house.store(engine=house.faulty(fail(1, Killed, after=after))), LINE, Line("x"), job="j")
+        await append(store, LINE, Line("y"), job="j")
+    entries = [entry async for entry in store.scan(LINE, job="j")]
+    assert [entry.values[-1] for entry in entries] == [0, 1, 2]
+
+
+# Deferred folding
+
+
+@everywhere
+async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(house: House) -> None:
+    engine = house.faulty()
+    store = house.store(engine=engine)
+    for seconds in range(120):
+        await append(store, LATER, heard(seconds))
+    assert await later_total(store) == 0
+    engine.calls["commit"] = 0
+    assert await fold(store, LATER, user="ann") == 120
+    assert engine.calls["commit"] == 3 and await later_total(store) == sum(range(120))
+    assert await fold(store, LATER, user="ann") == 0 and await fold(store, LATER, user="nobody") == 0
+    await append(store, LATER, heard(1_000, book="c"))
+    assert await fold(store, LATER, user="ann") == 1 and await later_total(store) == sum(range(120)) + 1_000
+    state = await store.get(LATER_STATE, user="ann")
+    assert state is not None and state.changes == 1
+
+
+@everywhere
+async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(house: House) -> None:
+    store = house.store()
+    count = 0
+    for after in (False, True):
+        for at in (1, 2, 3):
+            for _ in range(120):
+                await append(store, LATER, heard(1))
+            count += 120
+            with pytest.raises(Killed):
+                await fold(house.store(engine=house.faulty(fail(at, Killed, after=after))), LATER, user="ann")
+            await fold(store, LATER, user="ann")
+            assert await later_total(store) == count
+
+
+@everywhere
+async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(house: House) -> None:
+    """It lands between the scan and the commit, with a place that may be in front of `through` by then."""
+    store = house.store()
+    await append(store, LATER, heard(1))
+    behind = Store(store.schema, house.engine, "space", ids=UlidSource(ManualClock(1_000)))
+
+    async def slip_in() -> None:
+        await append(behind, LATER, heard(10))
+
+    for call, after in (("commit", False), ("scan", True), ("read", True)):
+        engine = FaultyEngine(house.engine, meanwhile(1, slip_in, call=call, after=after))  # type: ignore[arg-type]
+        await fold(house.store(engine=engine), LATER, user="ann")
+        await fold(store, LATER, user="ann")
+    assert await later_total(store) == 31
+
+
+@everywhere
+async def test_two_that_fold_at_once_fold_each_event_once(house: House) -> None:
+    store = house.store(engine=house.faulty(yields=True))
+    for _ in range(70):
+        await append(store, LATER, heard(1))
+    await asyncio.gather(*(fold(store, LATER, user="ann") for _ in range(4)))
+    assert await later_total(store) == 70
+
+
+@everywhere
+async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(house: House) -> None:
+    """An import wrote events with a plain put: there was no state yet, so that nothing was folded, and all was pruned."""
+    store = house.store()
+    for at in (1_000, 2_000):
+        await store.put(LATER, Heard(user="ann", book="b", seconds=at, at=ulid_at(at)))
+    await store.put(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
+    assert await pruned(store, LATER, before=house.clock.now()) == [2]
+    assert await later_total(store) == 3_000
+    assert await pruned(store, HEARD, before=house.clock.now()) == [], "what was never folded is not pruned"
+    assert await events(store) == [5]
+
+
+# Pruning
+
+
+async def filled(house: House, *, users: tuple[str, ...] = ("ann",), count: int = 10) -> Store:
+    """One event a second for each user."""
+    store = house.store()
+    for number in range(count):
+        for user in users:
+            await append(store, HEARD, heard(number, user=user))
+        house.clock.advance(seconds=1)
+    return store
+
+
+@everywhere
+async def test_pruning_takes_what_is_older_and_leaves_the_rest(house: House) -> None:
+    store = await filled(house)
+    start = house.clock.now() - 10_000
+    assert await pruned(store, before=start + 4_000) == [4]
+    assert await events(store) == [4, 5, 6, 7, 8, 9]
+    assert await pruned(store, before=start + 4_000) == [] and await pruned(store, before=0) == []
+    assert await pruned(store, before=-5) == []
+    assert await total(store) == sum(range(10)), "what was folded stays"
+    await clean(store)
+
+
+@everywhere
+async def test_pruning_keeps_the_newest_of_each_stream(house: House) -> None:
+    store = await filled(house, users=("ann", "bob"))
+    await append(store, HEARD, heard(1, user="zoe"))
+    now = house.clock.advance(seconds=100)
+    assert await pruned(store, before=now, keep=3) == [7, 14]
+    for user in ("ann", "bob"):
+        assert await events(store, user=user) == [7, 8, 9]
+    assert await events(store, user="zoe") == [1], "a stream with fewer than are kept is left alone"
+    assert await pruned(store, before=now, user="bob") == [3]
+    assert await events(store, user="bob") == [] and await events(store, user="ann") == [7, 8, 9]
+    await clean(store)
+
+
+@everywhere
+async def test_pruning_is_in_bounded_commits_and_tells_how_far_it_is(house: House) -> None:
+    engine = house.faulty()
+    store = house.store(engine=engine)
+    for number in range(120):
+        await append(store, HEARD, heard(number))
+    now = house.clock.advance(seconds=10)
+    assert await pruned(store, before=now) == [50, 100, 120]
+    assert max(len(batch.deletes) for batch in engine.batches) == 50
+
+
+@everywhere
+async def test_a_deferred_log_is_folded_before_it_is_pruned(house: House) -> None:
+    store = house.store()
+    for number in range(60):
+        await append(store, LATER, heard(number))
+    now = house.clock.advance(seconds=10)
+    assert await pruned(store, LATER, before=now, keep=5) == [50, 55]
+    assert await later_total(store) == sum(range(60)) and await events(store, LATER) == [55, 56, 57, 58, 59]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(after: bool) -> None:
+    async def story(house: House) -> None:
+        clear = 0
+        for at in range(1, 40):
+            space = f"space-{at}"
+            store = house.store(space=space)
+            for number in range(120):
+                await append(store, LATER, heard(number, user="ab"[number % 2]))
+            now = house.clock.advance(seconds=10)
+            engine = house.faulty(fail(at, Killed, after=after))
+            try:
+                await pruned(house.store(space=space, engine=engine), LATER, before=now, keep=3)
+            except Killed:
+                await pruned(store, LATER, before=now, keep=3)
+            else:
+                clear += 1
+            for user in "ab":
+                mine = [number for number in range(120) if "ab"[number % 2] == user]
+                assert await later_total(store, user) == sum(mine)
+                assert await events(store, LATER, user=user) == mine[-3:]
+            await clean(store)
+        assert 0 < clear < 39, "some runs were killed at each of their commits, some came through"
+
+    asyncio.run(played(story, "memory", Path()))
+
+
+@everywhere
+async def test_an_event_that_arrives_late_while_pruning_is_folded_and_kept(house: House) -> None:
+    store = await filled(house)
+    now = house.clock.now()
+
+    async def arrive() -> None:
+        await append(store, HEARD, heard(100))
+
+    for at in (1, 2):
+        engine = FaultyEngine(house.engine, meanwhile(at, arrive, call="scan", after=True))
+        await pruned(house.store(engine=engine), before=now - 2_000)
+    assert await events(store) == [8, 9, 100, 100] and await total(store) == sum(range(10)) + 200
+
+
+@everywhere
+async def test_streams_whose_names_begin_each_other_are_pruned_apart(house: House) -> None:
+    store = await filled(house, users=("a", "a:b", "ab", "a%"), count=3)
+    now = house.clock.advance(seconds=5)
+    assert await pruned(store, before=now, user="a") == [3]
+    for user in ("a:b", "ab", "a%"):
+        assert await events(store, user=user) == [0, 1, 2]
+
+
+@everywhere
+async def test_a_log_of_one_stream_is_pruned_too(house: House) -> None:
+    class Tick(msgspec.Struct):
+        n: int
+
+    tick, seen = Log(Tick, "tick:{at:ulid}", name="tick"), Counter("seen", name="seen")
+    store = Store(Schema("ticks", tick, seen, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    for n in range(3):
+        await append(store, tick, Tick(n))
+    assert await pruned(store, tick, before=house.clock.now() + 1, keep=1) == [2]
+
+
+@everywhere
+async def test_an_event_is_never_written_over_another(house: House) -> None:
+    class Tick(msgspec.Struct):
+        n: int
+
+    tick = Log(Tick, "tick:{at:ulid}", name="tick")
+    store = Store(Schema("ticks", tick, space=Space("x")), house.engine, "s")
+    await append(store, tick, Tick(1), at=ulid_at(5))
+    with pytest.raises(RevisionError):
+        await append(store, tick, Tick(2), at=ulid_at(5))

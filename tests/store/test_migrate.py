@@ -1,0 +1,275 @@
+"""Migrations: in order, once each, resumed where they were killed, refused where the store is newer, tried for nothing."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.errors import LeaseError, NewerError, UsageError
+from keyhouse.schema import Count, Counter, Index, Meta, Migration, Record, Schema, Space, Summary, Unique
+from keyhouse.store import Entry, Store, Transaction, migrate, open_store, reindex, version
+from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
+from tests.store.houses import House, clean, everywhere, played
+
+PEOPLE = 205
+
+
+class Old(msgspec.Struct):
+    """A person as version 0 wrote one: the whole name in one text."""
+
+    id: str
+    name: str
+
+
+class Person(msgspec.Struct):
+    """As version 2 does: the name in two parts, and a team."""
+
+    id: str
+    first: str
+    last: str
+    team: str = "none"
+
+
+OLD_BY_NAME = Index("idx:name:{name}:{id}")
+OLD = Record(Old, "p:{id}", OLD_BY_NAME, name="person")
+V0 = Schema("people", OLD, space=Space("x"), meta=Meta())
+
+BY_LAST = Index("idx:last:{last}:{id}")
+ONE_NAME = Unique("one:{last}:{first}", value="id")
+TEAMS = Summary("team:{team}", member="id", under="ids")
+SIZES = Count("size:{team}")
+PERSON = Record(Person, "p:{id}", BY_LAST, ONE_NAME, TEAMS, SIZES)
+STEPS = Counter("steps:{id}", name="steps")
+
+
+async def split(tx: Transaction, entry: Entry[Old]) -> None:
+    first, _, last = entry.record.name.partition(" ")
+    await tx.delete(OLD, id=entry.record.id)
+    await tx.put(PERSON, Person(entry.record.id, first, last))
+    tx.add(STEPS, 1, id=entry.record.id)
+
+
+async def assign(tx: Transaction, entry: Entry[Person]) -> None:
+    await tx.put(PERSON, msgspec.structs.replace(entry.record, team=entry.record.last[:2]))
+    tx.add(STEPS, 1, id=entry.record.id)
+
+
+SPLIT, ASSIGN = Migration(1, "Names in two parts", OLD, split), Migration(2, "Everyone is in a team", PERSON, assign)
+V2 = Schema("people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(SPLIT, ASSIGN))
+V1 = Schema("people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(SPLIT,))
+assert V2.meta is not None
+META = V2.meta
+
+
+def name(number: int) -> tuple[str, str]:
+    return f"First{number}", f"L{number % 9}ast{number}"
+
+
+async def old(house: House, space: str = "space", people: int = PEOPLE) -> Store:
+    """A store as version 0 left it, opened by version 2."""
+    store = Store(V0, house.engine, space)
+    async with store.transaction() as tx:
+        for number in range(people):
+            await tx.put(OLD, Old(f"{number:03d}", " ".join(name(number))))
+    return Store(V2, house.engine, space)
+
+
+async def migrated(house: House, store: Store, people: int = PEOPLE) -> None:
+    """The rows are those of a store that version 2 wrote from the start."""
+    new = await open_store(V2, house.engine, store.space + "-new")
+    async with new.transaction() as tx:
+        for number in range(people):
+            first, last = name(number)
+            await tx.put(PERSON, Person(f"{number:03d}", first, last, last[:2]))
+    keep = ("p:", "idx:", "one:", "team:", "size:", "meta:")
+    rows = [
+        {
+            key: _parsed(value)
+            for key, (value, _) in (await house.rows(space)).items()
+            if key.startswith(keep) and value != b"0"
+        }
+        for space in (store.space, new.space)
+    ]
+    assert rows[0] == rows[1]
+    for number in range(people):
+        assert await store.get(STEPS, id=f"{number:03d}") == 2, "each step once"
+    await clean(store)
+
+
+def _parsed(value: bytes) -> Any:
+    parsed = msgspec.json.decode(value)
+    return {**parsed, "ids": sorted(parsed["ids"])} if isinstance(parsed, dict) and "ids" in parsed else parsed
+
+
+@everywhere
+async def test_old_data_migrated_equals_new_data_written(house: House) -> None:
+    store = await old(house)
+    told: list[tuple[int, int]] = []
+    house.clock.advance(seconds=5)
+    done = await migrate(store, on_progress=lambda migration, records: told.append((migration.id, records)))
+    assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE), (2, PEOPLE)]
+    assert told[0] == (1, 100) and told[-1] == (2, PEOPLE) and told == sorted(told)
+    assert await version(store) == 2
+    await migrated(house, store)
+    record = await store.get(META.done, id=1)
+    assert record is not None and record.description == "Names in two parts" and record.counts["records"] == PEOPLE
+    assert record.applied_at == "2026-01-01T00:00:05Z"
+    assert await store.count(META.job) == 0, "what the work needed is gone"
+
+
+@everywhere
+async def test_what_was_migrated_is_not_migrated_again(house: House) -> None:
+    store = await old(house, people=10)
+    await migrate(Store(V1, house.engine, "space"))
+    assert [step.migration.id for step in await migrate(store)] == [2]
+    before = await house.rows()
+    assert await migrate(store) == []
+    assert await house.rows() == before
+
+
+@everywhere
+async def test_an_empty_store_is_at_the_newest_version_once_it_is_opened(house: House) -> None:
+    store = await open_store(V2, house.engine, "empty")
+    assert await version(store) == 2
+    await store.put(PERSON, Person("1", "a", "b", "c"))
+    await open_store(V2, house.engine, "empty")
+    assert await store.get(PERSON, id="1") == Person("1", "a", "b", "c")
+    plain = await open_store(V0, house.engine, "plain")
+    assert await house.rows("plain") == {} and await version(plain) == 0
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_migration_killed_at_any_commit_goes_on_and_repeats_nothing(after: bool) -> None:
+    async def story(house: House) -> None:
+        through = 0
+        for at in range(1, 13):
+            store = await old(house, f"space-{at}")
+            engine = house.faulty(fail(at, Killed, after=after))
+            try:
+                await migrate(Store(V2, engine, store.space))
+            except Killed:
+                house.clock.advance(seconds=60)
+                await migrate(store)
+            else:
+                through += 1
+            await migrated(house, store)
+        assert 0 < through < 12
+
+    asyncio.run(played(story, "memory", Path()))
+
+
+@everywhere
+async def test_a_runner_killed_twice_is_followed_by_another(house: House) -> None:
+    store = await old(house)
+    for at in (3, 2):
+        with pytest.raises(Killed):
+            await migrate(Store(V2, house.faulty(fail(at, Killed)), "space"))
+        with pytest.raises(LeaseError):
+            await migrate(store)
+        house.clock.advance(seconds=60)
+    await house.reopen()
+    store = Store(V2, house.engine, "space")
+    await migrate(store)
+    await migrated(house, store)
+
+
+@everywhere
+async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(house: House) -> None:
+    """It has read that the store is at version 0; before it takes the lease, another runner finishes and clears everything
+    away. It found no job and began anew, on records that were migrated already."""
+    store = await old(house)
+    for at, call in ((1, "read"), (1, "commit"), (2, "read"), (3, "read")):
+        space = f"space-{at}-{call}"
+        store = await old(house, space)
+
+        async def overtake(store: Store = store) -> None:
+            house.clock.advance(seconds=60)
+            await migrate(store)
+
+        engine = FaultyEngine(house.engine, meanwhile(at, overtake, call=call, after=call == "read"))  # type: ignore[arg-type]
+        assert await migrate(Store(V2, engine, space)) == []
+        await migrated(house, store)
+
+
+@everywhere
+async def test_two_runners_at_once_migrate_once(house: House) -> None:
+    store = await old(house)
+    engine = house.faulty(yields=True)
+
+    async def run() -> None:
+        with suppress(LeaseError):
+            await migrate(Store(V2, engine, "space"))
+
+    await asyncio.gather(*(run() for _ in range(4)))
+    house.clock.advance(seconds=60)
+    await migrate(store)
+    await migrated(house, store)
+
+
+@everywhere
+async def test_a_newer_store_is_refused_and_left_untouched(house: House) -> None:
+    store = await old(house, people=5)
+    await migrate(store)
+    before = await house.rows()
+    for older in (V1, V0):
+        for call in (version, migrate):
+            with pytest.raises(NewerError) as refused:
+                await call(Store(older, house.engine, "space"))
+            assert refused.value.fields["found"] == 2
+        if older.migrations:
+            with pytest.raises(NewerError):
+                await open_store(older, house.engine, "space")
+    assert await house.rows() == before
+
+
+@everywhere
+async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(house: House) -> None:
+    store = Store(V1, house.engine, "space")
+    await old(house)
+    before = await house.rows()
+    told: list[int] = []
+    done = await migrate(store, dry_run=True, on_progress=lambda migration, records: told.append(records))
+    assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE)] and done[0].rows > PEOPLE
+    assert told[-1] == PEOPLE
+    assert await house.rows() == before
+
+
+@everywhere
+async def test_a_migration_that_fails_leaves_the_store_at_its_version(house: House) -> None:
+    store = await old(house, people=20)
+
+    async def broken(tx: Transaction, entry: Entry[Old]) -> None:
+        raise ValueError("no")
+
+    failing = Schema(
+        "people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(Migration(1, "…", OLD, broken), ASSIGN)
+    )
+    rows = {key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")}
+    with pytest.raises(ValueError, match="no"):
+        await migrate(Store(failing, house.engine, "space"))
+    assert await version(store) == 0
+    assert {key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")} == rows
+    await migrate(store)
+    await migrated(house, store, 20)
+
+
+@everywhere
+async def test_rows_that_a_declaration_adds_are_written_by_reindexing(house: House) -> None:
+    bare = Record(Person, "p:{id}", name="person")
+    store = Store(Schema("people", bare, space=Space("x")), house.engine, "space")
+    for number in range(5):
+        await store.put(bare, Person(str(number), f"F{number}", "L", "t"))
+    schema = Schema("people", PERSON, space=Space("x"), migrations=(reindex(1, "By last name", PERSON),))
+    store = await open_store(schema, house.engine, "space")
+    assert [entry.record.id async for entry in store.scan(PERSON, by=BY_LAST, last="L")] == ["0", "1", "2", "3", "4"]
+    assert len(await store.members(TEAMS, team="t")) == 5
+
+
+@everywhere
+async def test_a_schema_without_versions_has_none(house: House) -> None:
+    store = Store(Schema("bare", OLD, space=Space("x")), house.engine, "space")
+    with pytest.raises(UsageError, match="no version"):
+        await migrate(store)

@@ -1,0 +1,343 @@
+"""Transactions: reads that hold until the commit, writes that are seen at once, and all of it or nothing."""
+
+import asyncio
+
+import pytest
+
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import (
+    ContentionError,
+    LimitError,
+    RecordError,
+    RevisionError,
+    UnavailableError,
+    UniqueError,
+    UnknownOutcomeError,
+)
+from keyhouse.limits import COMMIT_ROWS_MAX, TRANSACTION_ATTEMPTS_MAX
+from keyhouse.store import Transaction
+from keyhouse.testing.faults import Fault, FaultyEngine, Killed, fail, meanwhile
+from keyhouse.testing.library import BOOK, HITS, IN_YEAR, MAP, ONE_ISBN, SLIDING, SLIDING_TOKEN
+from tests.store.houses import SPACE, House, book, clean, everywhere, session
+
+
+@everywhere
+async def test_what_a_transaction_writes_it_reads_and_others_do_not(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        await tx.put(BOOK, book(isbn="9", year=5))
+        tx.add(HITS, 3, page="a")
+        tx.add(HITS, 4, page="a")
+        assert (await tx.get(BOOK, id="1")) is not None and await tx.get(HITS, page="a") == 7
+        found = await tx.lookup(BOOK, ONE_ISBN, isbn="9")
+        assert found is not None and found.revision == 0
+        assert await tx.lookup(BOOK, ONE_ISBN, isbn="8") is None
+        assert await store.get(BOOK, id="1") is None and await store.get(HITS, page="a") == 0
+        await tx.delete(BOOK, id="1")
+        assert await tx.get(BOOK, id="1") is None and await tx.lookup(BOOK, ONE_ISBN, isbn="9") is None
+        await tx.put(BOOK, book(title="again"))
+    assert (await house.rows()).keys() == {"b:1", "idx:title:again:1", "year:0000", "year:0005", "hits:a"}
+    assert await store.total(IN_YEAR, year=0) == 1 and await store.total(IN_YEAR, year=5) == 0
+    await clean(store)
+
+
+@everywhere
+async def test_several_records_are_written_by_one_commit_or_by_none(house: House) -> None:
+    engine = house.faulty()
+    store = house.store(engine=engine)
+    async with store.transaction() as tx:
+        for id in ("1", "2", "3"):
+            await tx.put(BOOK, book(id, series="s"))
+    assert engine.calls["commit"] == 1
+    with pytest.raises(UniqueError):
+        async with store.transaction() as tx:
+            await tx.put(BOOK, book("4", isbn="9"))
+            await tx.put(BOOK, book("5", isbn="9"))
+    assert await store.get(BOOK, id="4") is None
+    await clean(store)
+
+
+@everywhere
+async def test_a_transaction_that_reads_only_commits_nothing(house: House) -> None:
+    engine = house.faulty()
+    async with house.store(engine=engine).transaction() as tx:
+        await tx.get(BOOK, id="1")
+    assert engine.calls["commit"] == 0
+
+
+@everywhere
+async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(house: House) -> None:
+    """The caller catches the UniqueError and goes on: the record was written all the same, without the row that it was
+    refused. The same for a field that no index key can hold, and a delete that meets an unreadable row."""
+    store = house.store()
+    await store.put(BOOK, book("1", isbn="9", tags=["a"]))
+    for committed in (False, True):
+        async with store.transaction() as tx:
+            if committed:
+                await tx.put(BOOK, book("3", isbn="7", year=3))
+                tx.add(HITS, 1, page="a")
+            with pytest.raises(UniqueError):
+                await tx.put(BOOK, book("2", isbn="9", tags=["b"], year=2))
+            with pytest.raises(RecordError):
+                await tx.put(SLIDING, session(token="t"), ttl=-1)
+            assert await tx.get(BOOK, id="2") is None
+            assert tx.pending == (5 if committed else 0)
+    assert await store.get(BOOK, id="2") is None and await store.get(BOOK, id="3") is not None
+    assert not {key for key in await house.rows() if key.endswith(":2") or key == "year:0002"}
+    await clean(store)
+
+
+@everywhere
+async def test_a_delete_that_is_refused_leaves_nothing_of_it_in_the_transaction(house: House) -> None:
+    store = house.store()
+    await store.put(BOOK, book("1", shelf="a", tags=["x"]))
+    await house.plant({"shelf:a": b"{"})
+    before = await house.rows()
+    async with store.transaction() as tx:
+        with pytest.raises(Exception, match="not a list of members"):
+            await tx.delete(BOOK, id="1")
+        assert await tx.get(BOOK, id="1") is not None
+    assert await house.rows() == before
+
+
+# Races
+
+
+@everywhere
+async def test_a_lost_race_is_run_again_and_loses_no_update(house: House) -> None:
+    store = house.store()
+    await store.put(MAP, 0, id="n")
+    raced = 0
+
+    async def other() -> None:
+        nonlocal raced
+        raced += 1
+        number: int = await store.get(MAP, id="n") or 0
+        await store.put(MAP, number + 10, id="n")
+
+    engine = FaultyEngine(house.engine, *(meanwhile(at, other, call="commit") for at in (1, 2, 3)))
+
+    async def increment(tx: Transaction) -> int:
+        number: int = await tx.get(MAP, id="n") or 0
+        await tx.put(MAP, number + 1, id="n")
+        return number
+
+    assert await house.store(engine=engine).transact(increment) == 30
+    assert raced == 3 and await store.get(MAP, id="n") == 31
+
+
+@everywhere
+async def test_a_block_that_lost_its_race_says_so(house: House) -> None:
+    store = house.store()
+    await store.put(MAP, 0, id="n")
+    with pytest.raises(ContentionError):
+        async with store.transaction() as tx:
+            number: int = await tx.get(MAP, id="n") or 0
+            await store.put(MAP, 5, id="n")
+            await tx.put(MAP, number + 1, id="n")
+    assert await store.get(MAP, id="n") == 5
+
+
+@everywhere
+async def test_an_absence_that_was_read_holds_until_the_commit(house: House) -> None:
+    store = house.store()
+    with pytest.raises(ContentionError):
+        async with store.transaction() as tx:
+            assert await tx.get(MAP, id="n") is None
+            await store.put(MAP, 5, id="n")
+            await tx.put(MAP, 1, id="m")
+    assert await store.get(MAP, id="m") is None
+
+
+@everywhere
+async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        tx.add(HITS, 1, page="a")
+        await store.add(HITS, 10, page="a")
+    assert await store.get(HITS, page="a") == 11
+    with pytest.raises(ContentionError):
+        async with store.transaction() as tx:
+            await tx.get(HITS, page="a")
+            tx.add(HITS, 1, page="a")
+            await store.add(HITS, 10, page="a")
+
+
+@everywhere
+async def test_adds_that_come_to_nothing_write_nothing(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        tx.add(HITS, 2, page="a")
+        tx.add(HITS, -2, page="a")
+    assert await house.rows() == {}
+
+
+@everywhere
+async def test_a_counter_that_is_put_and_then_added_to_is_the_sum(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        await tx.put(HITS, 40, page="a")
+        tx.add(HITS, 2, page="a")
+        assert await tx.get(HITS, page="a") == 42
+        await tx.delete(HITS, page="a")
+        tx.add(HITS, 7, page="a")
+        tx.add(HITS, 1, page="b")
+        await tx.put(HITS, 5, page="b")
+    assert await store.get(HITS, page="a") == 7 and await store.get(HITS, page="b") == 5
+
+
+@everywhere
+async def test_a_transaction_that_always_loses_ends_with_contention(house: House) -> None:
+    store = house.store()
+    await store.put(MAP, 0, id="n")
+
+    async def other() -> None:
+        await house.plant({"b:map:n": b"1"})
+
+    faults = [meanwhile(at, other, call="commit") for at in range(1, 2 * TRANSACTION_ATTEMPTS_MAX + 2)]
+    losing = house.store(engine=FaultyEngine(house.engine, *faults))
+
+    async def touch(tx: Transaction) -> None:
+        await tx.get(MAP, id="n")
+        await tx.put(MAP, 2, id="n")
+
+    with pytest.raises(ContentionError) as refused:
+        await losing.transact(touch)
+    assert refused.value.fields["attempts"] == TRANSACTION_ATTEMPTS_MAX
+    engine = FaultyEngine(
+        house.engine,
+        *(
+            Fault(at, "commit", then=lambda: store.put(BOOK, book(title="x")))
+            for at in range(1, TRANSACTION_ATTEMPTS_MAX + 2)
+        ),
+    )
+    with pytest.raises(ContentionError):
+        await house.store(engine=engine).put(BOOK, book(title="mine"))
+    await clean(store)
+
+
+@everywhere
+async def test_expectations_are_checked_again_after_a_lost_race(house: House) -> None:
+    store = house.store()
+    first = await store.put(BOOK, book())
+
+    async def other() -> None:
+        await store.put(BOOK, book(title="theirs"))
+
+    racing = house.store(engine=FaultyEngine(house.engine, meanwhile(1, other, call="commit")))
+    with pytest.raises(RevisionError):
+        await racing.put(BOOK, book(title="mine"), expect=first.revision)
+    found = await store.get(BOOK, id="1")
+    assert found is not None and found.title == "theirs"
+
+
+# Outcomes
+
+
+@everywhere
+async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(house: House) -> None:
+    store = house.store()
+
+    async def hit(tx: Transaction) -> None:
+        tx.add(HITS, 1, page="a")
+
+    for after in (False, True):
+        before = await store.get(HITS, page="a") or 0
+        lossy = house.store(engine=FaultyEngine(house.engine, fail(1, UnknownOutcomeError, after=after)))
+        with pytest.raises(UnknownOutcomeError):
+            await lossy.transact(hit, batch_id=f"once {after}")
+        await lossy.transact(hit, batch_id=f"once {after}")
+        await lossy.transact(hit, batch_id=f"once {after}")
+        assert await store.get(HITS, page="a") == before + 1
+    async with store.transaction(batch_id="once True") as tx:
+        tx.add(HITS, 1, page="a")
+    assert await store.get(HITS, page="a") == 2
+
+
+@everywhere
+async def test_an_engine_that_is_not_there_writes_nothing(house: House) -> None:
+    store = house.store(engine=house.faulty(fail(1, UnavailableError)))
+    with pytest.raises(UnavailableError):
+        await store.put(BOOK, book())
+    assert await house.rows() == {}
+    await store.put(BOOK, book())
+
+
+@everywhere
+async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House) -> None:
+    store = house.store()
+    await store.put(BOOK, book("1", series="s", isbn="9", tags=["x"], shelf="a"))
+    for after in (False, True):
+        for change in (
+            book("1", series="t", isbn="8", tags=["y"], shelf="b"),
+            book("2", series="s", isbn="7", shelf="a"),
+        ):
+            with pytest.raises(Killed):
+                await house.store(engine=house.faulty(fail(1, Killed, after=after))).put(BOOK, change)
+            await clean(store)
+
+
+# Limits
+
+
+@everywhere
+async def test_more_rows_than_one_commit_holds_are_refused_with_a_word_about_jobs(house: House) -> None:
+    store = house.store()
+    with pytest.raises(LimitError, match="resumable job"):
+        async with store.transaction() as tx:
+            for number in range(COMMIT_ROWS_MAX + 1):
+                tx.add(HITS, 1, page=str(number))
+    assert await house.rows() == {}
+
+
+@everywhere
+async def test_a_batch_id_has_a_limit_too(house: House) -> None:
+    store = house.store()
+    for bad in ("", "x" * 129, "\ud800"):
+        with pytest.raises(LimitError):
+            async with store.transaction(batch_id=bad) as tx:
+                tx.add(HITS, 1, page="a")
+    assert await house.rows() == {}
+
+
+@everywhere
+async def test_a_store_is_used_by_many_tasks_at_once(house: House) -> None:
+    store = house.store(engine=house.faulty(yields=True))
+
+    async def work(tx: Transaction) -> None:
+        number: int = await tx.get(MAP, id="n") or 0
+        await tx.put(MAP, number + 1, id="n")
+
+    await asyncio.gather(*(store.transact(work) for _ in range(40)), *(store.put(BOOK, book()) for _ in range(20)))
+    assert await store.get(MAP, id="n") == 40
+    await clean(store)
+
+
+@everywhere
+async def test_an_expired_record_that_was_read_is_as_good_as_changed(house: House) -> None:
+    """The record is read alive, and its time runs out before the commit: what was decided by it does not hold."""
+    store = house.store()
+    await store.put(SLIDING, session())
+    with pytest.raises(ContentionError):
+        async with store.transaction() as tx:
+            assert await tx.get(SLIDING, id="1") is not None
+            house.clock.advance(seconds=61)
+            await tx.put(MAP, 1, id="n")
+    assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
+    assert await store.get(MAP, id="n") is None
+
+
+@everywhere
+async def test_the_engine_below_is_the_one_contract(house: House) -> None:
+    engine = house.faulty(fail(2, UnavailableError, call="read"), fail(1, UnavailableError, call="scan"))
+    assert engine.capabilities == house.engine.capabilities and engine.clock is house.clock
+    await engine.commit(SPACE, Batch(puts=(Put("k", b"1"),)))
+    assert (await engine.read(SPACE, ["k"]))[0] is not None
+    with pytest.raises(UnavailableError):
+        await engine.read(SPACE, ["k"])
+    with pytest.raises(UnavailableError):
+        await house.store(engine=engine).count(BOOK)
+    assert [space async for space in engine.spaces()] == [SPACE]
+    assert await engine.sweep(limit=10) == 0
+    with pytest.raises(ValueError, match="nothing was written"):
+        fail(1, UnavailableError, after=True)
