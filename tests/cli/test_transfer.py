@@ -19,7 +19,7 @@ BOARD = "keyhouse.demo.clips:BOARD"
 
 def fill(url: str, rows: int = 300) -> None:
     async def write() -> None:
-        engine = open_engine(url)
+        engine = await open_engine(url)
         for space in ("a", "b\x1b[31m"):
             await engine.commit(
                 space, Batch(puts=tuple(Put(f"k{number:05d}", b"%d" % number) for number in range(rows)))
@@ -31,7 +31,7 @@ def fill(url: str, rows: int = 300) -> None:
 
 def put(url: str, key: str) -> None:
     async def write() -> None:
-        engine = open_engine(url)
+        engine = await open_engine(url)
         await engine.commit("a", Batch(puts=(Put(key, b"1"),)))
         await engine.close()
 
@@ -98,7 +98,7 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
 
 def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
     async def write() -> None:
-        engine = open_engine(f"sqlite:{tmp_path}/one.db")
+        engine = await open_engine(f"sqlite:{tmp_path}/one.db")
         await engine.commit("channel-7", Batch(puts=(Put("unknown", b"1"),)))
         await engine.close()
 

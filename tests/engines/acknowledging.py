@@ -65,7 +65,7 @@ async def check(engine: Engine, round: str, acknowledged: dict[int, list[int]]) 
 
 
 async def _main(url: str, round: str) -> None:
-    engine = open_engine(url)
+    engine = await open_engine(url)
     await asyncio.gather(*(write(engine, round, writer) for writer in range(WRITERS)))
 
 

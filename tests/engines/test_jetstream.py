@@ -423,7 +423,7 @@ def test_a_clock_that_is_not_the_machines_leaves_expiry_to_the_sweep(tmp_path: P
 
 def test_an_engine_is_opened_by_its_url(tmp_path: Path) -> None:
     async def scenario(there: Beside) -> None:
-        engine = open_engine(there.url)
+        engine = await open_engine(there.url)
         assert isinstance(engine, JetstreamEngine)
         assert engine.capabilities.durable
         await put(engine, "a")
@@ -465,12 +465,12 @@ def test_a_url_names_servers_and_settings() -> None:
 )
 def test_a_url_that_says_what_can_not_be_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
-        open_engine(url)
+        asyncio.run(open_engine(url))
 
 
 def test_a_password_is_not_shown() -> None:
     with pytest.raises(UsageError) as refusal:
-        open_engine("nats://me:secret@a/path")
+        asyncio.run(open_engine("nats://me:secret@a/path"))
     assert "secret" not in str(refusal.value)
 
 

@@ -166,7 +166,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     for name in [name for name in sys.modules if name.startswith("keyhouse.engines.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"keyhouse\[postgres\]"):
-        open_engine("postgresql://localhost/db")
+        asyncio.run(open_engine("postgresql://localhost/db"))
 
 
 # The tables

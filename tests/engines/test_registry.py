@@ -47,7 +47,10 @@ def test_a_sqlite_path_may_start_at_the_root(prefix: str, tmp_path: Path) -> Non
 def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
     with pytest.raises(UsageError) as refusal:
         opened(url)
-    assert refusal.value.fields == {"url": url, "known": ["memory", "sqlite"]}
+    assert refusal.value.fields == {
+        "url": url,
+        "known": ["dynamodb", "memory", "nats", "postgres", "postgresql", "rocksdb", "sqlite"],
+    }
 
 
 @pytest.mark.parametrize("url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db", "sqlite::memory:"])

@@ -51,7 +51,7 @@ SEED_15_3 = {
 class Database(Protocol):
     """One database with rosey's layout, and a second way into it: the operator's."""
 
-    def open(self, clock: Clock) -> Engine: ...
+    async def open(self, clock: Clock) -> Engine: ...
 
     async def query(self, sql: str) -> list[tuple[Any, ...]]: ...
 
@@ -60,8 +60,8 @@ class OfSqlite:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def open(self, clock: Clock) -> Engine:
-        return open_engine(f"sqlite:{self._path}?layout=rosey", clock=clock)
+    async def open(self, clock: Clock) -> Engine:
+        return await open_engine(f"sqlite:{self._path}?layout=rosey", clock=clock)
 
     async def query(self, sql: str) -> list[tuple[Any, ...]]:
         connection = apsw.Connection(str(self._path))
@@ -75,8 +75,8 @@ class OfPostgres:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def open(self, clock: Clock) -> Engine:
-        return open_engine(f"{self._url}&layout=rosey", clock=clock)
+    async def open(self, clock: Clock) -> Engine:
+        return await open_engine(f"{self._url}&layout=rosey", clock=clock)
 
     async def query(self, sql: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self._url)
@@ -124,7 +124,7 @@ def moment(value: str | datetime) -> int:
 def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(database: Database) -> None:
     async def scenario() -> None:
         clock = ManualClock(SystemClock().now() - 3_600_000)
-        engine = database.open(clock)
+        engine = await database.open(clock)
         await put(engine, "old", expires=clock.now() + 60_000)
         clock.set(SystemClock().now())
         await put(engine, "score", "streak")
@@ -147,7 +147,7 @@ def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(databas
 def test_a_row_is_created_once_and_again_after_it_has_expired(database: Database) -> None:
     async def scenario() -> None:
         clock = ManualClock()
-        engine = database.open(clock)
+        engine = await database.open(clock)
         times = "SELECT created_at, updated_at FROM plugin_kv_storage WHERE key = 'k'"
 
         async def stamps() -> tuple[int, int]:
@@ -180,7 +180,7 @@ def test_a_row_is_created_once_and_again_after_it_has_expired(database: Database
 def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) -> None:
     async def scenario() -> None:
         clock = ManualClock(expires - 1)
-        engine = database.open(clock)
+        engine = await database.open(clock)
         await put(engine, "k", expires=expires)
         assert await engine.read("trivia", ["k"]) == [Row("k", b'{"n":1}', 1, expires)]
         clock.set(expires)
@@ -192,7 +192,7 @@ def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) 
 
 def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(database: Database) -> None:
     async def scenario() -> None:
-        engine = database.open(ManualClock())
+        engine = await database.open(ManualClock())
         await put(engine, "k", expires=2**60)
         assert await engine.read("trivia", ["k"]) == [Row("k", b'{"n":1}', 1, 253_402_300_799_999)]
         await engine.close()
@@ -202,7 +202,7 @@ def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(data
 
 def test_the_table_has_the_columns_and_indexes_of_the_seed(database: Database) -> None:
     async def scenario() -> None:
-        engine = database.open(ManualClock())
+        engine = await database.open(ManualClock())
         await put(engine, "k")
         await database.query(
             "SELECT plugin_name, key, value, expires_at, created_at, updated_at FROM plugin_kv_storage"
@@ -247,7 +247,11 @@ def shape(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("query", ["", "?layout=rosey", "?layout=streamkit"])
 def test_what_alembic_makes_in_a_file_is_what_the_engine_makes(query: str, tmp_path: Path) -> None:
     migrate.upgrade(f"sqlite:{tmp_path}/alembic.db{query}")
-    asyncio.run(open_engine(f"sqlite:{tmp_path}/engine.db{query}").close())
+
+    async def make() -> None:
+        await (await open_engine(f"sqlite:{tmp_path}/engine.db{query}")).close()
+
+    asyncio.run(make())
     assert shape(tmp_path / "alembic.db") == shape(tmp_path / "engine.db")
 
 
@@ -298,7 +302,7 @@ def test_alembic_goes_up_and_down_and_leaves_nothing(url: str, layout: str) -> N
 
 def test_an_engine_works_on_what_alembic_made_and_alembic_on_what_an_engine_made(url: str) -> None:
     async def write() -> None:
-        engine = open_engine(f"{url}layout=rosey")
+        engine = await open_engine(f"{url}layout=rosey")
         await put(engine, "k")
         assert await engine.read("trivia", ["absent", "k"]) == [None, Row("k", b'{"n":1}', 1)]
         await engine.close()
@@ -315,7 +319,7 @@ def test_an_engine_works_on_what_alembic_made_and_alembic_on_what_an_engine_made
 def test_systems_share_a_database_and_nothing_in_it(url: str) -> None:
     async def scenario() -> None:
         layouts = ("rosey", "streamkit", "history")
-        engines = [open_engine(f"{url}layout={layout}") for layout in layouts]
+        engines = [await open_engine(f"{url}layout={layout}") for layout in layouts]
         for number, engine in enumerate(engines):
             await engine.commit("s", Batch(puts=(Put("k", b"%d" % number),)))
         assert [await engine.read("s", ["k"]) for engine in engines] == [[Row("k", b"%d" % n, 1)] for n in range(3)]
@@ -323,7 +327,7 @@ def test_systems_share_a_database_and_nothing_in_it(url: str) -> None:
             await engine.close()
         migrate_away = f"{url}layout=streamkit"
         await asyncio.to_thread(migrate.downgrade, migrate_away)
-        again = open_engine(f"{url}layout=history")
+        again = await open_engine(f"{url}layout=history")
         assert await again.read("s", ["k"]) == [Row("k", b"2", 1)]
         await again.close()
 
@@ -356,4 +360,4 @@ def test_only_the_sql_engines_have_migrations(url: str) -> None:
 @pytest.mark.parametrize("query", ["layout=", "layout=a&layout=b"])
 def test_a_url_names_one_layout(query: str) -> None:
     with pytest.raises(UsageError, match="one layout"):
-        open_engine(f"sqlite:rows.db?{query}")
+        asyncio.run(open_engine(f"sqlite:rows.db?{query}"))

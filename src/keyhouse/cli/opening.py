@@ -13,15 +13,11 @@ from keyhouse.errors import UsageError
 
 URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
 
-_ON_DISK = ("sqlite", "rocksdb")
-
 
 @asynccontextmanager
 async def opened(url: str, *, existing: bool = False) -> AsyncIterator[Engine]:
     """`existing`: what is only read is not made when it is not there."""
-    if existing:
-        _check_exists(url)
-    engine = open_engine(url)
+    engine = await open_engine(url, create=not existing)
     try:
         yield engine
     finally:
@@ -50,10 +46,3 @@ def public_name(url: str) -> str:
     if "@" not in parts.netloc:
         return url
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def _check_exists(url: str) -> None:
-    scheme, _, rest = url.partition(":")
-    path = rest.partition("?")[0].removeprefix("///")
-    if scheme in _ON_DISK and path and not os.path.exists(path):
-        raise UsageError("There is no such file.", file=path)

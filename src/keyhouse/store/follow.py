@@ -58,7 +58,7 @@ class Follower:
                 since = (await self._source.scan(space, Span(), limit=1, keys_only=True)).revision
                 await self._copy(space)
             try:
-                async with aclosing(self._source.watch(space, Span(), since=since)) as changes:  # type: ignore[type-var]
+                async with aclosing(self._source.watch(space, Span(), since=since)) as changes:
                     async for change in changes:
                         await self._queue.put((space, change))
             except WatchExpiredError:
