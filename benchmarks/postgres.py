@@ -76,7 +76,7 @@ class Bare:
         self._waiting.append((written, answer))
         if not self._working:
             self._working = True
-            asyncio.ensure_future(self._serve())
+            self._serving = asyncio.ensure_future(self._serve())
         await answer
 
     async def _serve(self) -> None:

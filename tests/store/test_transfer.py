@@ -1,7 +1,7 @@
 """A move: every row arrives, whatever it is called, whoever kills it, whoever writes meanwhile; and it is proved."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -529,7 +529,7 @@ def test_a_watch_that_breaks_off_is_begun_again(monkeypatch: pytest.MonkeyPatch)
         class Breaking(Faltering):
             broken = 0
 
-            async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Any]:
+            async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Any, None]:
                 self.broken += 1
                 if self.broken < 6:
                     raise UnavailableError("away")

@@ -1,6 +1,6 @@
 """Engines around an engine: each is an Engine, and does one thing wrong."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from keyhouse.clock import Clock
@@ -30,7 +30,7 @@ class Wrapped:
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self.inner.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncIterator[Change]:
+    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
         return self.inner.watch(space, span, since=since)
 
     async def sweep(self, *, limit: int) -> int:

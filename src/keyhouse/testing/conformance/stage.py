@@ -1,7 +1,7 @@
 """What a test of the suite stands on: an engine on an empty store, a clock that moves when told, a way to open it again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import pytest
@@ -96,13 +96,13 @@ class Stage:
         return found
 
 
-async def step(watch: AsyncIterator[Change]) -> Change:
+async def step(watch: AsyncGenerator[Change, None]) -> Change:
     async with asyncio.timeout(PATIENCE_SECONDS):
         return await anext(watch)
 
 
-async def leave(watch: AsyncIterator[Change]) -> None:
-    await watch.aclose()  # type: ignore[attr-defined]
+async def leave(watch: AsyncGenerator[Change, None]) -> None:
+    await watch.aclose()
 
 
 Scenario = Callable[[Any, Stage], Awaitable[None]]
