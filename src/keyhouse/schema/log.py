@@ -19,12 +19,12 @@ class Counter(Record[int]):
     def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
         super().__init__(int, at, name=name, doc=doc)
 
-    def encode(self, value: int) -> bytes:
+    def written(self, value: int) -> tuple[bytes, int]:
         """As any record's; and no number is stored that could not be added to."""
-        data = super().encode(value)
+        written = super().written(value)
         if abs(value) > COUNTER_MAX:
             raise RecordError("A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX)
-        return data
+        return written
 
 
 class Folded(msgspec.Struct):
