@@ -81,7 +81,8 @@ class Log(Record[T]):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
         if state is not None and sequence is not None:
             raise DeclarationError("A log that counts its sequence can't fold: its events have no time.", log=self.name)
-        if state is not None and deferred and any(f.required for f in msgspec.structs.fields(state.type)[1:]):
+        others = [f for f in msgspec.structs.fields(state.type) if f.name != "through"] if state is not None else []
+        if deferred and any(field.required for field in others):
             raise DeclarationError(
                 "A deferred log begins with a state of defaults: give each a default.", log=self.name
             )
