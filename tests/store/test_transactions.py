@@ -1,6 +1,7 @@
 """Transactions: reads that hold until the commit, writes that are seen at once, and all of it or nothing."""
 
 import asyncio
+from unittest import mock
 
 import pytest
 
@@ -14,9 +15,9 @@ from keyhouse.errors import (
     UniqueError,
     UnknownOutcomeError,
 )
-from keyhouse.limits import COMMIT_ROWS_MAX, TRANSACTION_ATTEMPTS_MAX
+from keyhouse.limits import COMMIT_ROWS_MAX
 from keyhouse.store import Transaction
-from keyhouse.testing.faults import Fault, FaultyEngine, Killed, fail, meanwhile
+from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from keyhouse.testing.library import BOOK, HITS, IN_YEAR, MAP, ONE_ISBN, SLIDING, SLIDING_TOKEN
 from tests.store.houses import SPACE, House, book, clean, everywhere, session
 
@@ -194,25 +195,20 @@ async def test_a_transaction_that_always_loses_ends_with_contention(house: House
     async def other() -> None:
         await house.plant({"b:map:n": b"1"})
 
-    faults = [meanwhile(at, other, call="commit") for at in range(1, 2 * TRANSACTION_ATTEMPTS_MAX + 2)]
+    faults = [meanwhile(at, other, call="commit") for at in range(1, 100)]
     losing = house.store(engine=FaultyEngine(house.engine, *faults))
 
     async def touch(tx: Transaction) -> None:
         await tx.get(MAP, id="n")
         await tx.put(MAP, 2, id="n")
 
-    with pytest.raises(ContentionError) as refused:
-        await losing.transact(touch)
-    assert refused.value.fields["attempts"] == TRANSACTION_ATTEMPTS_MAX
-    engine = FaultyEngine(
-        house.engine,
-        *(
-            Fault(at, "commit", then=lambda: store.put(BOOK, book(title="x")))
-            for at in range(1, TRANSACTION_ATTEMPTS_MAX + 2)
-        ),
-    )
-    with pytest.raises(ContentionError):
-        await house.store(engine=engine).put(BOOK, book(title="mine"))
+    with mock.patch("keyhouse.store.store.TRANSACTION_ATTEMPTS_MAX", 12):
+        with pytest.raises(ContentionError) as refused:
+            await losing.transact(touch)
+        assert refused.value.fields["attempts"] == 12
+        faults = [meanwhile(at, lambda: store.put(BOOK, book(title="x")), call="commit") for at in range(1, 100)]
+        with pytest.raises(ContentionError):
+            await house.store(engine=FaultyEngine(house.engine, *faults)).put(BOOK, book(title="mine"))
     await clean(store)
 
 

@@ -19,12 +19,12 @@ class Counter(Record[int]):
     def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
         super().__init__(int, at, name=name, doc=doc)
 
-    def encode(self, value: int) -> bytes:
+    def written(self, value: int) -> tuple[bytes, int]:
         """As any record's; and no number is stored that could not be added to."""
-        data = super().encode(value)
+        written = super().written(value)
         if abs(value) > COUNTER_MAX:
             raise RecordError("A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX)
-        return data
+        return written
 
 
 class Folded(msgspec.Struct):
@@ -81,7 +81,8 @@ class Log(Record[T]):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
         if state is not None and sequence is not None:
             raise DeclarationError("A log that counts its sequence can't fold: its events have no time.", log=self.name)
-        if state is not None and deferred and any(f.required for f in msgspec.structs.fields(state.type)[1:]):
+        others = [f for f in msgspec.structs.fields(state.type) if f.name != "through"] if state is not None else []
+        if deferred and any(field.required for field in others):
             raise DeclarationError(
                 "A deferred log begins with a state of defaults: give each a default.", log=self.name
             )

@@ -40,7 +40,7 @@ async def append_in(tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **
         place = await tx.get(log.sequence, **stream)
         tx.add(log.sequence, 1, **stream)
     elif place is None:
-        place = ids.new(after=None if state is None else state.through or None)
+        place = await _new_place(tx, ids, log, stream, None if state is None else state.through or None)
     elif state is not None and str(place) <= state.through:
         raise RecordError("An event can't be put before those already folded.", at=place, through=state.through)
     if log.order in log.held:
@@ -152,6 +152,14 @@ async def _rows(store: Store, span: Span, limit: int, split: Any, *, reverse: bo
             break
         span = span.before(page.rows[-1].key) if reverse else span.after(page.rows[-1].key)
     return found[:limit]
+
+
+async def _new_place(tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None) -> str:
+    """A place that no event has. Where the clock is behind `through`, two sources draw the same: the next one after it."""
+    place, template = ids.new(after=after), tx.binding.record(log).template
+    while await tx.row(template.join((*_ordered(template.fields, stream), place))) is not None:
+        place = ids.new(after=place)
+    return place
 
 
 def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:

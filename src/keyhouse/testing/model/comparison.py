@@ -1,0 +1,50 @@
+"""How what the store answers is compared with what the oracle says."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import KeyhouseError
+from keyhouse.store import Entry
+from keyhouse.testing.model.oracle import Refused, Stored
+
+
+class Difference(AssertionError):
+    """The store and its model part here."""
+
+
+def same(answer: object, expected: object, what: str) -> None:
+    if answer != expected:
+        raise Difference(f"{what}: answered {answer!r}, expected {expected!r}")
+
+
+def shown(entry: Entry[Any] | None) -> Any:
+    """The record as plain JSON."""
+    return None if entry is None else msgspec.to_builtins(entry.record)
+
+
+async def agree(
+    call: Callable[[], Awaitable[Any]], expected: Callable[[], Any], what: str, *, again: bool = False
+) -> None:
+    """Both answer the same, or both refuse it. `again`: raise what was refused."""
+    try:
+        answer = await call()
+    except KeyhouseError as error:
+        try:
+            expected()
+        except Refused as refused:
+            if type(error) not in refused.kinds:
+                raise Difference(f"{what}: refused with {error!r}, expected {refused.kinds}") from error
+            if again:
+                raise error from None
+            return
+        raise Difference(f"{what}: refused with {error!r}, expected to be done") from error
+    try:
+        should = expected()
+    except Refused as refused:
+        raise Difference(f"{what}: answered {answer!r}, expected to be refused with {refused.kinds}") from refused
+    if isinstance(answer, Entry) and isinstance(should, Stored):
+        same((shown(answer), answer.expires), (should.value, should.expires), what)
+    elif not isinstance(should, Stored):
+        same(answer, should, what)

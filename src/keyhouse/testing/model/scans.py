@@ -1,0 +1,137 @@
+"""Scans: pages that go on where their cursor left off, whatever was written in between; keys; counts."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from keyhouse.clock import Clock
+from keyhouse.errors import CursorError, UsageError
+from keyhouse.schema import Index
+from keyhouse.store import Entry, Store
+from keyhouse.testing.model.comparison import Difference, same
+from keyhouse.testing.model.keyspace import DERIVED, RECORDS
+from keyhouse.testing.model.oracle import Home, Keys, Listed, folded
+
+Compare = Callable[[Entry[Any] | None, str, str, Keys], None]
+"""Compares an entry with the record of a home, by its name and its keys."""
+
+TEXT: Final = {
+    "item": (True,),
+    "task": (False, True),
+    "shelf": (True, False, True),
+    "tag": (True, True),
+    "rank": (False, True),
+    "project": (True, False, True),
+    "last": (True, True),
+    "now": (True, False),
+    "later": (True, False),
+    "numbered": (True, False),
+}
+"""Which fields of a key are text, and can be searched by their first characters."""
+FOLDED: Final = ("tag", "name")
+
+
+class Scans:
+    """`stores` and `homes` are the player's own, and change under its hands. A cursor waits in its slot."""
+
+    def __init__(self, clock: Clock, stores: Mapping[str, Store], homes: Mapping[str, Home], compare: Compare) -> None:
+        self._clock = clock
+        self._stores = stores
+        self._homes = homes
+        self._compare = compare
+        self._cursors: dict[int, tuple[dict[str, Any], str, str]] = {}
+
+    async def page(self, slot: int, **scan: Any) -> None:
+        self._cursors.pop(slot, None)
+        await self._next_page(slot, scan, None, "")
+
+    async def more(self, slot: int, turned: bool) -> None:
+        if slot not in self._cursors:
+            return
+        scan, cursor, last = self._cursors.pop(slot)
+        if not turned:
+            await self._next_page(slot, scan, cursor, last)
+            return
+        try:
+            await self._paged(scan | {"reverse": not scan["reverse"]}, cursor)
+        except CursorError:
+            return
+        raise Difference("a cursor was taken by a scan in the other direction")
+
+    async def _next_page(self, slot: int, scan: dict[str, Any], cursor: str | None, last: str) -> None:
+        what = f"page {scan}"
+        try:
+            page = await self._paged(scan, cursor)
+        except UsageError:
+            same(self._refuses(scan), True, f"{what} refused")
+            return
+        same(self._refuses(scan), False, f"{what} refused")
+        rows = self._rows(scan, last)
+        expected = rows[: scan["limit"]]
+        same([entry.values for entry in page.entries], [row.owner for row in expected], what)
+        for entry, row in zip(page.entries, expected, strict=True):
+            self._compare(entry, scan["home"], row.record, row.owner)
+        same(page.cursor is not None, len(rows) > len(expected), f"{what}, more")
+        if page.cursor is not None:
+            self._cursors[slot] = (scan, page.cursor, expected[-1].key)
+
+    async def _paged(self, scan: dict[str, Any], cursor: str | None) -> Any:
+        by, store = scan["by"], self._stores[scan["home"]]
+        record, index = DERIVED[by] if by in DERIVED else (RECORDS[by], None)
+        how = {name: scan[name] for name in ("reverse", "starting", "limit")}
+        fields = self._leading(scan)
+        return await store.page(record, by=None if index is None else index_of(index), cursor=cursor, **how, **fields)
+
+    async def keys(self, **scan: Any) -> None:
+        """All keys, in pages; and how many there are."""
+        by, store = scan["by"], self._stores[scan["home"]]
+        declared = DERIVED[by][1] if by in DERIVED else RECORDS[by]
+        found: list[str] = []
+        cursor = None
+        try:
+            while True:
+                how = {name: scan[name] for name in ("reverse", "starting", "limit")}
+                keys, cursor = await store.keys(declared, cursor=cursor, **how, **self._leading(scan))
+                found += keys
+                if cursor is None:
+                    break
+            count = await store.count(declared, starting=scan["starting"], **self._leading(scan))
+        except UsageError:
+            same(self._refuses(scan), True, f"keys {scan} refused")
+            return
+        same(self._refuses(scan), False, f"keys {scan} refused")
+        same(found, [f"{scan['home']}/{row.key}" for row in self._rows(scan, "")], f"keys {scan}")
+        same(count, len(found), f"count {scan}")
+
+    def _leading(self, scan: dict[str, Any]) -> dict[str, Any]:
+        by = scan["by"]
+        template = (DERIVED[by][1] if by in DERIVED else RECORDS[by]).template
+        return dict(zip(template.fields[1:], scan["fields"], strict=False))
+
+    def _refuses(self, scan: dict[str, Any]) -> bool:
+        """Whether the scan asks for the first characters of what is not text, or of nothing."""
+        texts = TEXT.get(scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,))
+        given = len(scan["fields"])
+        return scan["starting"] is not None and (given >= len(texts) or not texts[given])
+
+    def _rows(self, scan: dict[str, Any], last: str) -> list[Listed]:
+        """What the scan must give from there on."""
+        by, fields, starting = scan["by"], list(scan["fields"]), scan["starting"]
+        if by in FOLDED and fields:
+            fields[0] = folded(fields[0])
+        if by in FOLDED and starting and not fields:
+            starting = folded(starting)
+        rows = [
+            r
+            for r in self._homes[scan["home"]].listed(by, self._clock.now())
+            if list(r.fields[: len(fields)]) == fields
+        ]
+        if starting:
+            rows = [row for row in rows if row.fields[len(fields)].startswith(starting)]
+        if scan["reverse"]:
+            return [row for row in reversed(rows) if not last or row.key < last]
+        return [row for row in rows if row.key > last]
+
+
+def index_of(derived: object) -> Index:
+    assert isinstance(derived, Index)
+    return derived

@@ -1,0 +1,166 @@
+"""The store against its model: whatever is done to it, every answer and every row is the oracle's.
+
+Each run draws a new seed. A failure says which, with the number of the operation and the last ones as text;
+`KEYHOUSE_SEED=… pytest tests/store/test_model.py` plays it again. `KEYHOUSE_SOAK` plays ten times as many.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from keyhouse.engine import Put
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import KeyhouseError
+from keyhouse.schema import Unique
+from keyhouse.store import Transaction
+from keyhouse.store.scan import Scan
+from keyhouse.testing.model import Difference, Generator, Player, generate, play
+from keyhouse.testing.model.generator import WEIGHTS
+from keyhouse.testing.script import parse
+from tests.engines.openers import OPENERS
+
+SOAK = 10 if os.environ.get("KEYHOUSE_SOAK") else 1
+OPERATIONS = 5_000 * SOAK
+RUNS = {"memory": 4, "sqlite": 6}
+PLANTED_OPERATIONS = 4_000
+
+
+def drawn() -> int:
+    return int(os.environ.get("KEYHOUSE_SEED") or secrets.randbits(32))
+
+
+def run(seed: int, engine: str, folder: Path, operations: int) -> int:
+    told = f"KEYHOUSE_SEED={seed} on {engine}"
+    return asyncio.run(play(generate(seed, operations), OPENERS[engine](folder), told=told))
+
+
+@pytest.mark.parametrize(("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))])
+def test_the_store_answers_and_holds_what_the_model_says(engine: str, number: int, tmp_path: Path) -> None:
+    assert run(drawn(), engine, tmp_path, OPERATIONS) == OPERATIONS
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """The same operations, drawn by Hypothesis: what fails is cut down to the few that matter."""
+
+    engine = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self._runner = asyncio.Runner()
+        self._player = self._runner.run(Player.open(OPENERS[self.engine](Path(self._folder.name))))
+
+    @rule(kind=st.sampled_from(list(WEIGHTS)), dice=st.randoms(use_true_random=False))
+    def operate(self, kind: str, dice: Random) -> None:
+        operation = Generator(dice).make(kind)
+        note(str(operation))
+        self._runner.run(self._player.play(operation))
+
+    @invariant()
+    def every_row_is_right(self) -> None:
+        self._runner.run(self._player.check())
+
+    def teardown(self) -> None:
+        try:
+            self._runner.run(self._player.verify())
+        finally:
+            self._runner.run(self._player.close())
+            self._runner.close()
+            self._folder.cleanup()
+
+
+@pytest.mark.parametrize("engine", list(OPENERS))
+def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
+    machine = type("Machine", (StoreMachine,), {"engine": engine})
+    run_state_machine_as_test(machine, settings=settings(max_examples=25 * SOAK, stateful_step_count=40))
+
+
+Method = Callable[..., Any]
+
+
+def keep_old_index_rows(derive: Method) -> Method:
+    def planted(self: Any, *arguments: Any, **counts: bool) -> Any:
+        before = dict(self._writes)
+        merges = derive(self, *arguments, **counts)
+        self._writes = before | {key: put for key, put in self._writes.items() if put is not None}
+        return merges
+
+    return planted
+
+
+def let_index_rows_live_on(derive: Method) -> Method:
+    def planted(self: Any, *arguments: Any, **counts: bool) -> Any:
+        before = dict(self._writes)
+        merges = derive(self, *arguments, **counts)
+        new = {key: put and Put(key, put.value) for key, put in self._writes.items() if key not in before}
+        self._writes.update(new)
+        return merges
+
+    return planted
+
+
+def count_only_upward(add: Method) -> Method:
+    return lambda self, key, by: add(self, key, by) if by > 0 else None
+
+
+def show_what_has_expired(live: Method) -> Method:
+    return lambda self, space, key: self._stored(space, key)
+
+
+def answer(value: object) -> Callable[[Method], Method]:
+    async def planted(*arguments: Any) -> object:
+        return value
+
+    return lambda method: planted
+
+
+PLANTED: dict[str, tuple[type, str, Callable[[Method], Method]]] = {
+    "an old index row stays": (Transaction, "_derive", keep_old_index_rows),
+    "an index row outlives its record": (Transaction, "_derive", let_index_rows_live_on),
+    "a refused put stays in its transaction": (Transaction, "_restore", lambda restore: lambda self, kept: None),
+    "a unique value is given twice": (Unique, "merge", lambda merge: lambda self, key, row, lost, earned: earned),
+    "the first has no heir": (Transaction, "_heir", answer(None)),
+    "a member goes though another record lists it": (Transaction, "_still_earned", answer(False)),
+    "a count never goes down": (Transaction, "_add", count_only_upward),
+    "an expectation is not looked at": (Transaction, "_check_expected", lambda check: lambda *arguments: None),
+    "an expired row is shown": (MemoryEngine, "_live", show_what_has_expired),
+    "a cursor fits every scan": (Scan, "_mark", lambda mark: lambda self: 0),
+}
+
+
+@pytest.mark.parametrize("bug", list(PLANTED))
+def test_the_model_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    owner, name, plant = PLANTED[bug]
+    monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
+    with pytest.raises(Difference) as found:
+        run(drawn(), "memory", tmp_path, PLANTED_OPERATIONS)
+    assert isinstance(found.value.__cause__, (Difference, KeyhouseError))
+
+
+def test_a_failure_says_what_replays_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Transaction, "_heir", answer(None)(Transaction._heir))
+    with pytest.raises(Difference) as first:
+        run(7, "memory", tmp_path, PLANTED_OPERATIONS)
+    found = re.match(r"KEYHOUSE_SEED=(\d+) on memory, operation (\d+): ", str(first.value))
+    assert found is not None and found[1] == "7"
+    script = "\n".join(map(str, generate(7, int(found[2]))))
+    assert script.endswith(str(first.value).partition("the last operations:\n")[2])
+    with pytest.raises(Difference, match=f"a script, operation {found[2]}: "):
+        asyncio.run(play(parse(script), OPENERS["memory"](tmp_path)))
+
+
+def test_the_operations_come_to_every_kind() -> None:
+    operations = generate(1, 5_000)
+    assert {operation.name for operation in operations} == set(WEIGHTS)
+    assert generate(1, 50) == operations[:50] != generate(2, 50)

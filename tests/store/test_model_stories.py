@@ -1,0 +1,58 @@
+"""Bugs that the model test found, each with its story."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from keyhouse.clock import ManualClock, UlidSource
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.schema import Folded, Log, LogState, Record
+from keyhouse.store import Store, append, fold, verify
+from keyhouse.testing.model.keyspace import LOGS, SCHEMA, Played
+
+Story = Callable[[Store, ManualClock], Awaitable[None]]
+
+
+def told(story: Story) -> None:
+    async def run() -> None:
+        clock = ManualClock()
+        store = Store(SCHEMA, MemoryEngine(clock), "space")
+        await story(store, clock)
+        assert [finding async for finding in verify(store)] == []
+
+    asyncio.run(run())
+
+
+def test_two_sources_whose_clock_is_behind_draw_different_places() -> None:
+    """Behind a clock that was set back, an id is the next after the last one folded. A second process drew that same id, and
+    was refused with a RevisionError, until the log was folded."""
+
+    async def story(store: Store, clock: ManualClock) -> None:
+        later = LOGS["later"]
+        await append(store, later, Played("a"), user="u")
+        assert await fold(store, later, user="u") == 1
+        clock.advance(seconds=-10)
+        drawn = []
+        for seed in range(4):
+            store.ids = UlidSource(clock, seed=seed)
+            drawn.append((await append(store, later, Played("a"), user="u")).key)
+        assert drawn == sorted(set(drawn))
+        assert await fold(store, later, user="u") == 4
+
+    told(story)
+
+
+def test_the_state_of_a_deferred_log_may_have_fields_that_go_by_position() -> None:
+    """`through` was taken for the first field of the state's type, which it is not where the others aren't keyword-only: a
+    state of nothing but defaults was refused for having none."""
+
+    class State(LogState):
+        count: int = 0
+
+    assert msgspec.structs.fields(State)[0].name == "count"
+    state = Record(State, "state:{user}")
+    log = Log(
+        Played, "log:{user}:{at:ulid}", state=state, fold=lambda s, e, f: Folded(State(through="")), deferred=True
+    )
+    assert log.deferred
