@@ -20,7 +20,7 @@ PRUNE_ROWS: Final = 2_000
 """Batch ids that a sweep forgets in one group."""
 
 COMMIT_BYTES: Final = 16 * 1_024 * 1_024
-"""The driver holds Python's lock while RocksDB copies a batch: about a tenth of a second for so much, in which nothing else runs."""
+"""The driver holds Python's lock while RocksDB copies a batch: for so much, a tenth of a second in which nothing runs."""
 
 CAPABILITIES: Final = Capabilities(name="rocksdb", durable=True, shared=False, commit_bytes_max=COMMIT_BYTES)
 
