@@ -39,7 +39,7 @@ REELS = 3
 
 
 class Load:
-    def __init__(self, engine: Engine, writers: int = 12) -> None:
+    def __init__(self, engine: Engine, writers: int = 32) -> None:
         self.store = Store(FILM, engine, SPACE)
         self.acknowledged = dict.fromkeys([f"writer-{number}" for number in range(writers)], 0)
         self.times: list[float] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from rocksdict import WriteBatch
+from rocksdict import RdictIter, WriteBatch
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span
@@ -274,6 +274,43 @@ def test_nobody_sees_a_commit_before_it_is_durable(tmp_path: Path, disk: Disk, a
             assert page.revision == 4
             assert await watch == Change("a", 3, b"2")
             assert [space async for space in engine.spaces()] == ["s", "t", "x"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_shows_whole_commits_though_the_thread_writes_in_its_midst(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: bool, reverse: bool
+) -> None:
+    """A large batch is written on the writer's thread, which may get its turn right before, or after, a scan's iterator
+    is made."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", Batch(puts=tuple(Put(key, b"1") for key in "bd")))
+            before = await engine.scan("s", ALL, limit=10, reverse=reverse)
+            view, database = engine._view, engine._writer._database
+            make = view._iterator
+
+            def write() -> None:
+                batch = WriteBatch(raw_mode=True)
+                for key in (b"s\0a", b"s\0b", b"s\0c"):
+                    batch.put(key, b"\0" * 16 + b"2")
+                batch.delete(b"s\0d")
+                view.hold({b"s\0a", b"s\0b", b"s\0c", b"s\0d"})
+                database.write(batch)
+
+            def beside_a_writer(stop: bytes | None) -> RdictIter:
+                if early:
+                    write()
+                at = make(stop)
+                if not early:
+                    write()
+                return at
+
+            monkeypatch.setattr(view, "_iterator", beside_a_writer)
+            assert await engine.scan("s", ALL, limit=10, reverse=reverse) == before
 
     asyncio.run(scenario())
 

@@ -180,12 +180,15 @@ class Feed:
             if headers.get("Nats-Last-Consumer", str(run.number)) != str(run.number):
                 self.restart()
             return
-        sequence, number = _numbers(message.reply)
+        sequence, number, pending = _numbers(message.reply)
         run.number += 1
         if number != run.number:
             return self.restart()
         self._deliver(sequence, message)
         self._check_live(run.last)
+        if pending == 0 and not self.live.is_set():
+            with suppress(KeyhouseError):
+                await self.settle(run.last)
 
     def _deliver(self, sequence: int, message: Msg) -> None:
         if message.subject == self._names.horizon:
@@ -232,9 +235,10 @@ class _Run:
         await self._receive(self, message)
 
 
-def _numbers(reply: str) -> tuple[int, int]:
-    """The sequence in the stream and the number in the consumer, out of the subject on which a message is acknowledged:
-    `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.…`, or the same with a domain and an account in front."""
+def _numbers(reply: str) -> tuple[int, int, int]:
+    """The sequence in the stream, the number in the consumer, and how many follow; out of the subject on which a message is
+    acknowledged: `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.<time>.<pending>`, or the same with a domain
+    and an account in front."""
     tokens = reply.split(".")
     at = 5 if len(tokens) == 9 else 7
-    return int(tokens[at]), int(tokens[at + 1])
+    return int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3])

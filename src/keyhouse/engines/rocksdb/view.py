@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import merge
 
-from rocksdict import ReadOptions, Snapshot
+from rocksdict import RdictIter, ReadOptions, Snapshot
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
@@ -34,22 +34,19 @@ class View:
         self._reopened = reopened
         self._snapshot: Snapshot | None = None
         self._closed = False
-        self._unsure: Collection[bytes] = ()
-        self._unsure_in_order: list[bytes] | None = []
         self.refresh(database.newest_revision(), database.oldest_revision())
 
     def refresh(self, revision: int, oldest: int) -> None:
         """Show everything that is in the database: it is durable, and of this revision."""
         self._snapshot = self._database.snapshot()
-        self._unsure = ()
-        self._unsure_in_order = []
+        self._unsure = _Unsure(())
         self.revision = revision
         self.oldest = oldest
 
     def hold(self, keys: Collection[bytes]) -> None:
-        """Go on showing these rows as they are, though they are about to be written, until the next `refresh`."""
-        self._unsure = keys
-        self._unsure_in_order = None
+        """Go on showing these rows as they are, though they are about to be written, until the next `refresh`. This alone
+        is called on the writer's thread as well, before it writes."""
+        self._unsure = _Unsure(keys)
 
     def reopen(self) -> None:
         """Open the database anew after a write has failed, and show what it holds. Until there is room for that, the old
@@ -123,32 +120,27 @@ class View:
 
     def _walk(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Rows from `start` up to `stop`, or backward from there."""
-        held = self._held(start, stop)
-        if not held:
-            yield from self._newest(start, stop, reverse=reverse)
-            return
-        unsure = self._unsure
-        sure = (row for row in self._newest(start, stop, reverse=reverse) if row[0] not in unsure)
-        before = ((key, data) for key in (reversed(held) if reverse else held) if (data := self._row(key)) is not None)
-        yield from merge(sure, before, reverse=reverse)
-
-    def _held(self, start: bytes, stop: bytes | None) -> list[bytes]:
-        """The rows of the span that are being written, in order."""
-        if self._unsure_in_order is None:
-            self._unsure_in_order = sorted(self._unsure)
-        keys = self._unsure_in_order
-        return keys[bisect_left(keys, start) : len(keys) if stop is None else bisect_left(keys, stop)] if keys else keys
-
-    def _newest(self, start: bytes, stop: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Two more faults of the driver are gone around: its `items()` ends without a word at a damaged block, so this asks
-        for the iterator's status; and it sets an upper bound where a lower one is asked for, so that end is checked here."""
+        if stop is not None and stop <= start:
+            return iter(())
         self._shown()
+        newest = self._steps(self._iterator(stop), start, reverse)
+        unsure = self._unsure  # asked after the iterator was made: else the writer's thread could write between the two
+        held = unsure.within(start, stop)
+        if not held:
+            return newest
+        sure = (row for row in newest if row[0] not in unsure.keys)
+        before = ((key, data) for key in (reversed(held) if reverse else held) if (data := self._row(key)) is not None)
+        return merge(sure, before, reverse=reverse)
+
+    def _iterator(self, stop: bytes | None) -> RdictIter:
         reading = ReadOptions()
         if stop is not None:
-            if stop <= start:
-                return
             reading.set_iterate_upper_bound(stop)
-        at = self._database.rows.iter(reading)
+        return self._database.rows.iter(reading)
+
+    def _steps(self, at: RdictIter, start: bytes, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Two more faults of the driver are gone around: its `items()` ends without a word at a damaged block, so this asks
+        for the iterator's status; and it sets an upper bound where a lower one is asked for, so that end is checked here."""
         try:
             if reverse:
                 at.seek_to_last()
@@ -183,3 +175,19 @@ class View:
             self.reopen()
         assert self._snapshot is not None
         return self._snapshot
+
+
+class _Unsure:
+    """The keys of rows that may be on their way to the disk. They are put in order only when a scan asks for it."""
+
+    __slots__ = ("_in_order", "keys")
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        self.keys = keys
+        self._in_order: list[bytes] | None = None
+
+    def within(self, start: bytes, stop: bytes | None) -> list[bytes]:
+        if self._in_order is None:
+            self._in_order = sorted(self.keys)
+        order = self._in_order
+        return order[bisect_left(order, start) : len(order) if stop is None else bisect_left(order, stop)]
