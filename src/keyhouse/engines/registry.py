@@ -89,7 +89,7 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     except ModuleNotFoundError as error:
         raise ImportError("The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'") from error
-    return DynamoDBEngine(Settings.of(url), clock=clock)
+    return await DynamoDBEngine.open(Settings.of(url), clock=clock)
 
 
 _OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {
