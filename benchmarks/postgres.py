@@ -5,7 +5,7 @@
 The same rows are made durable by all: the rows with their revision, and one row of changes for each commit; the table has
 the same indexes. `bare` is one statement for each commit, on a pool of connections. `bare in groups` is a single writer that
 puts all that waits into one statement. Neither checks anything, nor knows what revision a space is at: theirs is a counter
-of the process. Without a URL, a server is started for the run.
+of the process. The last line is of reads, one key each. Without a URL, a server is started for the run.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from itertools import count
 
 import asyncpg
 
-from benchmarks.contest import Contestant, contest
+from benchmarks.contest import Contestant, Result, contest
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.testing.servers.postgres import postgres_server
@@ -48,6 +48,8 @@ INSERT INTO bare_rows (space, key, value, revision) SELECT 's', * FROM unnest($3
 ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, revision = excluded.revision, expires = excluded.expires
 """
 
+READ = "SELECT value, revision, expires FROM bare_rows WHERE space = 's' AND key = $1"
+
 
 def rows(number: int, derived: int) -> Rows:
     """A record of about 300 bytes, and its derived rows."""
@@ -70,6 +72,12 @@ class Bare:
 
     async def one(self, written: Rows) -> None:
         await self._write([written])
+
+    async def read(self, key: str) -> object:
+        connection = await self._free.get()
+        row = await connection.fetchrow(READ, key)
+        self._free.put_nowait(connection)
+        return row
 
     async def in_groups(self, written: Rows) -> None:
         answer = asyncio.get_running_loop().create_future()
@@ -128,6 +136,20 @@ def writers(commit: Commit, derived: int, callers: int, commits: int) -> Contest
     return run
 
 
+def readers(read: Callable[[str], Awaitable[object]], callers: int, reads: int) -> Contestant:
+    keys = [rows(number, 0)[0][0] for number in range(callers)]
+
+    async def ask(key: str) -> None:
+        for _ in range(reads):
+            await read(key)
+
+    async def run() -> int:
+        await asyncio.gather(*map(ask, keys))
+        return callers * reads
+
+    return run
+
+
 async def main(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(TABLES)
@@ -145,11 +167,22 @@ async def main(url: str) -> None:
             },
             rounds=ROUNDS,
         )
-        speed = {name: result.median for name, result in results.items()}
-        shown = ", ".join(f"{name} {found:,.0f}/s ({speed['keyhouse'] / found:.2f})" for name, found in speed.items())
-        print(f"{1 + derived} rows, {callers} writers: {shown}", flush=True)
+        show(f"{1 + derived} rows, {callers} writers", results)
+    for callers, reads in ((WRITERS, 50), (1, 200)):
+        reading = {
+            "keyhouse": readers(lambda key: engine.read("s0", [key]), callers, reads),
+            "bare": readers(bare.read, callers, reads),
+        }
+        show(f"reads, {callers} readers", await contest(reading, rounds=ROUNDS))
     await engine.close()
     await bare.close()
+
+
+def show(title: str, results: dict[str, Result]) -> None:
+    """Each contestant's speed, and ours against it."""
+    ours = results["keyhouse"].median
+    shown = [f"{name} {result.median:,.0f}/s ({ours / result.median:.2f})" for name, result in results.items()]
+    print(f"{title}: {', '.join(shown)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 Who tells. A commit of this process tells at once. Those of others are told by NOTIFY, outside of the commit's transaction
 and at most once in a few milliseconds: inside of it, NOTIFY takes one lock of the whole server until the commit is synced,
-and all who notify would commit one after the other. So a process that dies right after a commit may take its news with it:
-once in a second the heads of the watched spaces are looked at. When the listening connection is lost, all are told as
-soon as there is a new one.
+and all who notify commit one after the other (16 connections made a quarter of the commits). So a process that dies right
+after a commit may take its news with it: once in a second the heads of the watched spaces are looked at. When the
+listening connection is lost, all are told as soon as there is a new one.
 
 What is read. A change is given out only if it is still the newest of its key; one that is not is followed by a newer one.
 A row that has expired is given out as gone. Watches of a space that are equally far share what they read.

@@ -117,53 +117,44 @@ class Group:
         ids: list[str | None] = []
         keys: list[str | None] = []
         c_batch: list[int] = []
-        c_space: list[str] = []
         c_key: list[str] = []
         c_revision: list[int] = []
         p_batch: list[int] = []
-        p_space: list[str] = []
         p_key: list[str] = []
         p_value: list[str] = []
         p_expires: list[int | None] = []
         d_batch: list[int] = []
-        d_space: list[str] = []
         d_key: list[str] = []
         a_batch: list[int] = []
-        a_space: list[str] = []
         a_key: list[str] = []
         a_by: list[str] = []
         for number, job in enumerate(self.jobs, 1):
-            space, batch = job.space, job.batch
-            at.append(self.spaces[space])
+            batch = job.batch
+            at.append(self.spaces[job.space])
             ids.append(batch.id)
             keys.append(job.keys)
             for check in batch.checks:
                 c_batch.append(number)
-                c_space.append(space)
                 c_key.append(check.key)
                 c_revision.append(_revision(check.revision))
-            for put in batch.puts:
-                p_batch.append(number)
-                p_space.append(space)
-                p_key.append(put.key)
-                p_expires.append(put.expires)
+            p_batch += [number] * len(batch.puts)
+            p_key += [put.key for put in batch.puts]
             p_value += job.values
+            p_expires += [put.expires for put in batch.puts]
             for key in batch.deletes:
                 d_batch.append(number)
-                d_space.append(space)
                 d_key.append(key)
             for add in batch.adds:
                 a_batch.append(number)
-                a_space.append(space)
                 a_key.append(add.key)
                 a_by.append(_by(add.by))
         return (
             *(patient, now, now - BATCH_ID_KEPT_SECONDS * 1_000, max(self._waves), list(self.spaces)),
             *(at, [job.space for job in self.jobs], self._waves, ids if any(ids) else None, keys),
-            *(c_batch, c_space, c_key, c_revision),
-            *(p_batch, p_space, p_key, p_value, p_expires),
-            *(d_batch, d_space, d_key),
-            *(a_batch, a_space, a_key, a_by),
+            *(c_batch, c_key, c_revision),
+            *(p_batch, p_key, p_value, p_expires),
+            *(d_batch, d_key),
+            *(a_batch, a_key, a_by),
         )
 
     def settle(self, record: Any) -> dict[str, list[Job]]:

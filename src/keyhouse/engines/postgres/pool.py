@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -20,8 +20,9 @@ class Pool:
     def __init__(self, server: Server, size: int) -> None:
         self._server = server
         self._free: list[Connection] = []
+        self._size = size
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._places = asyncio.Semaphore(size)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -56,31 +57,26 @@ class Pool:
         self.give(connection)
 
     async def run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """What `work` answers, which may be done twice: it is, when the connection turns out to have been lost.
+        """What `work` answers, which may be done twice: see `answer`.
 
         A caller that goes away does not break the work off, which would cost the connection.
         """
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self._answer(work, answer))
-        self._tasks.add(task)
+        task = asyncio.ensure_future(self.answer(work))
+        self._tasks.add(task)  # the loop itself would let go of it
         task.add_done_callback(self._tasks.discard)
-        return await answer
+        return await asyncio.shield(task)
 
-    async def _answer(self, work: Callable[[Connection], Awaitable[Answer]], answer: asyncio.Future[Answer]) -> None:
+    async def answer(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """For a caller that nobody cancels. Work is done again when its connection turns out to have been lost."""
         try:
             try:
-                found = await self._once(work)
+                return await self._once(work)
             except (*LOST, *UNSENT):
-                found = await self._once(work)
-        except KeyhouseError as error:
-            if not answer.done():
-                answer.set_exception(error)
+                return await self._once(work)
+        except KeyhouseError:
+            raise
         except Exception as error:
-            if not answer.done():
-                answer.set_exception(translated(error, self._server.name))
-        else:
-            if not answer.done():
-                answer.set_result(found)
+            raise translated(error, self._server.name) from error
 
     async def _once(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         connection = await self.take()
@@ -96,10 +92,12 @@ class Pool:
         return answer
 
     async def close(self) -> None:
-        """Finish what was begun, then let go of the connections."""
+        """Wait for what was begun, then let go of the connections."""
+        if self._closed:
+            return
         self._closed = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        for _ in range(self._size):
+            await self._places.acquire()
         while self._free:
             await farewell(self._free.pop())
 

@@ -84,7 +84,7 @@ class Reader:
             return rows
 
         try:
-            rows = await self._pool.run(read)
+            rows = await self._pool.answer(read)
         except KeyhouseError as error:
             if len(group) == 1:
                 group[0].fail(error)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from keyhouse.engines.sql.layout import Layout, in_quotes
 from keyhouse.engines.sql.postgres import commit_name, head, live, milliseconds_of, quoted_text, sweep_name, time_of
 
-COMMIT_ARGUMENTS = 26
+COMMIT_ARGUMENTS = 22
 
 
 class Statements(NamedTuple):

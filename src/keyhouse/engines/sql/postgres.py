@@ -101,10 +101,10 @@ def commit_function(layout: Layout) -> str:
         commit_name(layout)
     }(patient boolean, now bigint, forgotten bigint, waves int, spaces text[],
     b_at int[], b_space text[], b_wave int[], b_id text[], b_keys text[],
-    c_batch int[], c_space text[], c_key text[], c_revision bigint[],
-    p_batch int[], p_space text[], p_key text[], p_value text[], p_expires bigint[],
-    d_batch int[], d_space text[], d_key text[],
-    a_batch int[], a_space text[], a_key text[], a_by text[],
+    c_batch int[], c_key text[], c_revision bigint[],
+    p_batch int[], p_key text[], p_value text[], p_expires bigint[],
+    d_batch int[], d_key text[],
+    a_batch int[], a_key text[], a_by text[],
     OUT answers bigint[], OUT busy int[], OUT fault_batch int[], OUT fault_key text[], OUT fault_kind int[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -143,23 +143,25 @@ BEGIN
         END IF;
         IF cardinality(c_batch) > 0 THEN
             gone := gone || ARRAY(SELECT x.batch
-                FROM unnest(c_batch, c_space, c_key, c_revision) x(batch, space, key, revision)
-                LEFT JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key AND {live(layout, "r", "moment")}
+                FROM unnest(c_batch, c_key, c_revision) x(batch, key, revision)
+                LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
+                    AND {live(layout, "r", "moment")}
                 WHERE b_wave[x.batch] = wave AND coalesce(r.{quoted(layout.revision)}, 0) <> x.revision);
         END IF;
         IF cardinality(a_batch) > 0 THEN
-            SELECT array_agg(x.batch) AS batch, array_agg(x.space) AS space, array_agg(x.key) AS key,
+            SELECT array_agg(x.batch) AS batch, array_agg(x.key) AS key,
                 array_agg(x.total::text) AS value, array_agg(x.expires) AS expires,
                 array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER} WHEN x.total IS NULL THEN {OUT_OF_BOUNDS}
                     WHEN abs(x.total) > {COUNTER_MAX} THEN {PASSES_BOUNDS} ELSE 0 END) AS fault
             INTO sums FROM (
-                SELECT x.batch, x.space, x.key, {milliseconds_of(layout, f"r.{quoted(layout.expires)}")} AS expires,
+                SELECT x.batch, x.key, {milliseconds_of(layout, f"r.{quoted(layout.expires)}")} AS expires,
                     coalesce(r.{value} ~ '^-?(0|[1-9][0-9]*)$', true) AS counter,
                     CASE WHEN r.{value} IS NULL THEN x.by::numeric
                         WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1} AND r.{value} ~ '^-?(0|[1-9][0-9]*)$'
                         THEN r.{value}::numeric + x.by::numeric END AS total
-                FROM unnest(a_batch, a_space, a_key, a_by) x(batch, space, key, by)
-                LEFT JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key AND {live(layout, "r", "moment")}
+                FROM unnest(a_batch, a_key, a_by) x(batch, key, by)
+                LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
+                    AND {live(layout, "r", "moment")}
                 WHERE b_wave[x.batch] = wave AND x.batch <> ALL (gone)) x;
             SELECT gone || coalesce(array_agg(x.batch), ARRAY[]::int[]), fault_batch || array_agg(x.batch),
                 fault_key || array_agg(x.key), fault_kind || array_agg(x.fault)
@@ -185,8 +187,8 @@ BEGIN
             {
         _upsert(
             layout,
-            '''SELECT x.space, x.key, x.value, revisions[x.batch] AS revision, x.expires
-                FROM unnest(p_batch, p_space, p_key, p_value, p_expires) x(batch, space, key, value, expires)
+            '''SELECT b_space[x.batch] AS space, x.key, x.value, revisions[x.batch] AS revision, x.expires
+                FROM unnest(p_batch, p_key, p_value, p_expires) x(batch, key, value, expires)
                 WHERE revisions[x.batch] > 0''',
         )
     };
@@ -195,15 +197,15 @@ BEGIN
             {
         _upsert(
             layout,
-            '''SELECT x.space, x.key, x.value, revisions[x.batch] AS revision, x.expires
-                FROM unnest(sums.batch, sums.space, sums.key, sums.value, sums.expires) x(batch, space, key, value, expires)
+            '''SELECT b_space[x.batch] AS space, x.key, x.value, revisions[x.batch] AS revision, x.expires
+                FROM unnest(sums.batch, sums.key, sums.value, sums.expires) x(batch, key, value, expires)
                 WHERE revisions[x.batch] > 0''',
         )
     };
         END IF;
         IF cardinality(d_batch) > 0 THEN
-            DELETE FROM {rows} r USING unnest(d_batch, d_space, d_key) x(batch, space, key)
-                WHERE revisions[x.batch] > 0 AND r.{space} = x.space AND r.{key} = x.key;
+            DELETE FROM {rows} r USING unnest(d_batch, d_key) x(batch, key)
+                WHERE revisions[x.batch] > 0 AND r.{space} = b_space[x.batch] AND r.{key} = x.key;
         END IF;
         IF b_id IS NOT NULL THEN
             INSERT INTO {applied} (space, id, revision, at) SELECT x.space, x.id, revisions[x.batch], now
