@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,19 @@ from msgspec import Struct
 from keyhouse import MILLISECONDS, NATS, SECONDS, LogState, Meta, Record, Schema, Space, Store, open_engine
 from keyhouse.clock import ulid_number
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
+from keyhouse.engine import Row
+from keyhouse.engines.dynamodb.items import Items
+from keyhouse.engines.dynamodb.layout import Layout as DynamoDBLayout
+from keyhouse.engines.dynamodb.log import entry_name
+from keyhouse.engines.jetstream.layout import Names
+from keyhouse.engines.rocksdb import encoding
+from keyhouse.engines.sql.layout import Layout
+from keyhouse.engines.sql.tables import tables
+from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import Count, First, Index, Summary, Unique
+from keyhouse.store.lines import Ending, decode, encode_ending, encode_row
+from keyhouse.store.transfer import MARK_KEY, MARK_SPACE, Mark
 from tests.docs.pages import DOCS, code, table
 
 PAGE = (DOCS / "format.md").read_text()
@@ -142,3 +154,49 @@ def test_the_tables_of_the_file_are_these(tmp_path: Path) -> None:
     [(keys,)] = file.execute("SELECT keys FROM changes ORDER BY revision DESC LIMIT 1").fetchall()
     assert keys == '[["screen"],[]]'
     file.close()
+
+
+def test_the_tables_of_postgresql_are_these() -> None:
+    layout = Layout.named("keyhouse")
+    made = tables(layout, "postgresql").sorted_tables
+    real = {(each.name, column.name) for each in made for column in each.columns}
+    assert real == {(code(row[0]), code(row[1])) for row in table(PAGE, "## The PostgreSQL tables")}
+    assert f"`{layout.version}` holds the version of the tables, `{HEAD}`" in PAGE
+    assert f"`{layout.rows}_commit`" in PAGE
+    assert f"`{layout.rows}_sweep`" in PAGE
+
+
+def test_the_column_families_are_these() -> None:
+    rows = {code(row[0]): row[2] for row in table(PAGE, "## The RocksDB folder")}
+    assert set(rows) == set(encoding.FAMILIES)
+    assert code(rows["meta"]) == str(encoding.FORMAT)
+
+
+@pytest.mark.parametrize("row", table(PAGE, "## The JetStream bucket"), ids=lambda row: row[1])
+def test_a_row_is_called_so_in_a_bucket(row: list[str]) -> None:
+    space, key, subject = map(code, row)
+    names = Names("media")
+    assert names.row(space, key) == subject
+    assert names.read(subject) == (space, key)
+    assert {f"`{names.check}`", f"`{names.horizon}`", f"`{names.stream}`"} <= set(re.findall("`[^`]+`", PAGE))
+
+
+def test_an_item_has_these_attributes() -> None:
+    item = Items(DynamoDBLayout()).item("s", Row("k", b"1", 1, 5_000))
+    named = {(code(row[0]), code(row[1])) for row in table(PAGE, "## The DynamoDB tables")}
+    assert named == {(name, kind) for name, value in item.items() for kind in value}
+    rows = table(PAGE, "The second table, `TABLE.log`:\n")
+    assert code(rows[2][1]) == entry_name(42)
+
+
+@pytest.mark.parametrize("row", table(PAGE, "## Exported rows"), ids=lambda row: row[1])
+def test_a_line_of_an_export_looks_so(row: list[str]) -> None:
+    line = code(row[0]).encode() + b"\n"
+    read = decode(line, 1)
+    assert (encode_ending(read) if isinstance(read, Ending) else encode_row(read.space, read.put)) == line
+
+
+def test_the_mark_of_a_move_looks_so() -> None:
+    [text] = [each for each in re.findall("`([^`]+)`", PAGE) if each.startswith('{"source"')]
+    assert msgspec.json.encode(msgspec.json.decode(text, type=Mark)).decode() == text
+    assert f"the space `{MARK_SPACE}` holds one row, `{MARK_KEY}`" in PAGE

@@ -19,6 +19,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
@@ -40,6 +42,11 @@ COMMIT_ROWS_MAX: Final = 999
 COMMIT_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Key and value bytes of one commit. All of it is in the server's memory at once, and in one proposal to its replicas."""
 
+CAPABILITIES: Final = Capabilities(
+    name="jetstream", durable=False, shared=True, commit_rows_max=COMMIT_ROWS_MAX, commit_bytes_max=COMMIT_BYTES_MAX
+)
+"""Durable is what the operator says: see above."""
+
 
 class JetstreamEngine:
     """See `keyhouse.engine` for what each method promises. It connects when it is first used."""
@@ -60,13 +67,7 @@ class JetstreamEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            name="jetstream",
-            durable=self._settings.sync_always,
-            shared=True,
-            commit_rows_max=COMMIT_ROWS_MAX,
-            commit_bytes_max=COMMIT_BYTES_MAX,
-        )
+        return replace(CAPABILITIES, durable=self._settings.sync_always)
 
     @property
     def clock(self) -> Clock:
