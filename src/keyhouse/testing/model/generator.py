@@ -43,6 +43,8 @@ INDEXES: Final = (
     "project",
     *(f"{name}-{by}" for name in MORTAL for by in ("owner", "tag", "code")),
 )
+LONG: Final = ("item", "task", "shelf", "tag", "rank", "project")
+"""Scans that have several pages, most of the time."""
 UNIQUES: Final = ("name", "first", *(f"{name}-code" for name in MORTAL))
 
 WEIGHTS: Final = {
@@ -54,7 +56,7 @@ WEIGHTS: Final = {
     "members": 2,
     "total": 2,
     "page": 7,
-    "more": 4,
+    "more": 6,
     "keys": 2,
     "add": 3,
     "set": 1,
@@ -142,16 +144,16 @@ class Generator:
         return self._scan() | {"limit": self._pick((1, 3, 1_000))}
 
     def _page(self) -> dict[str, Any]:
-        return self._scan() | {"limit": self._pick((1, 2, 3, 5, 100)), "slot": self._dice.randint(0, 3)}
+        return self._scan() | {"limit": self._pick((1, 1, 1, 2, 3, 100)), "slot": self._dice.randint(0, 1)}
 
     def _more(self) -> dict[str, Any]:
-        return {"slot": self._dice.randint(0, 3), "turned": self._dice.randint(0, 3) == 3}
+        return {"slot": self._dice.randint(0, 1), "turned": self._dice.randint(0, 5) == 5}
 
     def _scan(self) -> dict[str, Any]:
-        by = self._pick((*KEYED, *INDEXES))
+        by = self._pick((*KEYED, *INDEXES, *LONG, *LONG, *LONG, *LONG))
         fields = self._fields_of(by)
-        fields = fields[: self._dice.randint(0, len(fields))]
-        starting = self._pick((None, None, "", "a", "a:", "s", "fu", "Fun", "o", "u"))
+        fields = fields[: self._pick((0, 0, 0, 0, 0, 1, 1, 2, 3))]
+        starting = self._pick((None,) * 24 + ("", "a", "a:", "s", "fu", "Fun", "o", "u"))
         return {"by": by, "fields": fields, "starting": starting, "reverse": self._half()}
 
     def _fields_of(self, by: str) -> list[Any]:

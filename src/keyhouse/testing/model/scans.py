@@ -41,12 +41,13 @@ class Scans:
         self._cursors: dict[int, tuple[dict[str, Any], str, str]] = {}
 
     async def page(self, slot: int, **scan: Any) -> None:
-        self._cursors.pop(slot, None)
         await self._next_page(slot, scan, None, "")
 
     async def more(self, slot: int, turned: bool) -> None:
-        if slot not in self._cursors:
+        """Go on with the cursor of this slot, or with another that is there."""
+        if not self._cursors:
             return
+        slot = slot if slot in self._cursors else min(self._cursors)
         scan, cursor, last = self._cursors.pop(slot)
         if not turned:
             await self._next_page(slot, scan, cursor, last)
