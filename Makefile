@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+ENGINES ?=
 UV := uv==0.13.7
 
 SHELL := /bin/sh
@@ -31,8 +32,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: check ## Check the code, run every test, and hold the coverage of the core
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report=
+test: check ## Check the code, run every test, and hold the coverage of the core (ENGINES=all: servers too)
+	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report=
 	@$(BIN)/coverage report --include '$(CORE_FILES)' --fail-under $(CORE_COVERAGE)
 
 .PHONY: check
@@ -57,7 +58,7 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 
 .PHONY: soak
 soak: .venv/installed ## Run every test at the size of a release: hours
-	@KEYHOUSE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	@KEYHOUSE_SOAK=1 KEYHOUSE_ENGINES=$(or $(ENGINES),all) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 .PHONY: docs
 docs: .venv/installed ## Write the generated pages of docs/ anew

@@ -1,5 +1,6 @@
 """The engines that are tested, in one list: one that is added here is put to every test that is for all engines."""
 
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +92,7 @@ def dynamodb(folder: Path) -> Opener:
     return open_dynamodb
 
 
-OPENERS: dict[str, Callable[[Path], Opener]] = {
+ALL: dict[str, Callable[[Path], Opener]] = {
     "memory": memory,
     "sqlite": sqlite,
     "rocksdb": rocksdb,
@@ -100,3 +101,13 @@ OPENERS: dict[str, Callable[[Path], Opener]] = {
     "postgres": postgres,
     "dynamodb": dynamodb,
 }
+
+EMBEDDED = "memory,sqlite,rocksdb"
+"""What `make test` puts to the tests of all engines by itself; `make test ENGINES=all` starts servers for the others too."""
+
+
+def chosen(names: str) -> dict[str, Callable[[Path], Opener]]:
+    return ALL if names == "all" else {name: ALL[name] for name in names.split(",")}
+
+
+OPENERS = chosen(os.environ.get("KEYHOUSE_ENGINES") or EMBEDDED)
