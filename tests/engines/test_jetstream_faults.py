@@ -266,7 +266,6 @@ def _runs(process: int) -> bool:
 # Under load
 
 
-@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
@@ -308,12 +307,10 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
     started.stop()
 
 
-@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
 
 
-@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -349,6 +351,20 @@ def test_names_that_need_quotes_are_quoted(tmp_path: Path) -> None:
             await engine.close()
 
     asyncio.run(scenario())
+
+
+def test_an_engine_that_finds_its_tables_imports_no_sqlalchemy(tmp_path: Path) -> None:
+    """It takes longer than all the rest of an opening; SQLite never needs it, PostgreSQL only in an empty database."""
+    url = asyncio.run(postgres_schema())
+    migrate.upgrade(url)
+    program = (
+        "import asyncio, sys\nfrom keyhouse.engines.registry import open_engine\n"
+        "async def use(url):\n    engine = open_engine(url)\n    await engine.read('s', ['k'])\n    await engine.close()\n"
+        f"asyncio.run(use('sqlite:{tmp_path}/rows.db'))\nasyncio.run(use({url!r}))\n"
+        "print([name for name in ('alembic', 'sqlalchemy') if name in sys.modules])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.strip() == "[]", ran.stderr
 
 
 @pytest.mark.parametrize("url", ["memory:", "rocksdb:folder", "nonsense"])

@@ -59,7 +59,7 @@ def test_the_source_keeps_the_rule(rule: Rule) -> None:
 def test_every_declared_dependency_is_imported_and_every_import_declared() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
     wanted = sum(project["optional-dependencies"].values(), project["dependencies"])
-    declared = {name for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"}
+    declared = {name.lower() for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"}
     libraries = {module.split(".")[0] for source in sources(SOURCE) for _, module, _ in source.imports()}
     distributions = packages_distributions()
     imported = {distributions[name][0].lower() for name in libraries - sys.stdlib_module_names - {"keyhouse"}}

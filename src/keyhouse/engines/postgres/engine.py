@@ -18,7 +18,7 @@ from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 READERS: Final = 4
 """Connections for reads, scans and watches."""
 
-SWEEP_ROWS: Final = 500
+SWEEP_ROWS: Final = 1_000
 """Rows that a sweep removes in one transaction: between two of them, others commit."""
 
 PRUNE_ROWS: Final = 2_000
@@ -37,6 +37,7 @@ class PostgresEngine:
         self._clock = clock
         self._sql = statements(layout)
         self._changes_kept = changes_kept
+        self._closing = False
         self._reads = Pool(server, READERS)
         self._writes = Pool(server, CONNECTIONS + 1)  # one for the sweep
         self._reader = Reader(self._reads, self._sql, clock)
@@ -119,6 +120,9 @@ class PostgresEngine:
         return [space for (space,) in found]
 
     async def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
         await self._writer.stop()
         await self._feed.close()
         await self._writes.close()

@@ -21,6 +21,9 @@ class _Fault(NamedTuple):
     sentence: str
 
 
+DRIVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""All that the driver raises, by itself or for the server."""
+
 LOST: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,

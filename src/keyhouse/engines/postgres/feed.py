@@ -21,7 +21,7 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import LOST, UNSENT
+from keyhouse.engines.postgres.faults import DRIVER
 from keyhouse.engines.postgres.pool import Pool, farewell
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import Statements
@@ -225,8 +225,8 @@ class Feed:
                 continue
             try:
                 await self._listen_on(connection)
-            except (*LOST, *UNSENT):
-                pass
+            except DRIVER:
+                await asyncio.sleep(RETRY_SECONDS)
             finally:
                 self.listening = False
                 await farewell(connection)

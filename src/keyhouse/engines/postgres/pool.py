@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import asyncpg
-
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import LOST, UNSENT, translated
+from keyhouse.engines.postgres.faults import DRIVER, LOST, UNSENT, translated
 from keyhouse.engines.postgres.server import CLOSE_SECONDS, Server
 from keyhouse.errors import ClosedError, KeyhouseError
 
@@ -106,5 +104,5 @@ async def farewell(connection: Connection) -> None:
     """Close it in good order, if the server is still there to hear it."""
     try:
         await connection.close(timeout=CLOSE_SECONDS)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except DRIVER:
         connection.terminate()

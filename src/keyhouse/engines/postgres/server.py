@@ -2,6 +2,9 @@
 
 A connection is refused, with what to do about it, when the engine could not keep its promise on it: a server that does not
 sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
+
+A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself, or through a pool
+that hands out whole sessions.
 """
 
 from collections.abc import Awaitable
@@ -11,7 +14,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import translated
+from keyhouse.engines.postgres.faults import DRIVER, translated
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.version import HEAD, VERSIONS
@@ -91,7 +94,7 @@ class Server:
         """What the call answers, or what its failure means."""
         try:
             return await call
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except DRIVER as error:
             if isinstance(error, ValueError):
                 raise
             raise translated(error, self.name) from error

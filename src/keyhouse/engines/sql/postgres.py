@@ -229,29 +229,25 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     {_moment(layout)};
-    e_space text[];
-    e_key text[];
+    candidates text[];
 BEGIN
-    SELECT array_agg(x.space), array_agg(x.key), count(*), 0 INTO e_space, e_key, seen, gone
-        FROM (SELECT r.{space} AS space, r.{key} AS key FROM {rows} r WHERE r.{expires} <= moment
-            ORDER BY r.{expires} LIMIT most) x;
+    SELECT array_agg(DISTINCT x.space), count(*), 0 INTO candidates, seen, gone
+        FROM (SELECT r.{space} AS space FROM {rows} r WHERE r.{expires} <= moment ORDER BY r.{expires} LIMIT most) x;
     IF seen = 0 THEN
         RETURN;
     END IF;
-    SELECT array_agg(x.space) INTO spaces FROM (SELECT DISTINCT x.space FROM unnest(e_space) x(space)) x
+    SELECT array_agg(x.space) INTO spaces FROM unnest(candidates) x(space)
         WHERE pg_try_advisory_xact_lock({_lock(layout, "x.space")});
     IF spaces IS NULL THEN
-        spaces := e_space[1:1];
-        PERFORM pg_advisory_xact_lock({_lock(layout, "e_space[1]")});
+        spaces := candidates[1:1];
+        PERFORM pg_advisory_xact_lock({_lock(layout, "candidates[1]")});
     END IF;
-    WITH dead AS (
-        SELECT r.{space} AS space, r.{key} AS key FROM unnest(e_space, e_key) x(space, key)
-        JOIN {rows} r ON r.{space} = x.space AND r.{key} = x.key
-        WHERE r.{expires} <= moment AND x.space = ANY (spaces)
-        FOR UPDATE OF r SKIP LOCKED
+    WITH dead AS MATERIALIZED (
+        SELECT r.ctid AS place FROM {rows} r WHERE r.{expires} <= moment AND r.{space} = ANY (spaces)
+        ORDER BY r.{expires} LIMIT most FOR UPDATE SKIP LOCKED
     ), swept AS (
-        DELETE FROM {rows} r USING dead d WHERE r.{space} = d.space AND r.{key} = d.key
-        RETURNING d.space, d.key
+        DELETE FROM {rows} r WHERE r.ctid = ANY (ARRAY(SELECT d.place FROM dead d))
+        RETURNING r.{space} AS space, r.{key} AS key
     ), logged AS (
         INSERT INTO {quoted(layout.changes)} (space, revision, keys)
         SELECT s.space, {head(layout, "s.space")} + 1, json_build_array(ARRAY[]::text[], array_agg(s.key))::text
