@@ -49,7 +49,7 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> Non
         opened(url)
     assert refusal.value.fields == {
         "url": url,
-        "known": ["dynamodb", "memory", "nats", "postgres", "postgresql", "rocksdb", "sqlite"],
+        "known": ["dynamodb", "memory", "nats", "postgres", "postgresql", "rocksdb", "sqlite", "tls"],
     }
 
 
