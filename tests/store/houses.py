@@ -14,7 +14,7 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.schema import Schema
 from keyhouse.store import Finding, Store, verify
 from keyhouse.testing.faults import Fault, FaultyEngine
-from keyhouse.testing.library import LIBRARY, Book, Session
+from tests.store.library import LIBRARY, Book, Session
 
 KINDS: Final = ("memory", "sqlite")
 SPACE: Final = "space"

@@ -12,12 +12,12 @@ from keyhouse.errors import (
 from keyhouse.keys import Match
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
-from keyhouse.testing.library import (
+from tests.store.houses import House, all_of, book, clean, everywhere, findings
+from tests.store.library import (
     BOOK,
     BY_TAG,
     Book,
 )
-from tests.store.houses import House, all_of, book, clean, everywhere, findings
 
 # A store and its schema
 

@@ -11,11 +11,11 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.testing.library import (
+from tests.store.houses import House, everywhere
+from tests.store.library import (
     HITS,
     MAP,
 )
-from tests.store.houses import House, everywhere
 
 # Counters
 

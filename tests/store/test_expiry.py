@@ -5,7 +5,8 @@ import pytest
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UniqueError, UsageError
 from keyhouse.schema import Record
 from keyhouse.store import Store, sweep
-from keyhouse.testing.library import (
+from tests.store.houses import House, all_of, book, clean, everywhere, session
+from tests.store.library import (
     BOOK,
     FIXED,
     FIXED_TOKEN,
@@ -17,7 +18,6 @@ from keyhouse.testing.library import (
     WRITTEN_TOKEN,
     Session,
 )
-from tests.store.houses import House, all_of, book, clean, everywhere, session
 
 START = 1_767_225_600_000
 

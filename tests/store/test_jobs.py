@@ -13,8 +13,8 @@ from keyhouse.errors import LeaseError, LimitError, UnavailableError, UnknownOut
 from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from keyhouse.testing.library import BOOK, HITS, LIBRARY, MAP, Book
 from tests.store.houses import House, book, clean, everywhere, played
+from tests.store.library import BOOK, HITS, LIBRARY, MAP, Book
 
 assert LIBRARY.meta is not None
 JOB = LIBRARY.meta.job

@@ -13,7 +13,8 @@ from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, Usa
 from keyhouse.schema import Counter, Folded, Log, LogState, Record, Schema, Space
 from keyhouse.store import Store, append, append_in, fold, prune
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from keyhouse.testing.library import (
+from tests.store.houses import House, clean, everywhere, played
+from tests.store.library import (
     HEARD,
     HEARING,
     LAST,
@@ -26,7 +27,6 @@ from keyhouse.testing.library import (
     Heard,
     Line,
 )
-from tests.store.houses import House, clean, everywhere, played
 
 
 def heard(seconds: int = 1, user: str = "ann", book: str = "b") -> Heard:

@@ -11,11 +11,11 @@ from keyhouse.errors import (
     RevisionError,
 )
 from keyhouse.limits import VALUE_BYTES_MAX
-from keyhouse.testing.library import (
+from tests.store.houses import House, book, clean, everywhere, session
+from tests.store.library import (
     BOOK,
     MAP,
 )
-from tests.store.houses import House, book, clean, everywhere, session
 
 
 @everywhere

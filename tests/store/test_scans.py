@@ -11,7 +11,8 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import Store
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from keyhouse.testing.library import (
+from tests.store.houses import House, all_of, book, everywhere, session
+from tests.store.library import (
     BOOK,
     BY_SERIES,
     BY_TAG,
@@ -24,7 +25,6 @@ from keyhouse.testing.library import (
     VIEWING,
     Viewing,
 )
-from tests.store.houses import House, all_of, book, everywhere, session
 
 
 async def ids(store: Store, **options: Any) -> list[str]:

@@ -8,7 +8,8 @@ from keyhouse.errors import (
     UnreadableError,
 )
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from keyhouse.testing.library import (
+from tests.store.houses import House, book, clean, everywhere
+from tests.store.library import (
     BOOK,
     FIRST_IN_SERIES,
     IN_YEAR,
@@ -18,7 +19,6 @@ from keyhouse.testing.library import (
     VIEWING,
     Viewing,
 )
-from tests.store.houses import House, book, clean, everywhere
 
 # Unique
 

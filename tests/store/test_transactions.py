@@ -18,8 +18,8 @@ from keyhouse.errors import (
 from keyhouse.limits import COMMIT_ROWS_MAX
 from keyhouse.store import Transaction
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from keyhouse.testing.library import BOOK, HITS, IN_YEAR, MAP, ONE_ISBN, SLIDING, SLIDING_TOKEN
 from tests.store.houses import SPACE, House, book, clean, everywhere, session
+from tests.store.library import BOOK, HITS, IN_YEAR, MAP, ONE_ISBN, SLIDING, SLIDING_TOKEN
 
 
 @everywhere

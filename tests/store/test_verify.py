@@ -11,7 +11,8 @@ import pytest
 from keyhouse.schema import Record, Schema, Space, Summary
 from keyhouse.store import Finding, Store, Transaction
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from keyhouse.testing.library import (
+from tests.store.houses import House, book, clean, everywhere, findings, played, session
+from tests.store.library import (
     BOOK,
     FIRST_IN_SERIES,
     HITS,
@@ -23,7 +24,6 @@ from keyhouse.testing.library import (
     VIEWING,
     Viewing,
 )
-from tests.store.houses import House, book, clean, everywhere, findings, played, session
 
 START = 1_767_225_600_000
 

@@ -1,0 +1,60 @@
+"""Errors: a fixed sentence and its fields, a status and a code for every face, and the tree as it is drawn."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from keyhouse import errors
+from keyhouse.errors import KeyhouseError, LimitError
+
+
+def tree() -> dict[str, type[KeyhouseError]]:
+    found: dict[str, type[KeyhouseError]] = {}
+    queue = [KeyhouseError]
+    while queue:
+        kind = queue.pop()
+        found[kind.__name__] = kind
+        queue += [each for each in kind.__subclasses__() if each.__module__ == errors.__name__]
+    return found
+
+
+def drawn() -> dict[str, str]:
+    """Each error of the picture at the head of the file, with the one it stands under."""
+    picture = ast.get_docstring(ast.parse(Path(errors.__file__).read_text())) or ""
+    parents: dict[str, str] = {}
+    stack: list[str] = []
+    for line in picture.splitlines():
+        if match := re.match(r"([│├└─ ]*)([A-Z]\w*Error)\b", line):
+            depth = len(match[1]) // 4
+            stack[depth:] = [match[2]]
+            parents[match[2]] = stack[depth - 1] if depth else ""
+    return parents
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    actual = {name: kind.__bases__[0].__name__ if kind is not KeyhouseError else "" for name, kind in tree().items()}
+    assert drawn() == actual
+
+
+@pytest.mark.parametrize("kind", tree().values(), ids=lambda kind: kind.__name__)
+def test_every_error_has_a_status_and_a_code(kind: type[KeyhouseError]) -> None:
+    assert 400 <= kind.status < 600 and kind.code == kind.code.upper()
+
+
+def test_an_error_is_a_sentence_and_its_fields() -> None:
+    error = LimitError("Too many rows.", rows=5, key="x")
+    assert str(error) == "Too many rows. (rows=5, key='x')"
+    assert error.sentence == "Too many rows." and error.fields == {"rows": 5, "key": "x"}
+    assert str(LimitError("Too many rows.")) == "Too many rows."
+
+
+def test_a_long_field_is_shown_by_its_ends() -> None:
+    shown = str(LimitError("Too long.", value="x" * 10_000 + "end"))
+    assert len(shown) < 250 and "…" in shown and shown.endswith("end')")
+
+
+def test_an_error_can_always_be_shown() -> None:
+    """A whole number of 5,000 digits is more than Python prints: the error about it could not be printed either."""
+    assert "too long to show" in str(LimitError("Too large.", value=10**5_000))
