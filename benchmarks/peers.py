@@ -36,7 +36,7 @@ async def redis_om(folder: Path) -> AsyncIterator[Save | None]:
     )
     client = redis.asyncio.Redis(unix_socket_path=server.socket_file, decode_responses=True)
 
-    class Saved(aredis_om.HashModel):  # type: ignore[misc]
+    class Saved(aredis_om.HashModel, index=True):  # type: ignore[misc, call-arg]
         title: str
         artist_id: str
         album_id: str
