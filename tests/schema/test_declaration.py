@@ -133,7 +133,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a first row among an index of another order": (
         lambda: _first_among(Index("idx:{version}:{title}:{id}", fields={"version": lambda book: str(book.version)})),
-        "begins with the same fields",
+        "begins with its fields",
+    ),
+    "a first row among others than those that earn it": (
+        lambda: record(BY_TITLE, First("t:{title}", value="id", among=BY_TITLE, when=lambda book: book.version > 0)),
+        "with the same `when`",
     ),
     "a summary of no key field": (lambda: record(Summary("all", member="title", under="ids")), "lists a field"),
     "a summary of numbers": (

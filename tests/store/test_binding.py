@@ -12,10 +12,14 @@ from keyhouse.errors import (
 from keyhouse.keys import Match
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
-from tests.store.houses import House, all_of, book, clean, everywhere, findings
+from tests.store.houses import House, all_of, book, clean, everywhere, findings, session
 from tests.store.library import (
     BOOK,
     BY_TAG,
+    ON_SHELF,
+    SLIDING,
+    SLIDING_BY_USER,
+    SLIDING_TOKEN,
     Book,
 )
 
@@ -31,6 +35,23 @@ async def test_another_schemas_record_is_refused(house: House) -> None:
             await call
     with pytest.raises(UsageError, match="no such declaration"):
         await store.lookup(BOOK, Index("x:{id}"), id="1")
+
+
+@everywhere
+async def test_another_records_index_is_refused(house: House) -> None:
+    """Its rows lead to records of another type, which came back as unreadable, or worse, read."""
+    store = house.store()
+    await store.put(SLIDING, session())
+    for call in (
+        store.page(BOOK, by=SLIDING_BY_USER, user="ann"),
+        store.lookup(BOOK, SLIDING_TOKEN, token="t1"),
+        store.page(BOOK, by=ON_SHELF, shelf="a"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError, match="no such index"):
+            await call
+    with pytest.raises(UsageError, match="no such index"):
+        async with store.transaction() as tx:
+            await tx.lookup(BOOK, SLIDING_TOKEN, token="t1")
 
 
 @everywhere

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -186,6 +187,26 @@ async def test_many_append_at_once_and_every_event_counts_once(house: House) -> 
     assert sorted(await events(store)) == list(range(40))
     assert await total(store, "a") + await total(store, "b") == sum(range(40))
     await clean(store)
+
+
+@everywhere
+async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(house: House) -> None:
+    """The caller catches the refusal and goes on: the sequence had counted the line that is not there, and an event whose
+    folding failed stayed, behind nobody's back but never to be folded."""
+    store = house.store()
+
+    async with store.transaction() as tx:
+        await append_in(tx, store.ids, LINE, Line("first"), job="j")
+        with pytest.raises(RecordError):
+            await append_in(tx, store.ids, LINE, Line(5), job="j")  # type: ignore[arg-type]
+        with pytest.raises(RecordError):
+            await append_in(tx, store.ids, HEARD, heard("x"))  # type: ignore[arg-type]
+        with mock.patch.object(HEARD, "fold", side_effect=ValueError("no")), pytest.raises(ValueError, match="no"):
+            await append_in(tx, store.ids, HEARD, heard(5))
+        await append_in(tx, store.ids, LINE, Line("second"), job="j")
+    lines = [(entry.values[-1], entry.record.text) async for entry in store.scan(LINE, job="j")]
+    assert lines == [(0, "first"), (1, "second")] and await store.get(NEXT_LINE, job="j") == 2
+    assert await events(store) == [] and await total(store) == 0
 
 
 # Sequences

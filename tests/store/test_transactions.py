@@ -151,6 +151,28 @@ async def test_an_absence_that_was_read_holds_until_the_commit(house: House) -> 
 
 
 @everywhere
+async def test_two_reads_at_once_of_one_row_are_one_read(house: House) -> None:
+    """Both were under way when another commit came between them: the later one took the place of the first, whose reader
+    went on with what no longer held, unchecked."""
+    store = house.store()
+    await store.put(MAP, 1, id="n")
+    begun = asyncio.Event()
+
+    async def change() -> None:
+        begun.set()
+        for _ in range(5):
+            await asyncio.sleep(0)  # the first reader goes on
+        await house.plant({"b:map:n": b"2"})
+
+    faults = meanwhile(1, begun.wait, call="read", after=True), meanwhile(2, change, call="read")
+    with pytest.raises(ContentionError):
+        async with house.store(engine=FaultyEngine(house.engine, *faults)).transaction() as tx:
+            seen = await asyncio.gather(tx.get(MAP, id="n"), tx.get(MAP, id="n"))
+            assert list(seen) == [1, 1]
+            await tx.put(MAP, 3, id="m")
+
+
+@everywhere
 async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(house: House) -> None:
     store = house.store()
     async with store.transaction() as tx:

@@ -338,7 +338,7 @@ class Record(Generic[T]):
         for each in self.derived:
             if isinstance(each, First) and not self._lists_all(each.among, each):
                 raise DeclarationError(
-                    "A First row is among an index of the same record, whose key begins with the same fields.",
+                    "A First row is among an index of its record with the same `when`, whose key begins with its fields.",
                     record=self.name,
                     row=each.template.text,
                     among=each.among.template.text,
@@ -361,7 +361,8 @@ class Record(Generic[T]):
 
     def _lists_all(self, among: Index, first: First) -> bool:
         count = len(first.template.fields)
-        return any(among is each for each in self.derived) and among.template.fields[:count] == first.template.fields
+        own = any(among is each for each in self.derived)
+        return own and among.template.fields[:count] == first.template.fields and among.when is first.when
 
 
 def _check_seconds(seconds: int, name: str) -> None:

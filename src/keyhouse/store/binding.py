@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from keyhouse.errors import UsageError
-from keyhouse.schema import Declared, Derived, Found, Record, Schema
+from keyhouse.schema import Declared, Derived, Found, Index, Record, Schema
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
@@ -32,6 +32,13 @@ class Binding:
             return self._bound[id(derived)]  # type: ignore[return-value]  # a derived row's copy is of its own type
         except KeyError:
             raise self._foreign(derived) from None
+
+    def index(self, record: Record[T], by: Index) -> tuple[Record[T], Index]:
+        """A record and one of its own indexes."""
+        bound, index = self.record(record), self.derived(by)
+        if index not in [each for each in bound.derived if isinstance(each, Index)]:
+            raise UsageError("The record has no such index.", record=bound.name, given=repr(by))
+        return bound, index
 
     def records(self) -> list[Record[object]]:
         return [self.record(record) for record in self.schema.records]

@@ -32,7 +32,12 @@ async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry
 
 
 async def append_in(tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-    """The same within a transaction."""
+    """The same within a transaction: the event and all that it does, or, when something of it is refused, nothing."""
+    with tx.whole():
+        return await _append(tx, ids, log, event, fields)
+
+
+async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]) -> Entry[T]:
     stream = _stream_of(tx, log, event, fields)
     state = None if log.state is None else await tx.get(log.state, **stream)
     place: Any = fields.get(log.order)

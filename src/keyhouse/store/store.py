@@ -66,7 +66,7 @@ class Store:
 
     async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
         """The record that a Unique or First row leads to, or `None`."""
-        bound, index = self.binding.record(record), self.binding.derived(by)
+        bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         seen = 0
         while True:
@@ -107,10 +107,10 @@ class Store:
     ) -> PageOf[T]:
         """Some records whose leading key fields (of the index, with `by`) have these values; `starting`: and whose next
         field starts with this text."""
-        bound = self.binding.record(record)
         if by is None:
+            bound = self.binding.record(record)
             return await records(self._scan(bound, starting, reverse, fields), bound, limit, cursor)
-        index = self.binding.derived(by)
+        bound, index = self.binding.index(record, by)
         scan = self._scan(index, starting, reverse, fields)
         return await records_by(self.engine, self.space, scan, bound, index, limit, cursor)
 

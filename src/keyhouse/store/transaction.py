@@ -7,7 +7,8 @@ record earned and what the new one earns. A row written here is seen by later re
 Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
@@ -61,7 +62,7 @@ class Transaction:
 
     async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
         """The record that a Unique or First row leads to, or `None`."""
-        bound, index = self.binding.record(record), self.binding.derived(by)
+        bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         if (written := await self.row(key)) is None:
             return None
@@ -120,15 +121,11 @@ class Transaction:
             self._check_expected(key, before, expect)
         if before is None:
             return False
-        kept = self._kept()
-        try:
+        with self.whole():
             self._writes[key] = None
             self._adds.pop(key, None)
             for merge in self._derive(bound, before, None):
                 await self.merge(*merge)
-        except BaseException:
-            self._restore(kept)
-            raise
         return True
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
@@ -195,14 +192,16 @@ class Transaction:
 
     async def _read(self, key: str) -> Row | None:
         if key not in self._rows:
-            self._rows[key] = (await self._engine.read(self._space, (key,)))[0]
+            row = (await self._engine.read(self._space, (key,)))[0]
+            self._rows.setdefault(key, row)  # the first of two reads at once is the one that must hold
         return self._rows[key]
 
     async def prefetch(self, keys: Sequence[str]) -> None:
         """Read rows that will be needed in one call."""
         missing = [key for key in keys if key not in self._rows]
         if missing:
-            self._rows.update(zip(missing, await self._engine.read(self._space, missing), strict=True))
+            for key, row in zip(missing, await self._engine.read(self._space, missing), strict=True):
+                self._rows.setdefault(key, row)
 
     async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         written = await self.row(key)
@@ -224,6 +223,16 @@ class Transaction:
             self._writes[key] = Put(key, sum_of(key, value, by), expires)
         else:  # where a Count comes to 0, it is written: `verify` tells by the row whether records came and went
             self._adds[key] = self._adds.get(key, 0) + by
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is written within is written as a whole, or, when something of it is refused, not at all."""
+        kept = self._kept()
+        try:
+            yield
+        except BaseException:
+            self._restore(kept)
+            raise
 
     def _kept(self) -> tuple[dict[str, Put | None], dict[str, int]] | None:
         """What is to be written so far, to go back to when a call is refused half way."""
