@@ -129,7 +129,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a first row that is among nothing": (
         lambda: record(First("t:{title}", value="id", among=ELSEWHERE)),
-        "an index of the same record",
+        "an index of its record",
     ),
     "a first row among an index of another order": (
         lambda: _first_among(Index("idx:{version}:{title}:{id}", fields={"version": lambda book: str(book.version)})),
