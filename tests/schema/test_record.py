@@ -75,6 +75,15 @@ def test_a_write_sets_version_and_times_and_leaves_the_callers_value_alone() -> 
     assert mine == user()
 
 
+def test_a_value_of_the_wrong_type_is_refused_as_such_where_others_are_computed_from_it() -> None:
+    """What computes the slug calls `lower()` of the name: of a number, that was an AttributeError."""
+    with pytest.raises(RecordError):
+        USER.compute(user(display_name=5))
+    failing = Record(User, "u:{id}", computed={"slug": lambda value: value.nope})
+    with pytest.raises(AttributeError, match="nope"):
+        failing.compute(user())
+
+
 def test_a_second_write_keeps_when_the_record_was_created() -> None:
     first = USER.stamp(user(), None, NOW)
     second = USER.stamp(user(created_at="what the caller says"), first, NOW + 5_000)

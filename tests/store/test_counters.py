@@ -38,6 +38,10 @@ async def test_a_counter_that_would_pass_its_bounds_is_left_as_it_is(house: Hous
     before = await house.rows()
     with pytest.raises(CounterError):
         await store.add(HITS, 1, page="a")
+    async with store.transaction() as tx:
+        await tx.put(HITS, COUNTER_MAX, page="a")
+        with pytest.raises(CounterError):
+            tx.add(HITS, 1, page="a")
     assert await house.rows() == before
 
 

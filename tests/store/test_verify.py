@@ -58,6 +58,7 @@ MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a unique row that nobody earns": ({"isbn:7": b'"1"'}, [("dangling", "isbn:7")]),
     "a unique row of no record": ({"isbn:7": b'"99"'}, [("dangling", "isbn:7")]),
     "a unique row held by one who does not earn it": ({"isbn:9": b'"3"'}, [("wrong", "isbn:9")]),
+    "a unique row that is no JSON": ({"isbn:9": b"{"}, [("unreadable", "isbn:9")]),
     "a first row is gone": ({"first:s": None}, [("missing", "first:s")]),
     "a first row that nobody earns": ({"first:z": b'"1"'}, [("dangling", "first:z")]),
     "a first row held by one who does not earn it": ({"first:s": b'"3"'}, [("dangling", "first:s")]),
@@ -321,6 +322,34 @@ async def test_a_count_is_right_though_one_record_came_as_another_went(house: Ho
     found = await findings(house.store(engine=engine), repair=True)
     assert swaps == 1 and told(found) == [("miscounted", "year:0007")]
     await clean(store)
+
+
+@everywhere
+async def test_a_count_that_changes_as_it_is_mended_is_counted_again(house: House) -> None:
+    store = await sound(house)
+    await house.plant({"year:0001": b"9"})
+
+    async def change() -> None:
+        await store.put(BOOK, book("4", year=1))
+
+    engine = FaultyEngine(house.engine, meanwhile(1, change, call="commit"))
+    assert told(await findings(house.store(engine=engine), repair=True)) == [("miscounted", "year:0001")]
+    await clean(store)
+
+
+@everywhere
+async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_run(house: House) -> None:
+    await sound(house)
+    await house.plant({"idx:tag:x:1": None, "shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
+
+    async def spoil() -> None:
+        await house.plant({"b:1": b"{", "shelf:z": b"{"})
+
+    for at in range(1, 12):
+        engine = FaultyEngine(house.engine, meanwhile(at, spoil, call="read"))
+        await findings(house.store(engine=engine), repair=at % 2 == 0)
+        await house.plant({"b:1": b'{"id":"1","title":"Title 1","tags":["x"],"year":1}', "idx:tag:x:1": None})
+        await house.plant({"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
 
 
 @everywhere

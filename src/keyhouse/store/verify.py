@@ -138,7 +138,11 @@ async def _certain(store: Store, work: Callable[[Transaction], Awaitable[Finding
     """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
 
     async def looked(tx: Transaction) -> tuple[Finding | None, bool]:
-        finding = await work(tx)
+        try:
+            finding = await work(tx)
+        except (DataError, KeyFieldError):
+            tx.forget()
+            return None, True  # it has become unreadable since: another finding, which is made when its own turn comes
         return finding, tx.pending > 0 or finding is None or await tx.holds()
 
     for _ in range(_LOOKS_MAX):
