@@ -99,6 +99,7 @@ async def terminate(url: str, who: str = "keyhouse%") -> int:
     return int(gone)
 
 
+@pytest.mark.soak
 def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(server: PostgresServer) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
@@ -118,6 +119,7 @@ def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_els
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(server: PostgresServer) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
