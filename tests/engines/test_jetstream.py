@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,7 +21,9 @@ from keyhouse.engines.jetstream.settings import parse
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import UsageError
 from keyhouse.testing.conformance.stage import step
-from tests.engines.nats_servers import Beside, beside
+from tests.engines.nats_races import Race
+from tests.engines.nats_servers import Beside, beside, nats_server
+from tests.engines.nats_servers import name_of as bucket_for
 
 ALL = Span()
 
@@ -350,6 +353,17 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
         await other.close()
 
     run(tmp_path, scenario)
+
+
+def test_engines_that_race_lose_no_update_and_hold_every_check(tmp_path: Path) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    url = f"{nats_server().url}/?bucket={bucket_for(tmp_path)}&sync=always"
+
+    async def scenario() -> None:
+        assert not await Race(url, seed).faults()
+
+    asyncio.run(scenario())
 
 
 def test_a_read_sees_at_once_what_another_process_was_told(tmp_path: Path) -> None:
