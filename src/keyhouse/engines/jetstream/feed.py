@@ -196,9 +196,8 @@ class Feed:
         run, self._run = self._run, None
         if run is not None and run.subscription is not None:
             await self._wire.leave(run.subscription)
-            if run.consumer and self._wire.connected:
-                with suppress(KeyhouseError):
-                    await self._wire.api(f"CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
+            if run.consumer:  # it would go by itself; that it does so at once is not waited for
+                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
 
     def _fill_anew(self) -> None:
         before, self._mirror = self._mirror, self._renew()

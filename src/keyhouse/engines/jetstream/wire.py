@@ -42,8 +42,8 @@ CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 """How long an answer is waited for, before its outcome is unknown."""
 
-API_SECONDS: Final = 5.0
-"""The same, for what changes no row."""
+API_SECONDS: Final = 2.5
+"""The same, for what may be asked again: a leader that is chosen meanwhile does not hear what was asked before."""
 
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED_MAX: Final = 2
