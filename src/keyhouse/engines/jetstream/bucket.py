@@ -64,7 +64,12 @@ class Bucket:
 
     async def sync(self) -> bool:
         """Wait until the mirror shows every commit that anyone was told of before this call."""
-        info = await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+        info = await self._info()
+        if info is None:
+            await asyncio.sleep(
+                BEHIND_SECONDS
+            )  # it holds rows, as far as we know: ask again before we say that it doesn't
+            info = await self._info()
         if info is None:
             await self._gone()
             return False
@@ -122,8 +127,11 @@ class Bucket:
         self.mirror = Mirror(Values(self._settings.values_bytes_max))
         return self.mirror
 
+    async def _info(self) -> dict[str, Any] | None:
+        return await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+
     async def _prepare(self, writing: bool) -> None:
-        info = await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+        info = await self._info()
         if info is None and not writing:
             return
         if writing:

@@ -105,6 +105,7 @@ class JetstreamEngine:
         with self._while_open():
             swept = 0
             for bucket in await self._all():
+                await bucket.open(writing=True)
                 swept += await sweep(bucket, self._writer(bucket), self._clock, limit - swept)
                 await prune(bucket, self._clock, self._changes_kept)
             return swept

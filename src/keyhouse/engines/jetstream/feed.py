@@ -5,13 +5,18 @@ was lost, and when the stream is another one than before. A consumer that starts
 came; the mirror is filled anew only where that would miss something: the stream is another, or went back, or entries that
 we have not seen have been pruned from it.
 
+What is far behind is asked for, a thousand messages at a time, before the consumer starts: a server sends a consumer as
+much as the network takes, and the driver lets nothing else run while it reads it. The answers may come from a replica that
+is behind the leader: it has an earlier part of the same stream, and the consumer goes on behind it.
+
 Pruning is announced: the `horizon` row says up to where entries of rows that are gone may go, and they go only
 `PRUNE_DELAY_SECONDS` later. Whoever hears of it in time has seen all of them before.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,6 +40,11 @@ PRUNE_DELAY_SECONDS: Final = 60
 
 RESTART_SECONDS: Final = 0.1
 """Between two tries to start."""
+
+BATCH_MESSAGES: Final = 1_000
+"""Messages that are asked for at a time: the event loop is theirs while they come, about 40 ms."""
+
+BATCH_BYTES: Final = 2 * 1_024 * 1_024
 
 _SECOND: Final = 1_000_000_000
 
@@ -115,6 +125,10 @@ class Feed:
         filters = [self._names.rows]
         if set(self._names.all) <= set(info["config"]["subjects"]):
             filters.append(self._names.horizon)
+            await self._check_horizon()
+        await self._catch_up(last)
+        if self._odd.is_set():
+            return
         run = self._run = _Run(self._receive, self._wire.new_inbox(), last)
         run.subscription = await self._wire.follow(run.inbox, run.receive)
         made = await self._wire.api(
@@ -129,12 +143,32 @@ class Feed:
             await self.settle(last)
         self._check_live(last)
 
+    async def _check_horizon(self) -> None:
+        """The newest, which may be one that we have not heard of, or that lies before what we ask for."""
+        found = await self._wire.api(f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon)
+        if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
+            self._announced(found["message"]["seq"], b64decode(found["message"]["data"]))
+
+    async def _catch_up(self, last: int) -> None:
+        """Ask for what is behind, while it is much."""
+        while last - self._mirror.delivered > BATCH_MESSAGES and not self._odd.is_set():
+            messages = await self._wire.many(
+                f"DIRECT.GET.{self._names.stream}",
+                seq=self._mirror.delivered + 1,
+                next_by_subj=">",  # of all: for a part of the subjects, the server counts what is left, each time
+                batch=BATCH_MESSAGES,
+                max_bytes=BATCH_BYTES,
+            )
+            if not messages:
+                return
+            for message in messages:
+                headers = message.headers or {}
+                self._deliver(int(headers["Nats-Sequence"]), headers["Nats-Subject"], headers, message.data)
+
     def _consumer(self, run: "_Run", filters: list[str]) -> dict[str, Any]:
-        start: dict[str, Any] = {"deliver_policy": "last_per_subject"}
-        if not self._mirror.loading:
-            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._mirror.delivered + 1}
         return {
-            **start,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._mirror.delivered + 1,
             "filter_subjects": filters,
             "deliver_subject": run.inbox,
             "ack_policy": "none",
@@ -162,9 +196,8 @@ class Feed:
         run, self._run = self._run, None
         if run is not None and run.subscription is not None:
             await self._wire.leave(run.subscription)
-            if run.consumer and self._wire.connected:
-                with suppress(KeyhouseError):
-                    await self._wire.api(f"CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
+            if run.consumer:  # it would go by itself; that it does so at once is not waited for
+                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
 
     def _fill_anew(self) -> None:
         before, self._mirror = self._mirror, self._renew()
@@ -184,18 +217,18 @@ class Feed:
         run.number += 1
         if number != run.number:
             return self.restart()
-        self._deliver(sequence, message)
+        self._deliver(sequence, message.subject, headers, message.data)
         self._check_live(run.last)
         if pending == 0 and not self.live.is_set():
             with suppress(KeyhouseError):
                 await self.settle(run.last)
 
-    def _deliver(self, sequence: int, message: Msg) -> None:
-        if message.subject == self._names.horizon:
-            self._announced(sequence, message.data)
+    def _deliver(self, sequence: int, subject: str, headers: Mapping[str, str] | None, data: bytes) -> None:
+        if subject == self._names.horizon:
+            self._announced(sequence, data)
             self._mirror.advance(sequence)
-        elif (place := self._names.read(message.subject)) is not None:
-            self._mirror.deliver(place, entry(sequence, message.headers), message.data)
+        elif (place := self._names.read(subject)) is not None:
+            self._mirror.deliver(place, entry(sequence, headers), data)
         else:
             self._mirror.advance(sequence)
 

@@ -163,9 +163,9 @@ class Job(Generic[Answer]):
         """A check of it does not hold."""
         raise NotImplementedError
 
-    def fail(self, error: KeyhouseError) -> None:
+    def fail(self, error: Exception) -> None:
         if not self.future.done():
-            self.future.set_exception(_copy(error))
+            self.future.set_exception(_copy(error) if isinstance(error, KeyhouseError) else error)
 
 
 class CommitJob(Job[int | None]):

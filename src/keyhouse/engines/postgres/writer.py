@@ -82,11 +82,15 @@ class Writer:
         lane.add_done_callback(lanes.discard)
 
     async def _lane(self) -> None:
-        """Its first step comes when the callers that were ready have all had their say."""
-        self._starting = False
-        while (group := self._take(self._free())).jobs:
+        """Each of its turns comes when the callers that were ready, or were just told, have all had their say."""
+        while True:
+            self._starting = False
+            group = self._take(self._free())
+            if not group.jobs:
+                return
             await self._send(group, patient=False)
-            await asyncio.sleep(0)  # behind the callers that were just told, so that their next batches come along
+            self._starting = True
+            await asyncio.sleep(0)
 
     async def _patient_lane(self) -> None:
         while spaces := [space for space in self._waiting if space in self._contended - self._under_way]:
