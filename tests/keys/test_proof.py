@@ -241,6 +241,21 @@ def test_the_prover_never_calls_a_scan_pure_that_returns_another_row(scanned: Te
         assert witness in scanned.span({}) and readings(other, witness), witness
 
 
+@given(one=small_templates(), other=small_templates())
+def test_the_prover_is_right_about_stores_that_fix_a_field(one: Template, other: Template) -> None:
+    """In one store both templates have the same value there, and the widest scan is of the keys that have it."""
+    fixed = frozenset({"x"})
+    apart, pure = proof.collision(one, other, fixed) is None, proof.intrusion(one, other, fixed) is None
+    for value in ("a", "b", "ab", "abb", "a/b", "aab", "b/", None, 1):
+        try:
+            first, second = one.bind({"x": value}), other.bind({"x": value})
+        except KeyFieldError:
+            continue
+        keys = built_keys(second)
+        assert not (apart and built_keys(first).keys() & keys.keys()), value
+        assert not (pure and [key for key in keys if key in first.span({})]), value
+
+
 @given(template=small_templates())
 def test_the_prover_never_calls_a_span_whole_that_holds_a_key_of_another_value(template: Template) -> None:
     if proof.ambiguity(template) is not None or proof.spill(template) is not None:
