@@ -65,10 +65,8 @@ class Bucket:
     async def sync(self) -> bool:
         """Wait until the mirror shows every commit that anyone was told of before this call."""
         info = await self._info()
-        if info is None:
-            await asyncio.sleep(
-                BEHIND_SECONDS
-            )  # it holds rows, as far as we know: ask again before we say that it doesn't
+        if info is None:  # it was there: ask again before we say that it is not
+            await asyncio.sleep(BEHIND_SECONDS)
             info = await self._info()
         if info is None:
             await self._gone()
