@@ -59,10 +59,15 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "typer": ("cli",),
     "rich": ("cli", "demo"),
     "pytest": ("testing",),
-    # Not dependencies yet; written down so that the first import lands in the right place.
     "aiobotocore": ("engines",),
-    "nats": ("engines", "serve"),
-    "starlette": ("serve",),
+    "httpx": ("systems",),  # a system's client
+    "jwt": ("serve",),
+    "nats": ("engines", "serve", "systems"),
+    "prometheus_client": ("serve", "systems"),
+    "starlette": ("serve", "systems"),
+    "structlog": ("serve", "systems", "cli"),
+    "uvicorn": ("serve",),
+    "uvloop": ("serve", "cli"),
 }
 """Where each library may be imported: drivers in engines and faces only, and nothing that is not in this table."""
 

@@ -1,0 +1,8 @@
+"""Serving: what makes a running service of systems. The faces `http` and `nats`, who may ask (`auth`), metrics, settings.
+
+It knows no system: a system hands its `Part` to the `Host` that runs it.
+"""
+
+from keyhouse.serve.part import Context, Part
+
+__all__ = ["Context", "Part"]

@@ -1,0 +1,43 @@
+"""The seam between a system and the program that serves it.
+
+A system's module `service` has one function, `part(context) -> Part`. The program opens the engine, reads the settings and
+runs the faces; the system says what is answered. Neither knows the other's inside.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from keyhouse.engine import Engine
+from keyhouse.serve.http.route import Route
+from keyhouse.serve.nats.endpoint import Endpoint
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system is given.
+
+    `settings` is the system's own table of `keyhouse.toml`, with what flags and environment say laid over it: the system
+    converts it to a Struct of its own, and refuses what it does not know. `data` is a folder for its files, such as secrets.
+    """
+
+    engine: Engine
+    data: Path
+    metrics: CollectorRegistry
+    settings: Mapping[str, Any] = {}
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """What a system has to be served.
+
+    `routes` stand below `/<name>`. `tasks` run for as long as the service does, and are cancelled at its end: a sweep, a
+    job. `ready` raises the KeyhouseError that keeps the system from answering.
+    """
+
+    name: str
+    routes: Sequence[Route] = ()
+    endpoints: Sequence[Endpoint] = ()
+    tasks: Sequence[Callable[[], Awaitable[None]]] = ()
+    ready: Callable[[], Awaitable[None]] | None = None
