@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from keyhouse.errors import UsageError
-from keyhouse.systems.registry import NAMES, load
+from keyhouse.systems.registry import NAMES, has_service, load, load_service
 
 
 def test_the_five_systems_are_there() -> None:
@@ -38,3 +38,19 @@ def test_a_system_is_imported_when_it_is_asked_for() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["keyhouse.systems.registry", "keyhouse.systems.rosey"]
+
+
+def test_a_system_without_a_service_is_refused_when_it_is_to_be_served() -> None:
+    """It says what can be done with it, and which ones can be served."""
+    without = [name for name in NAMES if not has_service(name)]
+    for name in without:
+        with pytest.raises(UsageError, match="can be stored, not served") as refused:
+            load_service(name)
+        assert refused.value.fields == {"system": name, "served": [name for name in NAMES if name not in without]}
+    with pytest.raises(UsageError, match="No such system"):
+        load_service("rosie")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if has_service(name)])
+def test_a_service_is_a_function_that_makes_its_part(name: str) -> None:
+    assert callable(load_service(name).part)

@@ -19,8 +19,9 @@ from keyhouse.serve.nats.endpoint import Endpoint
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a system is given.
 
-    `settings` is the system's own table of `keyhouse.toml`, with what flags and environment say laid over it: the system
-    converts it to a Struct of its own, and refuses what it does not know. `data` is a folder for its files, such as secrets.
+    `settings` is the system's own table of `keyhouse.toml`, with what the environment says laid over it: the system makes
+    a Struct of its own of it with `read_settings`, which refuses what it does not know. `data` is a folder for its files,
+    such as secrets. `engine` is open, and stays the business of who opened it.
     """
 
     engine: Engine

@@ -1,7 +1,10 @@
 """The systems by name. One is imported, and its declarations proved, when it is asked for and not before."""
 
 from importlib import import_module
+from importlib.machinery import PathFinder
 from inspect import getdoc
+from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import msgspec
@@ -9,7 +12,7 @@ import msgspec
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 
-__all__ = ["NAMES", "System", "load"]
+__all__ = ["NAMES", "System", "has_service", "load", "load_service"]
 
 _TITLES: Final = {
     "rosey": "Plugin storage over NATS",
@@ -37,3 +40,18 @@ def load(name: str) -> System:
         raise UsageError("No such system.", system=name, known=list(NAMES))
     package = import_module(f"keyhouse.systems.{name}")
     return System(name, _TITLES[name], getdoc(package) or "", package.SCHEMAS)
+
+
+def has_service(name: str) -> bool:
+    """Whether the system can be served, and not only stored. Nothing of it is imported."""
+    return name in _TITLES and PathFinder.find_spec("service", [str(Path(__file__).parent / name)]) is not None
+
+
+def load_service(name: str) -> ModuleType:
+    """The module of the system that has `part(context) -> Part`; UsageError when there is no such system, or no service."""
+    if name not in _TITLES:
+        raise UsageError("No such system.", system=name, known=list(NAMES))
+    if not has_service(name):
+        served = [known for known in NAMES if has_service(known)]
+        raise UsageError("This system has no service yet: it can be stored, not served.", system=name, served=served)
+    return import_module(f"keyhouse.systems.{name}.service")

@@ -1,0 +1,64 @@
+"""A table of settings: what is read as what, and what is refused."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta, Struct
+
+from keyhouse.errors import UsageError
+from keyhouse.serve import read_settings, setting
+
+
+class Quota(Struct):
+    keys: int
+
+
+class Shop(Struct, kw_only=True, frozen=True):
+    port: Annotated[int, setting("Where it listens."), Meta(ge=0, le=65_535)] = 80
+    names: Annotated[tuple[str, ...], setting("Who may come in.")] = ()
+    open: Annotated[bool, setting("Whether it is open.")] = True
+    sort: Annotated[Literal["books", "tea"], setting("What it sells.")] = "tea"
+    quota: Annotated[Quota | None, setting("How much of it.")] = None
+    owner: Annotated[str | None, setting("Whose it is.")] = None
+    key: Annotated[str, setting("What opens it.", secret=True)] = ""
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({}, Shop()),
+        ({"port": "8080"}, Shop(port=8080)),
+        ({"open": "false"}, Shop(open=False)),
+        ({"names": "ann, bob"}, Shop(names=("ann", "bob"))),
+        ({"names": '["ann","bob"]'}, Shop(names=("ann", "bob"))),
+        ({"names": ["ann"]}, Shop(names=("ann",))),
+        ({"quota": '{"keys": 3}'}, Shop(quota=Quota(3))),
+        ({"owner": "[ann]"}, Shop(owner="[ann]")),
+        ({"key": "1234"}, Shop(key="1234")),
+    ],
+)
+def test_what_the_environment_says_as_text_is_read_as_the_fields_type(given: dict[str, Any], made: Shop) -> None:
+    assert read_settings(Shop, given) == made
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({"prot": 1}, {"setting": "shop.prot", "nearest": "shop.port"}),
+        ({"port": 70_000}, {"setting": "shop.port", "reason": "Expected `int` <= 65535"}),
+        ({"port": "many"}, {"setting": "shop.port", "reason": "Expected `int`, got `str`"}),
+        ({"sort": "coal"}, {"setting": "shop.sort", "reason": "Invalid enum value 'coal'"}),
+        ({"quota": {"keys": "x"}}, {"setting": "shop.quota.keys", "reason": "Expected `int`, got `str`"}),
+        ({"quota": "{"}, {"setting": "shop.quota", "reason": "Expected `object | null`, got `str`"}),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], fields: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_settings(Shop, given, table="shop")
+    assert refused.value.fields == fields
+
+
+def test_a_name_that_is_near_none_is_told_all() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_settings(Shop, {"zzzzzz": 1})
+    assert refused.value.fields["known"] == ["key", "names", "open", "owner", "port", "quota", "sort"]
