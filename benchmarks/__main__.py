@@ -3,6 +3,7 @@
 make bench                          everything, some minutes
 make bench ARGS="--quick"           smaller, for a look while working
 make bench ARGS="--only 3,4"        some rows
+make bench ARGS="--only engines"    every engine against its bare driver; or one, by its name: --only postgres
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import platform
 import tempfile
 from collections.abc import AsyncIterator
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,9 @@ from benchmarks import growth, reading, sweeping, writing
 from benchmarks.figure import Figure
 from benchmarks.growth import Grown
 from benchmarks.report import draw, print_figure, print_growth
+
+ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
+ROWS = ("3", "4", "5", "8", "growth")
 
 
 class Report(msgspec.Struct):
@@ -32,11 +37,26 @@ def arguments() -> argparse.Namespace:
         prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer rows")
-    parser.add_argument("--only", default="3,4,5,8,growth", help="rows to measure, with commas between them")
+    parser.add_argument(
+        "--only",
+        type=_wanted,
+        default=set(ROWS + ENGINES),
+        help="rows and engines to measure, with commas between them",
+    )
     parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary folder)")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where the numbers go")
     parser.add_argument("--plot", type=Path, default=Path("bench.png"), help="where the picture goes")
     return parser.parse_args()
+
+
+def _wanted(text: str) -> set[str]:
+    named = set(text.split(","))
+    unknown = named - {*ROWS, *ENGINES, "engines"}
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(sorted(unknown))}; there are {', '.join((*ROWS, 'engines', *ENGINES))}"
+        )
+    return named | set(ENGINES) if "engines" in named else named
 
 
 async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Figure]:
@@ -50,10 +70,15 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
     if "8" in only:
         for figure in await sweeping.measure(_made(folder / "sweeping"), rounds, 2_000 if quick else 10_000):
             yield figure
+    for name in ENGINES:
+        if name in only:
+            engine = import_module(f"benchmarks.engines.{name}")
+            for figure in await engine.measure(_made(folder / name), rounds, quick=quick):
+                yield figure
 
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
-    only = set(options.only.split(","))
+    only = options.only
     report = Report(platform.platform(), platform.python_version(), [], [])
     async for figure in figures(only, folder, quick=options.quick):
         print_figure(figure)

@@ -9,7 +9,7 @@ from benchmarks.growth import Grown
 
 def print_figure(figure: Figure) -> None:
     verdict = "reached" if figure.reached else "MISSED"
-    print(f"\nRow {figure.row}: {figure.work}")
+    print(f"\n{figure.row}: {figure.work}")
     for result in figure.results:
         low, high = min(result.rounds), max(result.rounds)
         print(f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f})")

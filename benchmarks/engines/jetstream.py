@@ -1,0 +1,70 @@
+"""NATS JetStream against `nats-py`: a commit of one row is `KeyValue.put`, several rows are an atomic batch by hand. It
+checks and mirrors nothing, and needs no log of changes: the stream is one. Bare, a read is `KeyValue.get`, from any replica;
+ours is as fresh as the leader. The server is started for the run, and syncs always."""
+
+import json
+import secrets
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+from nats.js.kv import KeyValue
+
+from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
+from benchmarks.figure import Figure
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.jetstream import JetstreamEngine
+from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
+
+BARE = "bare"
+
+
+class Bare:
+    """What a careful person writes with the driver alone, into a bucket that was made by the engine."""
+
+    def __init__(self, client: Client, kv: KeyValue) -> None:
+        self._client = client
+        self._kv = kv
+
+    async def read(self, key: str) -> object:
+        return await self._kv.get(key)
+
+    async def write(self, group: list[Rows]) -> None:
+        written = [row for each in group for row in each]
+        if len(written) == 1:
+            await self._kv.put(*written[0])
+            return
+        batch = secrets.token_hex(12)
+        for number, (key, value) in enumerate(written[:-1], 1):
+            headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            await self._client.publish(f"$KV.{BARE}.{key}", value, headers=headers)
+        headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(written)), "Nats-Batch-Commit": "1"}
+        key, value = written[-1]
+        answer = await self._client.request(f"$KV.{BARE}.{key}", value, timeout=30, headers=headers)
+        assert "error" not in json.loads(answer.data), answer.data
+
+
+async def measure(folder: Path, rounds: int, *, quick: bool, replicas: int = 1) -> list[Figure]:
+    server = NatsServer(folder) if replicas == 1 else NatsCluster(folder, nodes=replicas)
+    server.start()
+    try:
+        server.ready()
+        return await _measured(server.url, rounds, quick, replicas)
+    finally:
+        server.stop()
+
+
+async def _measured(url: str, rounds: int, quick: bool, replicas: int) -> list[Figure]:
+    engine = JetstreamEngine.open(f"{url}/?prefix=&sync=always&replicas={replicas}")
+    for space in (BARE, SPACE):
+        await engine.commit(space, Batch(puts=(Put("first", b"1"),)))
+    client = await nats.connect(url.split(","))
+    bare = Bare(client, await client.jetstream().key_value(BARE))
+    name = "jetstream" if replicas == 1 else f"jetstream-r{replicas}"
+    figures = await measure_commits(
+        name, engine, bare.write, rounds=rounds, alone=12 if quick else 40, each=4, rows_max=960
+    )
+    figures += await measure_reads(name, engine, bare.read, rounds=rounds, alone=100, each=50)
+    await engine.close()
+    await client.close()
+    return figures
