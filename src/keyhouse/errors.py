@@ -8,7 +8,13 @@ KeyhouseError
 │   ├── RecordError         a value does not have its record's type
 │   ├── LimitError          too long, too large, too many
 │   ├── CursorError         a cursor that this scan did not give
-│   └── UsageError          a call that the declaration does not allow
+│   ├── UsageError          a call that the declaration does not allow
+│   └── NotFoundError       what was asked for is not there
+├── AccessError             who asks may not, or not now; nothing was written
+│   ├── TokenError          no token, or one that is not accepted
+│   ├── ScopeError          the token does not allow this
+│   ├── RateError           too many requests in too short a time
+│   └── QuotaError          the tenant's room is used up
 ├── ConflictError           the request is fine, the stored state says no; nothing was written
 │   ├── RevisionError       the row is not at the revision that the caller expected
 │   ├── UniqueError         another record holds a unique value
@@ -91,6 +97,39 @@ class CursorError(CallerError):
 
 class UsageError(CallerError):
     pass
+
+
+class NotFoundError(CallerError):
+    status = 404
+    code = "NOT_FOUND"
+
+
+class AccessError(KeyhouseError):
+    status = 403
+    code = "FORBIDDEN"
+
+
+class TokenError(AccessError):
+    status = 401
+    code = "UNAUTHORIZED"
+
+
+class ScopeError(AccessError):
+    pass
+
+
+class RateError(AccessError):
+    """`retry_after` is in its fields: seconds, a whole number."""
+
+    status = 429
+    code = "RATE_LIMITED"
+
+
+class QuotaError(AccessError):
+    """`retry_after` is in its fields: seconds, a whole number."""
+
+    status = 429
+    code = "QUOTA_EXCEEDED"
 
 
 class ConflictError(KeyhouseError):

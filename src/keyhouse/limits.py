@@ -47,3 +47,24 @@ BATCH_ID_BYTES_MAX: Final = 128
 
 BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 """How long a repeated idempotency key is recognised."""
+
+HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
+"""The body of an HTTP request, unless its route or the settings say otherwise. The largest value fits with room."""
+
+REQUEST_ID_CHARS_MAX: Final = 64
+"""A request id that a client sends. A longer one is not taken over: it would fill the log."""
+
+TOKEN_BYTES_MAX: Final = 8_192
+"""A token, as it is sent. HTTP servers end a header about here."""
+
+TOKENS_KEPT: Final = 10_000
+"""Verified tokens that are remembered, so that the same one is not verified again on each request."""
+
+SECRET_BYTES_MIN: Final = 32
+"""A secret that signs tokens: as long as the hash of HS256 (RFC 7518, 3.2)."""
+
+JWKS_BYTES_MAX: Final = 1_024 * 1_024
+"""A key set that is fetched. Real ones have some KB."""
+
+RATE_TENANTS_MAX: Final = 100_000
+"""Tenants whose rate is remembered. Beyond it the one that was quiet the longest starts afresh."""

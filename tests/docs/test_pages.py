@@ -24,7 +24,14 @@ def test_what_is_made_is_current() -> None:
 
 def error_rows() -> dict[str, list[str]]:
     page = (DOCS / "errors.md").read_text()
-    sections = ("## The declaration", "## The caller", "## The stored state", "## The data", "## The engine")
+    sections = (
+        "## The declaration",
+        "## The caller",
+        "## The access",
+        "## The stored state",
+        "## The data",
+        "## The engine",
+    )
     return {code(row[0]): row for section in sections for row in table(page, section)}
 
 

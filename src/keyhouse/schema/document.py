@@ -48,14 +48,19 @@ def encode_checked(value: object) -> bytes:
 
 def parse(text: bytes) -> Any:
     """The value of a JSON text from outside; DocumentError when it is not a document that can be stored."""
-    check_depth(text)
-    if len(text) > INTEGER_DIGITS_MAX:
-        _refuse_endless_digits(text)
+    check_text(text)
     try:
         value = _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise DocumentError("The text is not a JSON document.", reason=str(error)) from None
     return value
+
+
+def check_text(text: bytes) -> None:
+    """Refuse text that a parser could not take: nested too deep, or a number without end. It may be no JSON."""
+    check_depth(text)
+    if len(text) > INTEGER_DIGITS_MAX:
+        _refuse_endless_digits(text)
 
 
 def check_depth(text: bytes) -> None:

@@ -12,8 +12,10 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from keyhouse.engine import Engine
+from keyhouse.serve.auth.caller import Authenticator
 from keyhouse.serve.http.route import Route
 from keyhouse.serve.nats.endpoint import Endpoint
+from keyhouse.serve.rates import RateLimiter
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +35,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 class Part(msgspec.Struct, kw_only=True):
     """What a system has to be served.
 
-    `routes` stand below `/<name>`. `tasks` run for as long as the service does, and are cancelled at its end: a sweep, a
-    job. `ready` raises the KeyhouseError that keeps the system from answering.
+    `routes` stand below `/<name>`; those with a scope ask `auth` who calls, and `rates` whether they may now. `title` and
+    `about` head their OpenAPI document. `tasks` run for as long as the service does, and are cancelled at its end: a
+    sweep, a job. `ready` raises the KeyhouseError that keeps the system from answering.
     """
 
     name: str
+    title: str = ""
+    about: str = ""
     routes: Sequence[Route] = ()
+    auth: Authenticator | None = None
+    rates: RateLimiter | None = None
     endpoints: Sequence[Endpoint] = ()
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()
     ready: Callable[[], Awaitable[None]] | None = None

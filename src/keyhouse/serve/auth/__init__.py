@@ -2,3 +2,7 @@
 
 It knows no route and no record.
 """
+
+from keyhouse.serve.auth.caller import Authenticator, Caller, HeaderPairs
+
+__all__ = ["Authenticator", "Caller", "HeaderPairs"]

@@ -1,0 +1,210 @@
+"""The app: every system's routes below its prefix, as one ASGI application for any server.
+
+One function sees each request from its first header to its last byte, so that every answer has its id, its headers, its
+line in the log and its place in the metrics, whatever went wrong.
+"""
+
+import asyncio
+import itertools
+import secrets
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import StreamingResponse
+
+from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
+from keyhouse.serve.http.endpoint import Answer, Endpoint, Section, encode
+from keyhouse.serve.http.metrics import HttpMetrics
+from keyhouse.serve.http.problem import PROBLEM, DrainingError, MethodError, problem, problem_headers
+from keyhouse.serve.http.request import GoneError, Request
+from keyhouse.serve.http.route import Route
+from keyhouse.serve.http.settings import HttpSettings
+from keyhouse.serve.http.table import Table
+
+_GUARDS = [(b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY")]
+_UNMATCHED = "unmatched"
+_PATH_CHARS_MAX = 200
+
+
+def make_app(
+    sections: Sequence[Section],
+    *,
+    settings: HttpSettings | None = None,
+    registry: CollectorRegistry | None = None,
+    routes: Sequence[Route] = (),
+    alone: bool = False,
+) -> "App":
+    """An ASGI application of the parts of systems, each below `/<name>`; `routes` stand beside them, without a prefix.
+
+    `alone` is for one part in somebody's own server: it stands at the root, and they mount it where they like.
+    """
+    return App(sections, settings or HttpSettings(), registry or CollectorRegistry(), routes, alone)
+
+
+class App:
+    """An ASGI application. `drain` before the server is stopped lets what has begun end, and takes nothing new."""
+
+    def __init__(
+        self,
+        sections: Sequence[Section],
+        settings: HttpSettings,
+        registry: CollectorRegistry,
+        routes: Sequence[Route],
+        alone: bool,
+    ) -> None:
+        if alone and len(sections) != 1:
+            raise DeclarationError("Only one part can stand alone.", parts=[section.name for section in sections])
+        self.settings = settings
+        self.metrics = HttpMetrics(registry)
+        self._table: Table[Endpoint] = Table()
+        for route in routes:
+            self._add(route, None, "")
+        for section in sections:
+            for route in section.routes:
+                self._add(route, section, "" if alone else f"/{section.name}")
+        self._log = structlog.get_logger("keyhouse.http")
+        process = secrets.token_hex(6)
+        self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._draining = False
+        self._entry: Any = self._serve if not settings.origins else self._with_cors()
+
+    def _add(self, route: Route, section: Section | None, prefix: str) -> None:
+        endpoint = Endpoint(route, section, prefix, self.settings)
+        self._table.add(route.method, endpoint.template, endpoint)
+
+    def _with_cors(self) -> CORSMiddleware:
+        return CORSMiddleware(
+            self._serve,
+            allow_origins=self.settings.origins,
+            allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
+            allow_credentials=self.settings.credentials,
+            expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            await self._entry(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def drain(self) -> None:
+        """Answer 503 to what is new, and return when what had begun is answered, or the time for it is over."""
+        self._draining = True
+        if self._in_flight:
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(self.settings.drain_seconds):
+                    await self._idle.wait()
+            except TimeoutError:
+                self._log.warning("requests were cut off", count=self._in_flight)
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.drain()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        start = time.perf_counter()
+        request = Request(scope, receive, next(self._ids))
+        route = _UNMATCHED
+        self._in_flight += 1
+        try:
+            try:
+                endpoint, answer = await self._answer(request)
+                if endpoint is not None:
+                    route = endpoint.template
+            except GoneError:
+                return
+            await self._send(request, answer, scope, receive, send)
+            self._count(request, route, answer.status, time.perf_counter() - start)
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+
+    async def _answer(self, request: Request) -> tuple[Endpoint | None, Answer]:
+        endpoint: Endpoint | None = None
+        try:
+            if self._draining:
+                raise DrainingError("The service is shutting down: try again.")
+            found = self._table.find(request.raw_path)
+            if found is None:
+                raise NotFoundError("There is nothing at this address.")
+            by_method, values = found
+            method = "GET" if request.method == "HEAD" else request.method
+            endpoint = by_method.get(method)
+            if endpoint is not None:
+                return endpoint, await endpoint.run(request, values)
+            allow = _allowed(by_method)
+            if method != "OPTIONS":
+                raise MethodError("This address does not take this method.", allow=allow)
+            return next(iter(by_method.values())), Answer(204, [(b"allow", allow.encode())])
+        except GoneError:
+            raise
+        except Exception as error:
+            return endpoint, self._refusal(error, request)
+
+    def _refusal(self, error: Exception, request: Request) -> Answer:
+        if not isinstance(error, KeyhouseError):
+            trace = "".join(traceback.format_exception(error))  # ours, because a logger's may show variables, and so tokens
+            self._log.error("an error of ours", id=request.id, trace=trace, **_named(request))
+        elif error.status >= 500:
+            self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
+        document = problem(error, request.id)
+        headers = [(b"content-type", PROBLEM), *problem_headers(error)]
+        return Answer(document.status, headers, encode(document))
+
+    async def _send(self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any) -> None:
+        headers = [*answer.headers, *_GUARDS, (b"x-request-id", request.id.encode())]
+        body = answer.body
+        if not isinstance(body, bytes):
+            if request.method == "HEAD":
+                body = b""
+            else:
+                response = StreamingResponse(body, answer.status)
+                response.raw_headers = headers
+                await response(scope, receive, send)
+                return
+        elif answer.status != 204 and answer.status != 304:
+            headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+
+    def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
+        self.metrics.count(request.method, route, status, seconds)
+        wanted = self.settings.access_log
+        slow = seconds >= self.settings.slow_seconds
+        if slow or wanted == "all" or (wanted == "failed" and status >= 500):
+            say = self._log.warning if slow else self._log.info
+            say(
+                "a slow request" if slow else "request",
+                id=request.id,
+                status=status,
+                milliseconds=round(seconds * 1_000, 1),
+                **_named(request),
+            )
+
+
+def _allowed(by_method: dict[str, Endpoint]) -> str:
+    return ", ".join([*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"])
+
+
+def _named(request: Request) -> dict[str, str]:
+    """What a log line says of a request. Never its query, which may hold what is private."""
+    return {"method": request.method, "path": request.raw_path.decode("latin-1")[:_PATH_CHARS_MAX]}

@@ -1,0 +1,208 @@
+"""From a request to a handler's arguments, by the handler's own annotations. Worked out once, when the app is made."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
+from keyhouse.schema import document
+from keyhouse.serve.auth.caller import Caller
+from keyhouse.serve.http.conditions import Conditions, conditions
+from keyhouse.serve.http.media import check_json
+from keyhouse.serve.http.reply import Reply, Returns
+from keyhouse.serve.http.request import Request
+from keyhouse.serve.http.route import Route
+from keyhouse.serve.http.table import path_fields
+
+NOTHING = type(None)
+ARGUMENTS = ("query", "headers", "body", "caller", "conditions")
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a route's handler takes and returns, as types."""
+
+    path: dict[str, Any]
+    query: type[msgspec.Struct] | None
+    headers: type[msgspec.Struct] | None
+    body: Any
+    caller: bool
+    conditions: bool
+    replies: dict[int, Returns]
+
+    @property
+    def has_body(self) -> bool:
+        return self.body is not NOTHING
+
+
+def taken(route: Route) -> Taken:
+    """DeclarationError when the handler's arguments are not those that the route can give."""
+    hints = get_type_hints(route.handler, include_extras=True)
+    names = list(inspect.signature(route.handler).parameters)
+    fields = list(path_fields(route.path))
+    for name in names:
+        if name not in hints:
+            raise DeclarationError("A handler's arguments need types.", path=route.path, argument=name)
+        if name not in fields and name not in ARGUMENTS:
+            raise DeclarationError("No part of a request has this name.", path=route.path, argument=name)
+    for name in fields:
+        if name not in names:
+            raise DeclarationError("The handler does not take a field of its path.", path=route.path, field=name)
+    if "caller" in names and route.scope is None:
+        raise DeclarationError("A route that wants its caller needs a scope.", path=route.path)
+    if "body" in names and route.method == "GET":
+        raise DeclarationError("A GET has no body.", path=route.path)
+    given = {name: hints.get(name) if name in names else None for name in ("query", "headers")}
+    for name, kind in given.items():
+        if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            raise DeclarationError("This argument must be a Struct.", path=route.path, argument=name)
+    return Taken(
+        path={name: hints[name] for name in fields},
+        query=given["query"],
+        headers=given["headers"],
+        body=hints["body"] if "body" in names else NOTHING,
+        caller="caller" in names,
+        conditions="conditions" in names,
+        replies=_replies(route, hints.get("return", Any)),
+    )
+
+
+def _replies(route: Route, annotated: Any) -> dict[int, Returns]:
+    if route.replies:
+        return {status: route.returns(status) for status in route.replies}
+    if get_origin(annotated) is Reply or annotated is Reply:
+        annotated = (*get_args(annotated), Any)[0]
+    return {204 if annotated is NOTHING else 200: Returns(type=annotated)}
+
+
+class Binding:
+    """Reads a handler's arguments out of a request, and calls it."""
+
+    __slots__ = ("_body", "_body_bytes_max", "_handler", "_headers", "_path", "_query", "_seconds_max", "taken")
+
+    def __init__(self, route: Route, *, body_bytes_max: int, body_seconds_max: float) -> None:
+        self.taken = taken(route)
+        self._handler = route.handler
+        self._path = [(name, None if kind is str else kind) for name, kind in self.taken.path.items()]
+        self._query = Parameters(self.taken.query, "parameter") if self.taken.query is not None else None
+        self._headers = Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
+        self._body = reader(self.taken.body) if self.taken.has_body else None
+        self._body_bytes_max = route.body_bytes_max or body_bytes_max
+        self._seconds_max = body_seconds_max
+
+    async def call(self, request: Request, values: list[str], caller: Caller | None, given: Conditions) -> Any:
+        arguments: dict[str, Any] = {}
+        for (name, kind), value in zip(self._path, values, strict=True):
+            arguments[name] = value if kind is None else _path_value(name, kind, value)
+        if self._query is not None:
+            arguments["query"] = self._query.read(query_pairs(request.query))
+        elif request.query:
+            raise UsageError("This route takes no parameters.")
+        if self._headers is not None:
+            arguments["headers"] = self._headers.read(self._headers.present(request))
+        if self.taken.caller:
+            arguments["caller"] = caller
+        if self.taken.conditions:
+            arguments["conditions"] = given
+        if self._body is not None:
+            arguments["body"] = await self._read_body(self._body, request)
+        return await self._handler(**arguments)
+
+    async def _read_body(self, read: Callable[[bytes], Any], request: Request) -> Any:
+        if self.taken.body is not bytes:
+            check_json(request.header(b"content-type"), request.header(b"content-encoding"))
+        return read(await request.body(self._body_bytes_max, self._seconds_max))
+
+
+def request_conditions(request: Request) -> Conditions:
+    headers = request.headers
+    if b"if-match" not in headers and b"if-none-match" not in headers:
+        return conditions(None, None)
+    return conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
+
+
+def _joined(request: Request, name: bytes) -> str | None:
+    """A list may come in several lines."""
+    values = [value.decode("latin-1") for each, value in request.pairs if each == name]
+    return ", ".join(values) if values else None
+
+
+def _path_value(name: str, kind: Any, value: str) -> Any:
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise NotFoundError("Nothing can have this address.", field=name, reason=str(error)) from None
+
+
+def reader(kind: Any) -> Callable[[bytes], Any]:
+    """What reads a body of this type. What is wrong with it as JSON is a DocumentError, as a value a RecordError."""
+    if kind is bytes:
+        return bytes
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(text: bytes) -> Any:
+        document.check_text(text)
+        try:
+            if not text.isascii():
+                text.decode()  # a member that is passed over is not looked into otherwise
+            return decode(text)
+        except msgspec.ValidationError as error:
+            document.parse(text)  # not JSON that can be kept: then that is what is wrong with it
+            raise RecordError("The body is not what this route takes.", reason=str(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
+
+    return read
+
+
+def query_pairs(query: bytes) -> Iterator[tuple[str, str]]:
+    """Names and values, with their escapes undone; UsageError when they are not text."""
+    for piece in query.split(b"&"):
+        if piece:
+            name, _, value = piece.replace(b"+", b" ").partition(b"=")
+            try:
+                yield unquote_to_bytes(name).decode(), unquote_to_bytes(value).decode()
+            except UnicodeDecodeError:
+                raise UsageError("A parameter's escapes must spell UTF-8.") from None
+
+
+class Parameters:
+    """Text by name as a Struct: the query, or headers. A member that is a list may come more than once."""
+
+    __slots__ = ("_kind", "_lists", "_names", "_what")
+
+    def __init__(self, kind: type[msgspec.Struct], what: str) -> None:
+        fields = msgspec.structs.fields(kind)
+        self._kind = kind
+        self._what = what
+        self._names = frozenset(field.encode_name for field in fields)
+        self._lists = frozenset(field.encode_name for field in fields if _is_list(field.type))
+
+    def read(self, pairs: Iterator[tuple[str, str]]) -> Any:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name not in self._names:
+                raise UsageError(f"There is no such {self._what}.", name=name, known=sorted(self._names))
+            if name in self._lists:
+                found.setdefault(name, []).append(value)
+            elif name in found:
+                raise UsageError(f"This {self._what} may be given once.", name=name)
+            else:
+                found[name] = value
+        try:
+            return msgspec.convert(found, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"A {self._what} is not what it must be.", reason=str(error)) from None
+
+    def present(self, request: Request) -> Iterator[tuple[str, str]]:
+        """Those of the request's headers that are asked for."""
+        names = {name.lower().encode(): name for name in self._names}
+        for name, value in request.pairs:
+            if name in names:
+                yield names[name], value.decode("latin-1")
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (list, tuple, set, frozenset) or any(map(_is_list, get_args(kind)))

@@ -1,0 +1,88 @@
+"""A request as the face reads it: its headers, its id, its body within the limits. Handlers never see it."""
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import quote
+
+from keyhouse.errors import LimitError, UsageError
+from keyhouse.limits import REQUEST_ID_CHARS_MAX
+from keyhouse.serve.auth.caller import HeaderPairs
+from keyhouse.serve.http.problem import SlowError
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,%d}" % (REQUEST_ID_CHARS_MAX - 1))
+
+
+class GoneError(Exception):
+    """The client went away before it had sent its request: nobody is left to answer."""
+
+
+class Request:
+    __slots__ = ("_receive", "headers", "id", "method", "pairs", "query", "raw_path")
+
+    def __init__(self, scope: Any, receive: Any, new_id: str) -> None:
+        self._receive = receive
+        self.method: str = scope["method"]
+        self.pairs: HeaderPairs = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(self.pairs)
+        self.query: bytes = scope["query_string"]
+        self.raw_path = _path(scope)
+        wished = self.headers.get(b"x-request-id")
+        self.id = wished.decode() if wished is not None and _SANE_ID.fullmatch(wished) else new_id
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    async def body(self, bytes_max: int, seconds_max: float) -> bytes:
+        """All of it; LimitError as soon as it is known to be too large, before the rest is read."""
+        declared = self.headers.get(b"content-length")
+        if declared is not None:
+            if not declared.isdigit():
+                raise UsageError("Content-Length is a number.")
+            if len(declared) > 18 or int(declared) > bytes_max:
+                raise too_large(bytes_max)
+        message = await self._receive() if declared == b"0" else await self._soon(seconds_max)
+        return await self._rest(message, bytes_max, seconds_max)
+
+    async def _rest(self, message: Any, bytes_max: int, seconds_max: float) -> bytes:
+        body: bytes = message.get("body", b"")
+        if message["type"] == "http.request" and not message.get("more_body", False) and len(body) <= bytes_max:
+            return body
+        pieces, size = [], 0
+        deadline = asyncio.get_running_loop().time() + seconds_max
+        while True:
+            if message["type"] != "http.request":
+                raise GoneError
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > bytes_max:
+                raise too_large(bytes_max)
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+            message = await self._soon(deadline - asyncio.get_running_loop().time())
+
+    async def _soon(self, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._receive()
+        except TimeoutError:
+            raise SlowError("The body did not come in time.") from None
+
+
+def too_large(bytes_max: int) -> LimitError:
+    return LimitError("The body is too large.", limit=bytes_max)
+
+
+def _path(scope: Any) -> bytes:
+    """The path as it was sent, below the place where the app is mounted."""
+    sent: bytes | None = scope.get("raw_path")
+    if sent is None:  # a server need not keep it
+        sent = quote(scope["path"], safe="/:@!$&'()*+,;=~-._").encode()
+    raw = sent.partition(b"?")[0]  # some leave the query behind it
+    root = scope.get("root_path", "")
+    if root:
+        encoded = root.encode()
+        if raw.startswith(encoded) and raw[len(encoded) : len(encoded) + 1] in (b"/", b""):
+            raw = raw[len(encoded) :]
+    return raw or b"/"

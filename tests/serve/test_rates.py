@@ -1,0 +1,92 @@
+"""Rate limits: a burst, then the rate; one tenant never pays for another; the memory is bounded."""
+
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.errors import RateError, UsageError
+from keyhouse.serve.rates import RateLimiter
+
+
+def test_a_burst_is_allowed_and_then_the_rate() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(2, burst=3, clock=clock)
+    assert [rates.take("ann") for _ in range(4)] == [0, 0, 0, 0.5]
+    clock.advance(milliseconds=499)
+    assert rates.take("ann") == pytest.approx(0.001)
+    clock.advance(milliseconds=1)
+    assert [rates.take("ann") for _ in range(2)] == [0, 0.5]
+    clock.advance(seconds=3_600)
+    assert [bool(rates.take("ann")) for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_refusal_costs_nothing() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(1, burst=1, clock=clock)
+    rates.take("ann")
+    assert {rates.take("ann") for _ in range(100)} == {1}
+    clock.advance(seconds=1)
+    assert rates.take("ann") == 0
+
+
+def test_a_tenant_never_pays_for_another() -> None:
+    rates = RateLimiter(1, burst=1, clock=ManualClock())
+    for _ in range(50):
+        rates.take("ann")
+    assert rates.take("bob") == 0
+
+
+def test_work_may_cost_more_than_one() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(10, burst=10, clock=clock)
+    assert rates.take("ann", cost=8) == 0
+    assert rates.take("ann", cost=8) == pytest.approx(0.6)
+    clock.advance(seconds=0.6)
+    assert rates.take("ann", cost=8) == 0
+    clock.advance(seconds=60)
+    assert rates.take("ann", cost=1_000) == 0, "what is larger than the burst would else never go"
+    assert rates.take("ann") > 0
+
+
+def test_the_error_has_whole_seconds_to_wait() -> None:
+    rates = RateLimiter(0.4, burst=1, clock=ManualClock())
+    rates.check("ann")
+    with pytest.raises(RateError) as refused:
+        rates.check("ann")
+    assert refused.value.fields == {"retry_after": 3} and refused.value.status == 429
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(1, burst=5, clock=clock)
+    rates.take("ann")
+    clock.advance(seconds=-86_400)
+    assert rates.take("ann") == pytest.approx(1), "an empty bucket, at worst"
+    clock.advance(seconds=1)
+    assert rates.take("ann") == 0
+
+
+def test_whoever_is_quiet_is_forgotten_and_the_memory_is_bounded() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(1, burst=2, clock=clock, tenants_max=100)
+    for number in range(100):
+        rates.take(str(number))
+    clock.advance(seconds=1)
+    rates.take("new")
+    assert len(rates) == 1, "the buckets of the others are full again"
+    for number in range(1_000):
+        rates.take(str(number))
+        assert len(rates) <= 100
+
+
+def test_what_was_quiet_the_longest_goes_first() -> None:
+    rates = RateLimiter(1, burst=1, clock=ManualClock(), tenants_max=2)
+    for tenant in ("ann", "bob", "ann", "cid"):
+        rates.take(tenant)
+    assert rates.take("ann") > 0
+    assert rates.take("bob") == 0
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1, 0)])
+def test_a_rate_that_is_none_is_refused(rate: float, burst: int) -> None:
+    with pytest.raises(UsageError):
+        RateLimiter(rate, burst=burst)
