@@ -23,7 +23,9 @@ def test_a_path_is_told_by_its_longest_text() -> None:
     assert (answered.status, answered.json()) == (200, {"count": 2})
 
 
-@pytest.mark.parametrize("path", ["/", "/shop", "/shop/", "/shop/things/drinks/", "/things/drinks", "/shop//echo", "/docz"])
+@pytest.mark.parametrize(
+    "path", ["/", "/shop", "/shop/", "/shop/things/drinks/", "/things/drinks", "/shop//echo", "/docz"]
+)
 def test_nothing_is_at_another_address(path: str) -> None:
     answered = ask(make_app([shop()]), "GET", path)
     assert (answered.status, answered.json()["code"]) == (404, "NOT_FOUND")

@@ -162,7 +162,9 @@ class App:
 
     def _refusal(self, error: Exception, request: Request) -> Answer:
         if not isinstance(error, KeyhouseError):
-            trace = "".join(traceback.format_exception(error))  # ours, because a logger's may show variables, and so tokens
+            trace = "".join(
+                traceback.format_exception(error)
+            )  # ours, because a logger's may show variables, and so tokens
             self._log.error("an error of ours", id=request.id, trace=trace, **_named(request))
         elif error.status >= 500:
             self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
