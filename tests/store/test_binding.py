@@ -1,5 +1,7 @@
 """A store is one schema in one space: what it fixes is in its keys, and what is not its own it refuses."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,9 +11,10 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.keys import Match
+from keyhouse.keys import Match, Template
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
+from keyhouse.store.binding import Binding
 from tests.store.houses import House, all_of, book, clean, everywhere, findings, session
 from tests.store.library import (
     BOOK,
@@ -178,3 +181,20 @@ async def test_a_record_whose_declared_rows_cannot_be_written_can_still_be_repla
     assert await store.delete(BOOK, id="2")
     assert [finding.kind for finding in await findings(store, repair=True)] == ["miscounted"]
     await clean(store)
+
+
+def test_a_record_is_bound_when_it_is_first_asked_for_and_values_are_checked_before() -> None:
+    """A service has many spaces: compiling every template for each of them took 5 ms a customer."""
+    schema = Schema(
+        "notes",
+        Record(Any, Template("c_{customer}_note_{id}", customer=Match("[0-9]+")), name="note"),
+        Record(Any, Template("c_{customer}_tag_{id}", customer=Match("[0-9]+")), name="tag"),
+        space=Space("a customer", field="customer"),
+    )
+    note, tag = schema.records
+    binding = Binding(schema, {"customer": "7"})
+    assert binding.record(note) is binding.record(note)
+    assert binding.record(note).template.text == "c_7_note_{id}"
+    assert binding.record(tag).template.text == "c_7_tag_{id}"
+    with pytest.raises(KeyFieldError):
+        Binding(schema, {"customer": "7_8"})

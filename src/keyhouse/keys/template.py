@@ -122,6 +122,12 @@ class Template:
             return Span.prefix(prefix + self._begin(count, starting))
         return Span.only(prefix) if count == len(self.fields) else Span.prefix(prefix)
 
+    def check(self, values: Mapping[str, object]) -> None:
+        """Refuse values, of some of its fields, that `bind` would refuse: KeyFieldError."""
+        for name, bound in zip(self.fields, self.segments, strict=True):
+            if name in values:
+                self._written(name, bound, values[name])
+
     def bind(self, values: Mapping[str, object]) -> "Template":
         """The same keys with some fields fixed: they become literal text."""
         if not any(name in values for name in self.fields):

@@ -30,7 +30,7 @@ from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
 
-RESERVED = frozenset({"by", "cursor", "expect", "limit", "reverse", "since", "starting", "ttl"})
+RESERVED = frozenset({"by", "cursor", "expect", "expires", "limit", "reverse", "since", "starting", "ttl"})
 """Arguments of the store's own calls: a key field can't have such a name."""
 
 
@@ -169,6 +169,10 @@ class Record(Generic[T]):
             changes[self.updated] = self.times.format(now)
         return _replace(value, changes) if changes else value
 
+    def versioned(self, value: T) -> T:
+        """The value with its version set, and the times that it has."""
+        return value if self.version is None else _replace(value, {self.version[0]: self.version[1]})
+
     def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
         """When a record written now expires. `before`: when the one it replaces would have."""
         mode = self.expiry.mode if self.expiry is not None else None
@@ -221,6 +225,15 @@ class Record(Generic[T]):
             self._refuse_newer(data, key)
         return value
 
+    def accepted(self, plain: object) -> T:
+        """The value of plain JSON that came from outside; RecordError says what of it does not have the record's type."""
+        try:
+            return self._converted(plain)
+        except msgspec.ValidationError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+
     def shown(self, value: T) -> Any:
         """The value for whoever asks from outside: plain JSON, without what must not leave the store."""
         plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
@@ -232,11 +245,17 @@ class Record(Generic[T]):
         """The value, with what it does not know in the attribute that is for that, whatever the members are called."""
         if self.unknown is None:
             return self._decoder.decode(data)
-        plain = document.parse(data)
+        return self._converted(document.parse(data))
+
+    def _converted(self, plain: Any) -> T:
+        if self.unknown is None:
+            return msgspec.convert(plain, self.type)
         if not isinstance(plain, dict):
             raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
-        known = {name: plain.pop(name) for own, name in self._members.items() if own != self.unknown and name in plain}
-        return _replace(msgspec.convert(known, self.type), {self.unknown: plain})
+        names = [name for own, name in self._members.items() if own != self.unknown]
+        known = {name: plain[name] for name in names if name in plain}
+        others = {name: part for name, part in plain.items() if name not in known}
+        return _replace(msgspec.convert(known, self.type), {self.unknown: others})
 
     def _with_unknown(self, value: T) -> dict[str, Any]:
         assert self.unknown is not None

@@ -89,6 +89,8 @@ class Schema:
         self.records = records + (meta.records if meta is not None else ())
         self.overlaps = overlaps
         self.filtered = frozenset(id(scanned) for scanned, _ in overlaps)
+        self._owners = {id(migration.over): migration.over for migration in migrations}
+        self._owners |= {id(declared): record for record, declared in self.declared()}
         self._check_names()
         self._check_migrations()
         self._prove_coexistence()
@@ -121,16 +123,9 @@ class Schema:
                 return record
         raise DeclarationError("The schema has no such record.", record=name, known=[r.name for r in self.records])
 
-    def bind(self, values: Mapping[str, object]) -> dict[int, Declared]:
-        """Each declaration (by its id) as it is in a store that fixes these key fields."""
-        bound: dict[int, Declared] = {}
-        for record in self.records:
-            copy = record.bind(values)
-            bound[id(record)] = copy
-            bound.update(zip(map(id, record.derived), copy.derived, strict=True))
-        for migration in self.migrations:
-            bound.setdefault(id(migration.over), migration.over.bind(values))
-        return bound
+    def owner(self, declared: Declared) -> Record[Any] | None:
+        """The record that a declaration of this schema belongs to; `None` for another schema's."""
+        return self._owners.get(id(declared))
 
     def _check_names(self) -> None:
         names = [record.name for record in self.records]

@@ -7,7 +7,7 @@ It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import Entry, Event, PageOf
 from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows
-from keyhouse.store.jobs import run_job, try_job
+from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
 from keyhouse.store.store import Store
@@ -36,6 +36,7 @@ __all__ = [
     "digest",
     "export_rows",
     "fold",
+    "forget_job",
     "import_rows",
     "migrate",
     "move",

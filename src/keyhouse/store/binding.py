@@ -11,27 +11,38 @@ D = TypeVar("D", bound=Derived)
 
 
 class Binding:
-    """Finds, for a declaration that a caller names, the bound one. Another schema's is refused."""
+    """Finds, for a declaration that a caller names, the bound one. Another schema's is refused.
+
+    A record is bound when it is first asked for: binding compiles its templates, and a service has many spaces of which it
+    reads a few records each. The values are checked at once.
+    """
 
     __slots__ = ("_bound", "_originals", "schema", "values")
 
     def __init__(self, schema: Schema, values: Mapping[str, object]) -> None:
         self.schema = schema
         self.values = dict(values)
-        self._bound = schema.bind(values)
-        self._originals = {id(self._bound[id(declared)]): declared for _, declared in schema.declared()}
+        self._bound: dict[int, Declared] = {}
+        self._originals: dict[int, Declared] = {}
+        for _, declared in schema.declared():
+            declared.template.check(self.values)
 
     def record(self, record: Record[T]) -> Record[T]:
-        try:
-            return self._bound[id(record)]  # type: ignore[return-value]  # a record's copy is of its own type
-        except KeyError:
-            raise self._foreign(record) from None
+        return self._bound.get(id(record)) or self._bind(record)  # type: ignore[return-value]  # of its own type
 
     def derived(self, derived: D) -> D:
-        try:
-            return self._bound[id(derived)]  # type: ignore[return-value]  # a derived row's copy is of its own type
-        except KeyError:
-            raise self._foreign(derived) from None
+        return self._bound.get(id(derived)) or self._bind(derived)  # type: ignore[return-value]  # of its own type
+
+    def _bind(self, declared: Declared) -> Declared:
+        owner = self.schema.owner(declared)
+        if owner is None:
+            raise self._foreign(declared)
+        copy = owner.bind(self.values)
+        originals, copies = _all(owner), _all(copy)
+        for original, bound in zip(originals, copies, strict=True):
+            self._bound[id(original)] = bound
+            self._originals[id(bound)] = original
+        return self._bound[id(declared)]
 
     def index(self, record: Record[T], by: Index) -> tuple[Record[T], Index]:
         """A record and one of its own indexes."""

@@ -26,7 +26,7 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 
 
 class Transaction:
-    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writes", "binding")
+    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writes", "binding", "revision")
 
     def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
         self._engine = engine
@@ -36,6 +36,8 @@ class Transaction:
         self._rows: dict[str, Row | None] = {}
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
+        self.revision = 0
+        """Of the commit, once it was made: that of every row it wrote."""
 
     @property
     def pending(self) -> int:
@@ -82,9 +84,35 @@ class Transaction:
             self._restore(kept)
             raise
 
-    async def _put(
-        self, bound: Record[T], value: T, ttl: int | None, expect: int | Unset | None, fields: dict[str, Any]
+    async def restore(
+        self,
+        record: Record[T],
+        value: T,
+        /,
+        *,
+        expires: int | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> Entry[T]:
+        """Put a record as it was, or is elsewhere: the times that the value holds stay, and it expires at `expires`, in the
+        clock's milliseconds. For imports, and for a record that comes from another key."""
+        bound = self.binding.record(record)
+        if expires is not None and bound.expiry is None:
+            raise UsageError("The record is not declared to expire.", record=bound.name)
+        with self.whole():
+            return await self._put(bound, value, None, expect, fields, kept=(expires,))
+
+    async def _put(
+        self,
+        bound: Record[T],
+        value: T,
+        ttl: int | None,
+        expect: int | Unset | None,
+        fields: dict[str, Any],
+        *,
+        kept: tuple[int | None] | None = None,
+    ) -> Entry[T]:
+        """`kept`: when the record expires, if that and its times are settled."""
         if bound.is_struct and not isinstance(value, bound.type):
             raise RecordError(
                 "The value does not have its record's type.", record=bound.name, found=type(value).__name__
@@ -100,9 +128,13 @@ class Transaction:
             before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
-        value = bound.stamp(value, before.record if before is not None else None, self._now)
+        if kept is None:
+            value = bound.stamp(value, before.record if before is not None else None, self._now)
+        else:
+            value = bound.versioned(value)
         data, value = bound.written(value)
-        expires = bound.expires(value, before.expires if before is not None else None, ttl, self._now)
+        until = before.expires if before is not None else None
+        expires = bound.expires(value, until, ttl, self._now) if kept is None else kept[0]
         if expires is not None and expires <= self._now:
             raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
         self._writes[key] = Put(key, data, expires)
@@ -172,7 +204,9 @@ class Transaction:
             return 0
         batch = self._batch(batch_id)
         check_limits(batch, self._engine.capabilities)
-        return await self._engine.commit(self._space, batch)
+        revision = await self._engine.commit(self._space, batch)
+        self.revision = revision or 0
+        return revision
 
     async def holds(self) -> bool:
         """Whether all that was read here still is as it was: then it stood together at one moment."""

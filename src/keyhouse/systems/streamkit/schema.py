@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from keyhouse.keys import Match, Template, Text
-from keyhouse.schema import MILLISECONDS, Record, Schema, Space, sliding
+from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
 CUSTOMER = Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",), says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -")
 CONFIG_ID = Match("[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -")
@@ -163,7 +163,7 @@ SCENE_ACTIVITY = _scene_activity("cust_{customer}_streamkit_scene_activity_{scen
 CONFIGS: dict[str, Record[Any]] = {record.name: record for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE)}
 """The configs by their category: the `{type}` of `GET /configs/{type}`."""
 
-# Key migration: the same records at versioned keys, which reads try first. Nothing writes them before the migration exists.
+# Key migration: the same records at versioned keys, which reads try first. See `migration`.
 
 CONFIGS_V2: dict[str, Record[Any]] = {
     "text-cyclers": _config(TextCycler, "cust_{customer}_streamkit_v2_text-cyclers_{id}", name="v2_text-cyclers"),
@@ -175,6 +175,14 @@ SCENE_ACTIVITY_V2 = _scene_activity(
     "cust_{customer}_streamkit_v2_scene_activity_{scene_name}", name="v2_scene_activity"
 )
 
+META = Meta(
+    version="cust_{customer}_streamkit_meta_version",
+    done="cust_{customer}_streamkit_meta_migration_{id:06d}",
+    job="cust_{customer}_streamkit_meta_job_{name}",
+    customer=CUSTOMER,
+)
+"""How far a customer's key migration has come. These rows are there while it runs, and are in no export."""
+
 SCHEMAS: tuple[Schema, ...] = (
     Schema(
         "streamkit",
@@ -183,6 +191,7 @@ SCHEMAS: tuple[Schema, ...] = (
         *CONFIGS_V2.values(),
         SCENE_ACTIVITY_V2,
         space=Space("a customer", field="customer", segment=CUSTOMER),
+        meta=META,
         doc="Configurations and scene activity of an OBS control panel.",
     ),
 )

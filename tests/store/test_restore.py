@@ -1,0 +1,62 @@
+"""A record that comes from elsewhere keeps its times and its expiry, and earns its derived rows like any other."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse.errors import RecordError, RevisionError, UsageError
+from tests.store.houses import House, book, clean, everywhere, session
+from tests.store.library import BOOK, BY_TITLE, SLIDING, SLIDING_TOKEN
+
+OLD = "2020-02-02T02:02:02.002Z"
+
+
+@everywhere
+async def test_a_restored_record_keeps_its_times_and_earns_its_rows(house: House) -> None:
+    store = house.store()
+    was = book(isbn="9", series="s", position=1.5, year=5, shelf="top", created_at=OLD, updated_at=OLD)
+    async with store.transaction() as tx:
+        await tx.restore(BOOK, was)
+    assert await store.get(BOOK, id="1") == was
+    await clean(store)
+    async with store.transaction() as tx:  # over one that is there
+        entry = await tx.restore(BOOK, book(title="Another", created_at="never", updated_at=OLD))
+    assert entry.record.created_at == "never"
+    assert [found.record.title async for found in store.scan(BOOK, by=BY_TITLE)] == ["Another"]
+    await clean(store)
+
+
+@everywhere
+async def test_a_restored_record_expires_when_it_would_have(house: House) -> None:
+    store = house.store()
+    until = house.clock.now() + 1_234
+    async with store.transaction() as tx:
+        await tx.restore(SLIDING, session(), expires=until)
+    assert {expires for _, expires in (await house.rows()).values()} == {until}
+    house.clock.advance(milliseconds=1_234)
+    assert await store.get(SLIDING, id="1") is None
+    assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
+
+
+@everywhere
+async def test_what_can_not_be_restored_changes_nothing(house: House) -> None:
+    store = house.store()
+    async with store.transaction() as tx:
+        with pytest.raises(UsageError):
+            await tx.restore(BOOK, book(), expires=house.clock.now() + 1)
+        with pytest.raises(RecordError):
+            await tx.restore(SLIDING, session(), expires=house.clock.now())
+        with pytest.raises(RevisionError):
+            await tx.restore(BOOK, book(), expect=7)
+        assert tx.pending == 0
+    assert await house.rows() == {}
+
+
+def test_plain_json_is_accepted_as_the_record_it_is() -> None:
+    plain = msgspec.to_builtins(book(created_at=OLD))
+    assert BOOK.accepted(plain) == book(created_at=OLD)
+    wrong: list[Any] = [{**plain, "year": "5"}, {"id": "1"}, [], None, "text"]
+    for each in wrong:
+        with pytest.raises(RecordError):
+            BOOK.accepted(each)
