@@ -27,7 +27,8 @@ Whoever writes an engine runs `keyhouse.testing.conformance` over it.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -105,12 +106,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between engines, and nothing else does.
 
-    `durable`: acknowledged is on disk. `shared`: several processes may have it open at once.
+    `durable`: acknowledged is on disk. `shared`: several processes may have it open at once. `snapshots`: it is one of
+    `Snapshots`, and can show all its rows as of one moment for as long as one likes.
     """
 
     name: str
     durable: bool
     shared: bool
+    snapshots: bool = False
     commit_rows_max: int = COMMIT_ROWS_MAX
     commit_bytes_max: int = COMMIT_BYTES_MAX
 
@@ -158,6 +161,27 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Finish what was begun, and let go of everything. A second call does nothing."""
+        ...
+
+
+class View(Protocol):
+    """What a walk over whole spaces needs. An engine is one, and so is what it shows of one moment."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def scan(self, space: str, span: Span, *, limit: int) -> Page: ...
+
+    def spaces(self) -> AsyncIterator[str]: ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """What an engine is beside, when its `capabilities.snapshots` says so."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[View]:
+        """All rows of all spaces as they stood together when the context was entered, whatever is committed meanwhile; what
+        expires meanwhile is not shown. It is held at the engine's expense: leave it as soon as the walk is done."""
         ...
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from keyhouse.clock import ManualClock
-from keyhouse.engine import Batch, Engine, Put
+from keyhouse.engine import Batch, Engine, Put, Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
@@ -19,7 +20,7 @@ from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitErro
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
-from keyhouse.store.lines import encode_row
+from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from tests.store.test_transfer import contents, digests, fill
@@ -95,6 +96,32 @@ def test_every_value_is_one_line_and_comes_back_to_the_byte(value: bytes) -> Non
     asyncio.run(scenario())
 
 
+def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> None:
+    for values in (
+        [b"[1", b"2]", b"3,4"],
+        [b'1,"expires":5', b"1"],
+        [b'"', b'"'],
+        [b"1", b"", b"2"],
+        [b" 1"],
+        [b"1\n"],
+    ):
+        rows = [Row(f"k{at}", value, 1, at if at % 2 else None) for at, value in enumerate(values)]
+        one_by_one = b"".join([encode_row("s", Put(row.key, row.value, row.expires)) for row in rows])
+        assert encode_rows("s", rows) == one_by_one
+        read = [decode(line, 1) for line in one_by_one.splitlines(keepends=True)]
+        assert [each.put.value for each in read if isinstance(each, Line)] == values
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_lines_at_once_are_what_each_of_them_is(seed: int) -> None:
+    draw = random.Random(seed)
+    some = (*VALUES, *ODD_VALUES, b"1", b'{"a":1}')
+    rows = [Row(f"k{at:03d}", draw.choice(some), 1, draw.choice((None, 7))) for at in range(draw.randrange(1, 30))]
+    lines = [encode_row("é", Put(row.key, row.value, row.expires)) for row in rows]
+    assert encode_rows("é", rows) == b"".join(lines)
+    assert decode_all(lines, 1) == [decode(line, 1) for line in lines]
+
+
 def test_what_a_store_writes_stands_in_the_line_as_json() -> None:
     assert b'"value":{"a":[1,-0.0,"\\u0000"]}' in encode_row("s", Put("k", b'{"a":[1,-0.0,"\\u0000"]}'))
     assert b'"text":' in encode_row("s", Put("k", b"not JSON"))
@@ -167,12 +194,12 @@ def test_it_is_written_a_little_at_a_time_and_says_how_far_it_is() -> None:
         pieces: list[bytes] = []
         reports: list[int] = []
         await export_rows(engine, pieces.append, on_progress=reports.append)
-        assert max(map(len, pieces)) < 70_000
+        assert max(map(len, pieces)) < 200_000
         assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 10
         reports.clear()
         target = Narrow(MemoryEngine(), rows=50, bytes=2_000)
         await import_rows(target, io.BytesIO(b"".join(pieces)), on_progress=reports.append)
-        assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 10
+        assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 4
         assert await contents(target) == await contents(engine)
 
     asyncio.run(scenario())
@@ -213,7 +240,7 @@ def test_an_import_killed_at_any_call_is_run_again_and_writes_only_the_rest(late
                 there = sum([len(rows) for rows in (await contents(target)).values()])
                 assert (await imported(target, data)).written == summary.rows - there
                 assert await contents(target) == await contents(source)
-        assert calls > 8
+        assert calls >= 7
 
     asyncio.run(scenario())
 

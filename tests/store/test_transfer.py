@@ -228,7 +228,7 @@ def test_killed_again_and_again_it_comes_further_each_time(tmp_path: Path) -> No
         while True:
             runs += 1
             try:
-                await move(source, Dying(target, 80), name="one")
+                await move(source, Dying(target, 20), name="one")
                 break
             except Killed:
                 await target.close()

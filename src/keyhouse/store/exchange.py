@@ -16,20 +16,17 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.engine import Engine, Put, Row, Span
+from keyhouse.engine import Engine, Row, Span, View
 from keyhouse.errors import DataError, DocumentError, KeyFieldError, UnreadableError, UsageError
 from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
-from keyhouse.store.lines import Ending, Line, Tally, decode, encode_ending, encode_row, encode_shown
-from keyhouse.store.walking import rows
-from keyhouse.store.writes import Writes
+from keyhouse.store.incoming import Incoming
+from keyhouse.store.lines import Ending, Line, Tally, decode, decode_all, encode_ending, encode_rows, encode_shown
+from keyhouse.store.walking import pages
 
-WRITE_BYTES: Final = 64 * 1_024
-"""Lines are written so many bytes at a time."""
-
-LOOK_ROWS: Final = 200
-LOOK_BYTES: Final = 1_024 * 1_024
-"""Rows, and bytes of values, of one space that an import compares with the store at a time."""
+BLOCK_LINES: Final = 4_000
+BLOCK_BYTES: Final = 4 * 1_024 * 1_024
+"""Lines that an import reads at a time: enough that their commits share a sync, little enough that memory stays flat."""
 
 Report = Callable[[int], None]
 
@@ -77,7 +74,7 @@ def begun(lines: Iterable[bytes]) -> Begun:
 
 
 async def export_rows(
-    engine: Engine,
+    view: View,
     write: Callable[[bytes], object],
     *,
     spaces: Collection[str] | None = None,
@@ -93,22 +90,18 @@ async def export_rows(
     if tally.rows and start.is_shown != bool(schemas):
         raise UsageError("An export goes on as it was begun: complete, or for people.", rows=tally.rows)
     shown = _Shown(schemas)
-    waiting = bytearray()
-    async for space, row in _rows(engine, spaces, start):
-        line = shown.line(space, row) if schemas else encode_row(space, Put(row.key, row.value, row.expires))
-        if line is None:
-            left_out += 1
-            continue
-        tally.add(line)
-        waiting += line
-        if len(waiting) >= WRITE_BYTES:
-            write(bytes(waiting))
-            waiting.clear()
-            if on_progress is not None:
-                on_progress(tally.rows)
-    write(bytes(waiting) + encode_ending(tally.ending()))
-    if on_progress is not None:
-        on_progress(tally.rows)
+    async for space, rows in _pages(view, spaces, start):
+        if schemas:
+            kept = [line for row in rows if (line := shown.line(space, row)) is not None]
+            lines, count = b"".join(kept), len(kept)
+        else:
+            lines, count = encode_rows(space, rows), len(rows)
+        left_out += len(rows) - count
+        tally.add(lines, count)
+        write(lines)
+        if on_progress is not None:
+            on_progress(tally.rows)
+    write(encode_ending(tally.ending()))
     return _exported(tally, left_out)
 
 
@@ -116,28 +109,54 @@ async def import_rows(
     engine: Engine, lines: Iterable[bytes], *, partial: bool = False, on_progress: Report | None = None
 ) -> Imported:
     """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing."""
-    importer = _Importer(engine)
+    incoming = Incoming(engine)
     tally, ending = Tally(), None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        found = decode(line, number)
-        if ending is not None:
-            raise DocumentError("There are lines behind the last one.", line=number)
-        if isinstance(found, Ending):
-            ending = found
-            continue
-        if found.is_shown:
-            raise UsageError("The private members were left out of this export, so it can't be imported.", line=number)
-        tally.add(line)
-        await importer.add(found)
-        if on_progress is not None and tally.rows % LOOK_ROWS == 0:
-            on_progress(tally.rows)
-    await importer.flush()
-    if on_progress is not None:
-        on_progress(tally.rows)
+    async with incoming:
+        for number, block in _blocks(lines):
+            rows, found = _rows_of(block, number, ended=ending is not None)
+            ending = ending or found
+            tally.add(b"".join(block[: len(rows)]), len(rows))
+            await incoming.put(rows)
+            if on_progress is not None:
+                on_progress(tally.rows)
     _check_ending(tally, ending, partial=partial)
-    return Imported(tally.rows, importer.written, importer.expired)
+    return Imported(tally.rows, incoming.written, incoming.expired)
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Some lines at a time, without empty ones, and the number of the first."""
+    first, block, size = 1, list[bytes](), 0
+    for number, line in enumerate(lines, 1):
+        if line.isspace() or (size >= BLOCK_BYTES or len(block) == BLOCK_LINES):
+            if block:
+                yield first, block
+            first, block, size = number, [], 0
+        if line.isspace():
+            first = number + 1
+            continue
+        block.append(line)
+        size += len(line)
+    if block:
+        yield first, block
+
+
+def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line], Ending | None]:
+    """The rows of a block, and the last line if it is there."""
+    found = decode_all(block, number)
+    rows = [each for each in found if isinstance(each, Line)]
+    ending = None
+    if len(rows) < len(found) or ended:
+        at = next((index for index, each in enumerate(found) if isinstance(each, Ending)), -1)
+        if ended or at != len(found) - 1:
+            raise DocumentError("There are lines behind the last one.", line=number + at + 1)
+        last = found[-1]
+        assert isinstance(last, Ending)
+        ending = last
+    if (shown := next((index for index, row in enumerate(rows) if row.is_shown), None)) is not None:
+        raise UsageError(
+            "The private members were left out of this export, so it can't be imported.", line=number + shown
+        )
+    return rows, ending
 
 
 def _exported(tally: Tally, left_out: int) -> Exported:
@@ -145,14 +164,14 @@ def _exported(tally: Tally, left_out: int) -> Exported:
     return Exported(ending.rows, ending.sha256, left_out)
 
 
-async def _rows(engine: Engine, spaces: Collection[str] | None, start: Begun) -> AsyncIterator[tuple[str, Row]]:
-    names = [space async for space in engine.spaces()] if spaces is None else sorted(set(spaces))
+async def _pages(view: View, spaces: Collection[str] | None, start: Begun) -> AsyncIterator[tuple[str, Sequence[Row]]]:
+    names = [space async for space in view.spaces()] if spaces is None else sorted(set(spaces))
     for space in names:
         if space < start.space:
             continue
         span = Span().after(start.key) if space == start.space and start.key else Span()
-        async for row in rows(engine, space, span):
-            yield space, row
+        async for page in pages(view, space, span):
+            yield space, page.rows
 
 
 class _Shown:
@@ -196,37 +215,3 @@ def _check_ending(tally: Tally, ending: Ending | None, *, partial: bool) -> None
             rows=tally.rows,
             exported_rows=ending.rows,
         )
-
-
-class _Importer:
-    """Rows that wait to be compared with those of the store: of one space, each key once."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._space = ""
-        self._waiting: dict[str, Put] = {}
-        self._bytes = 0
-        self.written = 0
-        self.expired = 0
-
-    async def add(self, line: Line) -> None:
-        if line.space != self._space or len(self._waiting) >= LOOK_ROWS or self._bytes > LOOK_BYTES:
-            await self.flush()
-        self._space = line.space
-        self._waiting[line.put.key] = line.put
-        self._bytes += len(line.put.value)
-
-    async def flush(self) -> None:
-        waiting, self._waiting, self._bytes = self._waiting, {}, 0
-        if not waiting:
-            return
-        writes = Writes(self._engine, self._space)
-        now = self._engine.clock.now()
-        there = await self._engine.read(self._space, list(waiting))
-        for put, row in zip(waiting.values(), there, strict=True):
-            if put.expires is not None and put.expires <= now:
-                self.expired += 1
-            elif row is None or (row.value, row.expires) != (put.value, put.expires):
-                self.written += 1
-                await writes.put(put)
-        await writes.flush()

@@ -15,10 +15,11 @@ A line that has `shown` in place of `value` is for people: private members are l
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 
-from keyhouse.engine import Put, check_key
+from keyhouse.engine import Put, Row, check_key
 from keyhouse.errors import DocumentError, KeyhouseError, LimitError
 from keyhouse.limits import SPACE_BYTES_MAX, VALUE_BYTES_MAX
 
@@ -56,7 +57,10 @@ class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Form).decode
+_form_decoder = msgspec.json.Decoder(_Form)
+_decode = _form_decoder.decode
+_decode_all = _form_decoder.decode_lines
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Tally:
@@ -66,9 +70,15 @@ class Tally:
         self._hash = hashlib.sha256()
         self.rows = 0
 
-    def add(self, line: bytes) -> None:
-        self._hash.update(line)
-        self.rows += 1
+    def add(self, lines: bytes, rows: int = 1) -> None:
+        self._hash.update(lines)
+        self.rows += rows
+
+    def copy(self) -> "Tally":
+        """As it is now, to come back to."""
+        same = Tally()
+        same._hash, same.rows = self._hash.copy(), self.rows
+        return same
 
     def ending(self) -> Ending:
         return Ending(self.rows, self._hash.hexdigest())
@@ -84,6 +94,21 @@ def encode_row(space: str, put: Put) -> bytes:
         except UnicodeDecodeError:
             form.base64 = base64.b64encode(put.value).decode()
     return _encode(form) + b"\n"
+
+
+def encode_rows(space: str, rows: Sequence[Row]) -> bytes:
+    """The lines of several rows of a space: the same as `encode_row` makes of each, at a third of the time."""
+    if not _stand_in_lines([row.value for row in rows]):
+        return b"".join([encode_row(space, Put(row.key, row.value, row.expires)) for row in rows])
+    head = b'{"space":' + _encode(space) + b',"key":'
+    return b"".join(
+        [
+            b'%b%b,"value":%b}\n' % (head, _encode(row.key), row.value)
+            if row.expires is None
+            else b'%b%b,"value":%b,"expires":%d}\n' % (head, _encode(row.key), row.value, row.expires)
+            for row in rows
+        ]
+    )
 
 
 def encode_shown(space: str, key: str, shown: object, expires: int | None) -> bytes:
@@ -104,6 +129,17 @@ def decode(line: bytes, number: int) -> Line | Ending:
     except KeyhouseError as error:
         error.fields["line"] = number
         raise
+
+
+def decode_all(lines: Sequence[bytes], number: int) -> list[Line | Ending]:
+    """What `decode` makes of each of them, empty ones left out. `number`: of the first line."""
+    try:
+        forms = _decode_all(b"".join(lines))
+        if len(forms) == len(lines):
+            return [_read(form) for form in forms]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, KeyhouseError):
+        pass  # one of them is not a row: which, is found one by one
+    return [decode(line, at) for at, line in enumerate(lines, number) if line.strip()]
 
 
 def _read(form: _Form) -> Line | Ending:
@@ -133,6 +169,16 @@ def _text(text: str | None) -> bytes | None:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
+
+
+def _stand_in_lines(values: list[bytes]) -> bool:
+    """Whether all of them do, asked at once: as members of one array, each must come out as it went in."""
+    array = b"[" + b",".join(values) + b"]"
+    try:
+        array.decode()
+        return b"\n" not in array and b"\r" not in array and list(map(bytes, _split(array))) == values
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _stands_in_a_line(value: bytes) -> bool:

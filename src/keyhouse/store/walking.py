@@ -6,9 +6,9 @@ A page is of its own moment, so a walk over a space that is being written shows 
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
-from keyhouse.engine import Engine, Row, Span
+from keyhouse.engine import Engine, Page, Row, Span, View
 
-PAGE_ROWS: Final = 200
+PAGE_ROWS: Final = 2_000
 PAGE_ROWS_FIRST: Final = 16
 PAGE_BYTES: Final = 4 * 1_024 * 1_024
 """About what one page holds: where values are large, pages have fewer rows."""
@@ -16,32 +16,38 @@ PAGE_BYTES: Final = 4 * 1_024 * 1_024
 T = TypeVar("T")
 
 
-async def rows(engine: Engine, space: str, span: Span = Span()) -> AsyncIterator[Row]:  # noqa: B008  # it is frozen
-    """The live rows of the span, in key order."""
+async def pages(view: View, space: str, span: Span = Span()) -> AsyncIterator[Page]:  # noqa: B008  # it is frozen
+    """The live rows of the span, in key order, a page at a time."""
     limit = PAGE_ROWS_FIRST
     while True:
-        page = await engine.scan(space, span, limit=limit)
-        for row in page.rows:
-            yield row
+        page = await view.scan(space, span, limit=limit)
+        yield page
         if not page.more:
             return
         span = span.after(page.rows[-1].key)
         limit = _fitting(page.rows, limit)
 
 
+async def rows(view: View, space: str, span: Span = Span()) -> AsyncIterator[Row]:  # noqa: B008  # it is frozen
+    """The live rows of the span, in key order."""
+    async for page in pages(view, space, span):
+        for row in page.rows:
+            yield row
+
+
 def _fitting(page: Sequence[Row], limit: int) -> int:
-    """How many rows like these, but no more than twice as many as now, fit in a page."""
-    size = sum(len(row.value) for row in page)
-    return max(1, min(2 * limit, PAGE_ROWS, PAGE_BYTES * len(page) // max(size, 1)))
+    """How many rows like these, but no more than four times as many as now, fit in a page."""
+    size = sum([len(row.value) for row in page])
+    return max(1, min(4 * limit, PAGE_ROWS, PAGE_BYTES * len(page) // max(size, 1)))
 
 
-async def row_pairs(source: Engine, target: Engine, space: str) -> AsyncIterator[tuple[Row | None, Row | None]]:
+async def row_pairs(source: View, target: Engine, space: str) -> AsyncIterator[tuple[Row | None, Row | None]]:
     """Each key that either of the two has a row of, in order, with both rows."""
     async for _, first, second in _pairs(_by_key(rows(source, space)), _by_key(rows(target, space))):
         yield first, second
 
 
-async def spaces_of_both(source: Engine, target: Engine) -> AsyncIterator[str]:
+async def spaces_of_both(source: View, target: Engine) -> AsyncIterator[str]:
     """Each space of either of the two, in order."""
     async for space, _, _ in _pairs(_by_name(source.spaces()), _by_name(target.spaces())):
         yield space
