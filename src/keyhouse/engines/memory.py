@@ -6,6 +6,7 @@ Every call but `watch` is one step of the event loop, so nothing here needs a lo
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from keyhouse.engines.counter import sum_of
 from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 
-CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False)
+CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False, snapshots=True)
 
 
 class _Commit(NamedTuple):
@@ -37,6 +38,11 @@ class _Space:
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.keys: list[str] = []
+
+    def copy(self) -> "_Space":
+        same = _Space()
+        same.rows, same.keys = dict(self.rows), list(self.keys)
+        return same
 
     def put(self, row: Row) -> None:
         if row.key not in self.rows:
@@ -132,6 +138,14 @@ class MemoryEngine:
         for name in sorted(self._spaces):
             if any(self._live(name, key) is not None for key in self._spaces[name].keys):
                 yield name
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator["MemoryEngine"]:
+        self._check_open()
+        same = MemoryEngine(self._clock)
+        same._spaces = {name: space.copy() for name, space in self._spaces.items()}
+        same._revision = self._revision
+        yield same
 
     async def close(self) -> None:
         self._closed = True

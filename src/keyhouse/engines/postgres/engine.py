@@ -1,6 +1,7 @@
 """The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches through the feed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -9,6 +10,7 @@ from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.reader import Reader
 from keyhouse.engines.postgres.server import Server
+from keyhouse.engines.postgres.snapshot import SPACES_ROWS, Snapshot, page_of, scan_arguments, snapshot
 from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import CONNECTIONS, Writer
 from keyhouse.engines.sql.layout import Layout
@@ -24,10 +26,7 @@ SWEEP_ROWS: Final = 1_000
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
-SPACES_ROWS: Final = 100
-"""Spaces that are named by one call."""
-
-CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True)
+CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True, snapshots=True)
 
 
 class PostgresEngine:
@@ -75,11 +74,8 @@ class PostgresEngine:
 
     async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
         sql = self._sql.scans[reverse, keys_only, span.stop is not None]
-        stop = () if span.stop is None else (_without_null(span.stop),)
-        arguments = (space, _without_null(span.start), self._clock.now(), limit + 1, *stop)
-        head, *found = await self._reads.run(lambda connection: connection.fetch(sql, *arguments))
-        rows = [Row(key, value.encode(), revision, expires) for key, value, revision, expires in found[:limit]]
-        return Page(rows, len(found) > limit, head["revision"])
+        arguments = scan_arguments(space, span, self._clock.now(), limit)
+        return page_of(await self._reads.run(lambda connection: connection.fetch(sql, *arguments)), limit)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._writer.commit(space, batch)
@@ -119,6 +115,9 @@ class PostgresEngine:
         found = await self._reads.run(lambda connection: connection.fetch(self._sql.spaces, *arguments))
         return [space for (space,) in found]
 
+    def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
+        return snapshot(self._reads, self._sql, self._clock)
+
     async def close(self) -> None:
         if self._closing:
             return
@@ -127,9 +126,3 @@ class PostgresEngine:
         await self._feed.close()
         await self._writes.close()
         await self._reads.close()
-
-
-def _without_null(bound: str) -> str:
-    """The end of a span without U+0000, which no key holds and PostgreSQL does not take: it cuts between the same keys."""
-    text, null, _ = bound.partition("\0")
-    return text + "\x01" if null else bound

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
@@ -9,6 +10,7 @@ from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.job import Job
+from keyhouse.engines.rocksdb.snapshot import Snapshot
 from keyhouse.engines.rocksdb.transaction import Swept
 from keyhouse.engines.rocksdb.writer import Writer
 from keyhouse.limits import CHANGES_KEPT
@@ -22,7 +24,9 @@ PRUNE_ROWS: Final = 2_000
 COMMIT_BYTES: Final = 16 * 1_024 * 1_024
 """The driver holds Python's lock while RocksDB copies a batch: for so much, a tenth of a second in which nothing runs."""
 
-CAPABILITIES: Final = Capabilities(name="rocksdb", durable=True, shared=False, commit_bytes_max=COMMIT_BYTES)
+CAPABILITIES: Final = Capabilities(
+    name="rocksdb", durable=True, shared=False, snapshots=True, commit_bytes_max=COMMIT_BYTES
+)
 
 
 class RocksdbEngine:
@@ -30,6 +34,7 @@ class RocksdbEngine:
 
     def __init__(self, database: Database, clock: Clock, changes_kept: int) -> None:
         self._clock = clock
+        self._folder = database.folder
         self._changes_kept = changes_kept
         self._feed = Feed(database, clock)
         self._view = self._feed.view
@@ -89,6 +94,14 @@ class RocksdbEngine:
         while space is not None:
             yield space
             space = self._view.next_space(space.encode() + b"\1")
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Snapshot]:
+        snapshot = Snapshot(self._view, self._clock, self._folder)
+        try:
+            yield snapshot
+        finally:
+            snapshot.close()
 
     async def close(self) -> None:
         self._feed.close()

@@ -9,7 +9,7 @@ what is newest, and takes the rows that are being written, which the writer name
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import merge
 
 from rocksdict import RdictIter, ReadOptions, Snapshot
@@ -95,28 +95,21 @@ class View:
         return Row(key, data[HEAD_BYTES:], revision, None if expires == NEVER else expires)
 
     def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
-        prefix, now = prefix_of(space), self._clock.now()
-        start, stop = bounds(prefix, span)
-        skip = len(prefix)
-        rows: list[Row] = []
-        for key, data in self._walk(start, stop, reverse=reverse):
-            revision, expires = _head_of(data)
-            if expires == NEVER:
-                expires = None
-            elif expires <= now:
-                continue
-            if len(rows) == limit:
-                return Page(rows, True, self.revision)
-            rows.append(Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires))
-        return Page(rows, False, self.revision)
+        prefix = prefix_of(space)
+        found = self._walk(*bounds(prefix, span), reverse=reverse)
+        rows, more = live_rows(found, len(prefix), self._clock.now(), limit, keys_only=keys_only)
+        return Page(rows, more, self.revision)
 
     def next_space(self, least: bytes) -> str | None:
         """The first space from `least` on that holds a live row."""
-        now = self._clock.now()
-        for key, data in self._walk(least, None):
-            if _head_of(data)[1] > now:
-                return split_key(key)[0]
-        return None
+        return live_space(self._walk(least, None), self._clock.now())
+
+    def moment(self) -> tuple[RdictIter, dict[bytes, bytes | None]]:
+        """What shows all rows as they are now, however long it is held: an iterator, and what to show in place of the rows
+        that it finds at some keys. As long as anyone has the iterator, the folder can't be closed."""
+        self._shown()
+        at = self._iterator(None)
+        return at, {key: self._row(key) for key in self._unsure.keys}
 
     def _walk(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Rows from `start` up to `stop`, or backward from there."""
@@ -175,6 +168,31 @@ class View:
             self.reopen()
         assert self._snapshot is not None
         return self._snapshot
+
+
+def live_rows(
+    found: Iterable[tuple[bytes, bytes]], skip: int, now: int, limit: int, *, keys_only: bool = False
+) -> tuple[list[Row], bool]:
+    """Up to `limit` rows that have not expired, and whether there is one more. `skip`: bytes of the space in a key."""
+    rows: list[Row] = []
+    for key, data in found:
+        revision, expires = _head_of(data)
+        if expires == NEVER:
+            expires = None
+        elif expires <= now:
+            continue
+        if len(rows) == limit:
+            return rows, True
+        rows.append(Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires))
+    return rows, False
+
+
+def live_space(found: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
+    """The space of the first row that has not expired."""
+    for key, data in found:
+        if _head_of(data)[1] > now:
+            return split_key(key)[0]
+    return None
 
 
 class _Unsure:

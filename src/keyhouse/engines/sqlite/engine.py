@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import starmap
 from typing import Final
 
@@ -14,6 +15,7 @@ from keyhouse.engines.sqlite.feed import Feed
 from keyhouse.engines.sqlite.file import open_reader, open_writer
 from keyhouse.engines.sqlite.job import Job
 from keyhouse.engines.sqlite.reader import Reader
+from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
 from keyhouse.engines.sqlite.transaction import Transaction
 from keyhouse.engines.sqlite.writer import Writer
@@ -25,7 +27,7 @@ SWEEP_ROWS: Final = 1_000
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
-CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True)
+CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True, snapshots=True)
 
 
 class SqliteEngine:
@@ -35,6 +37,7 @@ class SqliteEngine:
         self, writer: apsw.Connection, reader: apsw.Connection, sql: Statements, clock: Clock, changes_kept: int
     ) -> None:
         self._clock = clock
+        self._path = writer.filename
         self._sql = sql
         self._changes_kept = changes_kept
         self._reader = Reader(reader, sql, clock)
@@ -108,11 +111,16 @@ class SqliteEngine:
         return await self._writer.submit(Job(work, alone=True))
 
     async def spaces(self) -> AsyncIterator[str]:
-        least = ""
-        while found := self._reader.all(self._sql.next_space, (least, self._clock.now())):
-            space = found[0][0]
+        for space in self._reader.spaces():
             yield space
-            least = space + "\0"
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Snapshot]:
+        snapshot = Snapshot(self._path, self._sql, self._clock)
+        try:
+            yield snapshot
+        finally:
+            snapshot.close()
 
     async def close(self) -> None:
         self._feed.close()

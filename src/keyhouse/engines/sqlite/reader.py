@@ -3,7 +3,7 @@
 No read transaction outlives the call that opened it: one that stays open stops checkpoints, and the WAL grows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +49,13 @@ class Reader:
         """The newest of the file; 0 before the first commit."""
         newest: int | None = self.all(self._sql.head)[0][0]
         return newest or 0
+
+    def spaces(self) -> Iterator[str]:
+        least = ""
+        while found := self.all(self._sql.next_space, (least, self._clock.now())):
+            space: str = found[0][0]
+            yield space
+            least = space + "\0"
 
     def all(self, sql: str, bindings: Sequence[str | bytes | int] = ()) -> list[Any]:
         """Every row of one statement, or of several between BEGIN and COMMIT."""

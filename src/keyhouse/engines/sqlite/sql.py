@@ -40,6 +40,7 @@ class Statements(NamedTuple):
     read: str  # space, key
     state: str  # space, key
     scans: dict[tuple[bool, bool], str]  # by (reverse, keys_only): space, start, stop, now, limit
+    rows_of_span: str  # within a transaction: space, start, stop, now, limit
     next_space: str  # least space, now
     put: str  # space, key, revision, expires, large, value; and now, when `stamped`
     put_large: str  # value
@@ -68,6 +69,7 @@ def statements(layout: Layout) -> Statements:
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
         stamped=layout.created is not None or layout.updated is not None,
         scans={(reverse, only): _scan(layout, n, reverse, only) for reverse in (False, True) for only in (False, True)},
+        rows_of_span=_rows_of_span(layout, n),
         **_rows(layout, n),
         **_applied(n),
         **_changes(n),
@@ -155,12 +157,16 @@ def _put(layout: Layout, n: Layout) -> str:
 
 def _scan(layout: Layout, n: Layout, reverse: bool, keys_only: bool) -> str:
     """The newest revision, then the rows, in one read transaction: both are of one snapshot."""
-    value = "x''" if keys_only else f"CAST({value_of(layout)} AS BLOB)"
     return f"""BEGIN; SELECT max(revision) FROM {n.changes};
-        SELECT {n.key}, {value}, {n.revision}, {_milliseconds(layout, n.expires)} FROM {n.rows}
+        {_rows_of_span(layout, n, reverse, keys_only)}; COMMIT"""
+
+
+def _rows_of_span(layout: Layout, n: Layout, reverse: bool = False, keys_only: bool = False) -> str:
+    value = "x''" if keys_only else f"CAST({value_of(layout)} AS BLOB)"
+    return f"""SELECT {n.key}, {value}, {n.revision}, {_milliseconds(layout, n.expires)} FROM {n.rows}
         WHERE {n.space} = ? AND {n.key} >= ? AND {n.key} < ?
         AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")})
-        ORDER BY {n.key} {"DESC" if reverse else "ASC"} LIMIT ?; COMMIT"""
+        ORDER BY {n.key} {"DESC" if reverse else "ASC"} LIMIT ?"""
 
 
 def _applied(n: Layout) -> dict[str, str]:

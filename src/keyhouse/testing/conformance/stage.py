@@ -109,7 +109,7 @@ Scenario = Callable[[Any, Stage], Awaitable[None]]
 
 
 def scenario(
-    *, durable: bool = False, shared: bool = False, changes_kept: int = CHANGES_KEPT
+    *, durable: bool = False, shared: bool = False, snapshots: bool = False, changes_kept: int = CHANGES_KEPT
 ) -> Callable[[Scenario], Callable[[Any, Opener], None]]:
     """Make a test that pytest runs of an async method: only for an engine that declares what the test is about."""
 
@@ -122,7 +122,7 @@ def scenario(
             stage = Stage(opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept)
             try:
                 can = stage.engine.capabilities
-                if (durable and not can.durable) or (shared and not can.shared):
+                if durable > can.durable or shared > can.shared or snapshots > can.snapshots:
                     pytest.skip(f"the {can.name} engine does not declare it")
                 await method(self, stage)
             finally:

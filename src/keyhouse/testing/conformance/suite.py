@@ -9,9 +9,12 @@ from keyhouse.testing.conformance.lifetime import Lifetime
 from keyhouse.testing.conformance.poison import Poison
 from keyhouse.testing.conformance.reads import Reads
 from keyhouse.testing.conformance.scans import Scans
+from keyhouse.testing.conformance.snapshots import Moments
 from keyhouse.testing.conformance.spaces import Spaces
 from keyhouse.testing.conformance.watches import Watches
 
 
-class Conformance(BatchIds, Commits, Concurrency, Counters, Expiry, Lifetime, Poison, Reads, Scans, Spaces, Watches):
+class Conformance(
+    BatchIds, Commits, Concurrency, Counters, Expiry, Lifetime, Moments, Poison, Reads, Scans, Spaces, Watches
+):
     """All of it. What a test needs beyond the contract, the engine declares in its capabilities."""

@@ -1,0 +1,40 @@
+"""The file as of one moment: a connection of its own, in one read transaction.
+
+As long as it is open, no checkpoint comes past it, and the WAL grows by what is committed meanwhile.
+"""
+
+from collections.abc import AsyncIterator
+from itertools import starmap
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Page, Row, Span
+from keyhouse.engines.sqlite.file import open_reader
+from keyhouse.engines.sqlite.reader import Reader
+from keyhouse.engines.sqlite.sql import Statements, stop_of
+
+
+class Snapshot:
+    """Is a View."""
+
+    def __init__(self, path: str, sql: Statements, clock: Clock) -> None:
+        self._clock = clock
+        self._sql = sql
+        self._reader = Reader(open_reader(path), sql, clock)
+        self._reader.all("BEGIN")
+        self._revision = self._reader.revision()  # the transaction begins with what it reads first
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    async def scan(self, space: str, span: Span, *, limit: int) -> Page:
+        bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
+        found = self._reader.all(self._sql.rows_of_span, bindings)
+        return Page(list(starmap(Row, found[:limit])), len(found) > limit, self._revision)
+
+    async def spaces(self) -> AsyncIterator[str]:
+        for space in self._reader.spaces():
+            yield space
+
+    def close(self) -> None:
+        self._reader.connection.close()

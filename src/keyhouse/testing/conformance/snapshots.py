@@ -1,0 +1,78 @@
+"""Snapshots: one moment of everything, for engines that have them, and a plain word from those that have not."""
+
+import asyncio
+
+from keyhouse.engine import Batch, Put, Snapshots, Span
+from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
+
+
+class Moments:
+    @scenario()
+    async def test_the_capabilities_say_whether_there_are_snapshots(self, stage: Stage) -> None:
+        assert isinstance(stage.engine, Snapshots) == stage.engine.capabilities.snapshots
+
+    @scenario(snapshots=True)
+    async def test_a_snapshot_shows_one_moment_of_all_spaces(self, stage: Stage) -> None:
+        assert isinstance(stage.engine, Snapshots)
+        await stage.put(*"abcdef")
+        await stage.engine.commit("other", Batch(puts=(Put("k", b"1"),)))
+        async with stage.engine.snapshot() as snapshot:
+            first = await snapshot.scan(SPACE, ALL, limit=2)
+            await stage.engine.commit(SPACE, Batch(puts=(Put("c", b"2"), Put("cc", b"2")), deletes=("d",)))
+            await stage.engine.commit("other", Batch(deletes=("k",)))
+            await stage.engine.commit("new", Batch(puts=(Put("k", b"1"),)))
+            rest = await snapshot.scan(SPACE, Span().after("b"), limit=10)
+            assert [row.key for row in (*first.rows, *rest.rows)] == list("abcdef")
+            assert {row.revision for row in (*first.rows, *rest.rows)} == {first.rows[0].revision}
+            assert first.more and not rest.more
+            assert [space async for space in snapshot.spaces()] == sorted([SPACE, "other"])
+            assert [row.key for row in (await snapshot.scan("other", ALL, limit=5)).rows] == ["k"]
+            assert [row.key for row in (await snapshot.scan(SPACE, Span("b", "e"), limit=5)).rows] == list("bcd")
+        assert await stage.keys() == ["a", "b", "c", "cc", "e", "f"]
+
+    @scenario(snapshots=True)
+    async def test_a_snapshot_shows_no_row_that_has_expired(self, stage: Stage) -> None:
+        assert isinstance(stage.engine, Snapshots)
+        soon = stage.engine.clock.now() + 1_000
+        await stage.engine.commit(SPACE, Batch(puts=(Put("a", b"1", soon), Put("b", b"1"))))
+        await stage.engine.commit("brief", Batch(puts=(Put("a", b"1", soon),)))
+        async with stage.engine.snapshot() as snapshot:
+            assert [row.expires for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == [soon, None]
+            stage.clock.advance(milliseconds=1_000)
+            assert [row.key for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == ["b"]
+            assert [space async for space in snapshot.spaces()] == [SPACE]
+
+    @scenario(snapshots=True)
+    async def test_a_snapshot_beside_writers_never_shows_half_a_commit(self, stage: Stage) -> None:
+        """Each commit writes the same number to two rows at the two ends of a space, and to one of another space before."""
+        assert isinstance(stage.engine, Snapshots)
+
+        async def write() -> None:
+            number = 0
+            while not done.is_set():
+                number += 1
+                for space in (SPACE, "zz"):
+                    value = b"%d" % number
+                    await stage.engine.commit(space, Batch(puts=(Put("a", value), Put("z", value))))
+
+        done = asyncio.Event()
+        await stage.put("a", "z")
+        writer = asyncio.create_task(write())
+        seen = set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+            async with stage.engine.snapshot() as snapshot:
+                values: list[bytes] = []
+                for space in (SPACE, "zz"):
+                    values += [row.value for row in (await snapshot.scan(space, Span("", "b"), limit=1)).rows]
+                    await asyncio.sleep(0.001)
+                    values += [row.value for row in (await snapshot.scan(space, Span("b"), limit=1)).rows]
+                first, last, *others = values
+                assert first == last
+                assert len(set(others)) < 2
+                if others and first != b"1":
+                    assert int(first) - int(others[0]) in (0, 1), "the other space is of the same moment"
+                seen.add(first)
+        done.set()
+        await writer
+        assert len(seen) > 1
