@@ -96,7 +96,7 @@ class View:
 
     def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
         prefix = prefix_of(space)
-        start, stop = bounds(prefix, span)  # both outlive the walk: the driver's bound only points to the bytes of `stop`
+        start, stop = bounds(prefix, span)  # they outlive the walk: the driver's bound points to the bytes of `stop`
         found = self._walk(start, stop, reverse=reverse)
         rows, more = live_rows(found, len(prefix), self._clock.now(), limit, keys_only=keys_only)
         return Page(rows, more, self.revision)
