@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from keyhouse import ManualClock, Store, open_engine
 from keyhouse.cli.output import Part, Report, show_reports, visible
-from keyhouse.cli.reading import readings, schemas_with
+from keyhouse.cli.place import schemas_with
+from keyhouse.cli.reading import readings
 from keyhouse.cli.stored import read_stored
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Batch, Put

@@ -1,4 +1,4 @@
-"""The command line: `keyhouse describe`, `explain`, `export`, `import`, `move`. One thin file for each, output in one place.
+"""The command line: one thin file for each command, the options that they share in `options`, output in one place.
 
 `main` is the program. What a command knows comes from public names of the layers below.
 """

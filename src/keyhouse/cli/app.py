@@ -5,12 +5,19 @@ from typing import Annotated
 import typer
 
 from keyhouse import __version__
+from keyhouse.cli.count import count
 from keyhouse.cli.describe import describe
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.explain import explain
 from keyhouse.cli.export import export
+from keyhouse.cli.get import get
 from keyhouse.cli.import_ import import_
+from keyhouse.cli.list import list_
 from keyhouse.cli.move import move
+from keyhouse.cli.put import put
+from keyhouse.cli.scan import scan
+from keyhouse.cli.spaces import spaces
+from keyhouse.cli.watch import watch
 
 app = typer.Typer(
     help="Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.",
@@ -20,8 +27,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(describe)
+app.command()(get)
+app.command()(put)
+app.command("list")(list_)
+app.command()(scan)
+app.command()(count)
+app.command()(watch)
+app.command()(spaces)
 app.command()(explain)
+app.command()(describe)
 app.command()(export)
 app.command("import")(import_)
 app.command()(move)

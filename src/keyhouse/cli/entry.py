@@ -4,13 +4,19 @@ import os
 import sys
 
 from keyhouse.cli.output import show_error
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import ConflictError, KeyhouseError
 
 EXIT_CODES = {
     0: "Done.",
     1: "Keyhouse says no: the message says why. Nothing was changed, unless it says so.",
     2: "The command was not understood: an unknown option, a missing argument.",
+    3: "Not there: the key has no row, or it has expired.",
+    4: "Conflict: the stored state says no, such as another revision than the one expected. Nothing was changed.",
+    130: "Stopped by Ctrl-C. What was begun was finished or left undone, never half done.",
 }
+
+_STOPPED = 130
+_NOT_FOUND = 404
 
 
 def main() -> None:
@@ -34,6 +40,16 @@ def _run() -> None:
         app(prog_name="keyhouse")
     except (KeyhouseError, ImportError) as error:
         show_error(error, as_json="--json" in sys.argv)
-        sys.exit(1)
+        sys.exit(_code_of(error))
+    except SystemExit as end:
+        if end.code == _STOPPED:
+            print("keyhouse: Stopped.", file=sys.stderr)
+        raise
     finally:
         sys.stdout.flush()
+
+
+def _code_of(error: Exception) -> int:
+    if isinstance(error, ConflictError):
+        return 4
+    return 3 if isinstance(error, KeyhouseError) and error.status == _NOT_FOUND else 1

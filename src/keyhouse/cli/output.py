@@ -33,6 +33,27 @@ def show_json(value: object) -> None:
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
+def show_line(value: object) -> None:
+    """One of many: a line of its own, which whoever reads them gets at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def show_value(value: object, note: str) -> None:
+    """A value: in colour with the note below it on a terminal; in a pipe it alone, as one line of JSON."""
+    if not sys.stdout.isatty():
+        show_line(value)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console = Console()
+    text = visible(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    console.print(Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True))
+    console.print(Text(visible(note), "dim"))
+
+
 def show_markdown(text: str) -> None:
     if not sys.stdout.isatty():
         print(visible(text))
@@ -70,6 +91,11 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str) -> str:
+    """On one line, whatever the text holds."""
+    return visible(text).replace("\n", "\\n")
 
 
 def _plain(part: Part) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from keyhouse.cli.stored import Stored, read_stored
-from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 from keyhouse.schema.explanation import Explanation, Miss, explain
 
@@ -17,23 +17,6 @@ class Reading(msgspec.Struct, frozen=True):
     space: str | None
     looked: bool = False
     stored: Stored | None = None
-
-
-def schemas_with(schemas: Iterable[Schema], space: str | None) -> list[Schema]:
-    """Those that may have this space; when none may, the refusal of one."""
-    if space is None:
-        return list(schemas)
-    kept: list[Schema] = []
-    refusals: list[KeyFieldError] = []
-    for schema in schemas:
-        try:
-            schema.space.bound(space)
-            kept.append(schema)
-        except KeyFieldError as refusal:
-            refusals.append(refusal)
-    if not kept:
-        raise refusals[-1]
-    return kept
 
 
 def readings(

@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from importlib import import_module
+from inspect import cleandoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ _ENGINES = ("memory", "sqlite.engine", "postgres.engine", "rocksdb.engine", "jet
 """Where each engine's `CAPABILITIES` are. Imported when the page is made: they bring their drivers."""
 
 _ABOUT = """\
+Commands name what they work on in one way. The **system** is the first argument: one of the five, or a schema of your own
+as `module:NAME`. A **key** is written as it is stored. The **store** is `--store URL`, or `--data DIR` for the folder of
+`keyhouse serve`; the **space** is `--space NAME`, and need not be said where the key names it. What is the same all day goes
+into the environment: `KEYHOUSE_STORE`, `KEYHOUSE_DATA`, `KEYHOUSE_SPACE`; an option goes before it.
+
 It comes with the extra `cli`. `keyhouse --install-completion` adds completion to your shell. Every command has `--json`, for
 programs; without it, output is for people: in colour on a terminal, plain in a pipe. An error goes to standard error as one
 sentence with its fields, or as JSON with `--json`: see [errors](errors.md).
@@ -83,15 +89,23 @@ def _engine_row(each: Capabilities) -> str:
 def _command(name: str, command: Any) -> list[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-    usage = " ".join(["keyhouse", name, *(argument.name.upper() for argument in arguments), "[OPTIONS]"])
-    lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(command.help) + "\n", "| | |", "|---|---|"]
+    names = [
+        name_.upper() if argument.required else f"[{name_.upper()}]"
+        for argument in arguments
+        for name_ in [argument.name]
+    ]
+    usage = " ".join(["keyhouse", name, *names, "[OPTIONS]"])
+    told, _, shown = command.help.partition("\b\nExamples:\n")
+    lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(told) + "\n"]
+    lines += [f"```sh\n{cleandoc(shown)}\n```\n"] if shown else []
+    lines += ["| | |", "|---|---|"]
     lines += [f"| `{argument.name.upper()}` | {argument.help} |" for argument in arguments]
     lines += [f"| `{_option(option)}` | {option.help} |" for option in options]
     return [*lines, ""]
 
 
 def _option(option: Any) -> str:
-    return ", ".join(option.opts) + ("" if option.is_flag else f" {option.name.upper()}")
+    return ", ".join(option.opts) + ("" if option.is_flag else f" {option.metavar or option.name.upper()}")
 
 
 def _keyspace_page(name: str) -> str:

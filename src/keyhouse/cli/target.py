@@ -12,9 +12,9 @@ from keyhouse.systems.registry import NAMES, System, load
 SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or a schema of your own as module:NAME."
 
 
-def system_names() -> list[str]:
+def system_names(incomplete: str) -> list[str]:
     """For the completion of a shell."""
-    return list(NAMES)
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def target(name: str) -> System:

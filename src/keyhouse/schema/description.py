@@ -23,6 +23,7 @@ __all__ = [
     "SchemaText",
     "describe",
     "kind_of",
+    "member_name",
     "prose",
     "seconds_text",
     "space_text",

@@ -207,6 +207,16 @@ class Record(Generic[T]):
             self._refuse_changed(value, read)
         return data, read
 
+    def parse(self, text: bytes) -> T:
+        """A value that somebody sends as JSON; RecordError or DocumentError when it is not one of this record."""
+        document.parse(text)  # refuses what no record may hold
+        try:
+            return self._read(text)
+        except msgspec.MsgspecError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+
     def decode(self, data: bytes, key: str = "") -> T:
         """The value of a stored row; UnreadableError or NewerError when it is not of this record."""
         if self.upgrade is not None:

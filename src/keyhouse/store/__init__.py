@@ -5,7 +5,7 @@ It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 """
 
 from keyhouse.store.digest import digest
-from keyhouse.store.entry import Entry, Event, PageOf
+from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
@@ -17,6 +17,7 @@ from keyhouse.store.transfer import Moved, Progress, SpaceMoved, move
 from keyhouse.store.verify import Finding, verify
 
 __all__ = [
+    "ANY",
     "Begun",
     "Entry",
     "Event",
@@ -30,6 +31,7 @@ __all__ = [
     "SpaceMoved",
     "Store",
     "Transaction",
+    "Unset",
     "append",
     "append_in",
     "begun",

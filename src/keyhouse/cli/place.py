@@ -1,0 +1,130 @@
+"""Where a command works: a schema in one space of one store. Every command names it in the same way.
+
+The system is the first argument. The store is `--store URL`, or `--data DIR` for what `keyhouse serve` keeps in a folder;
+else `KEYHOUSE_STORE`, else `KEYHOUSE_DATA`. The space is `--space NAME`, else `KEYHOUSE_SPACE`, else what the key names.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keyhouse import Store
+from keyhouse.engine import Engine
+from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.keys import check_key
+from keyhouse.schema import Found, Schema
+from keyhouse.schema.explanation import nearest
+from keyhouse.systems.registry import System
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A schema in one space. `fixed`: the settings of the store, as the key that was asked for has them."""
+
+    schema: Schema
+    space: str
+    fixed: Mapping[str, Any] = {}
+
+    def store(self, engine: Engine) -> Store:
+        return Store(self.schema, engine, self.space, **self.fixed)
+
+
+def named_url(system: str | None, store: str | None, data: Path | None) -> str | None:
+    """The store that the options or the environment name; `None` when neither does."""
+    if store is not None and data is not None:
+        raise UsageError("Name the rows by --store or by --data, not by both.")
+    if store is None and data is None:
+        store = os.environ.get("KEYHOUSE_STORE") or None
+    if store is None and data is None and (folder := os.environ.get("KEYHOUSE_DATA")):
+        data = Path(folder)
+    return store if data is None else _url_in(data, system)
+
+
+def url_of(system: str | None, store: str | None, data: Path | None) -> str:
+    url = named_url(system, store, data)
+    if url is None:
+        raise UsageError("Say which store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE in the environment.")
+    return url
+
+
+def named_space(space: str | None) -> str | None:
+    return space if space is not None else os.environ.get("KEYHOUSE_SPACE") or None
+
+
+def place_of_space(system: System, space: str | None) -> Place:
+    """The space that is named; without a name, the only one that the system has."""
+    space = named_space(space)
+    if space is not None:
+        return Place(schemas_with(system.schemas, space)[0], space)
+    names = [schema.space.name for schema in system.schemas if schema.space.name is not None]
+    if len(system.schemas) == len(names) == 1:
+        return Place(system.schemas[0], names[0])
+    hint = {"spaces": names} if names else {"space_is": system.schemas[0].space.what}
+    raise UsageError("Say with --space which space.", **hint)
+
+
+def place_of_key(system: System, key: str, space: str | None) -> tuple[Place, Found]:
+    """Where this key is, and what it is."""
+    check_key(key)
+    given = named_space(space)
+    places: list[tuple[Place, Found]] = []
+    others: list[str] = []
+    for schema in schemas_with(system.schemas, given):
+        if (found := schema.find(key)) is None:
+            continue
+        named = space_in_key(schema, found)
+        if given is not None and named not in (None, given):
+            others.append(str(named))
+        elif (where := given or named) is None:
+            raise UsageError("Say with --space which space the key is in.", key=key, space_is=schema.space.what)
+        else:
+            places.append((Place(schema, where, _settings(schema, found)), found))
+    if len(places) == 1:
+        return places[0]
+    if places:
+        raise UsageError("Several spaces have such keys: say which with --space.", spaces=[p.space for p, _ in places])
+    if others:
+        raise UsageError("It is a key of another space.", key=key, space=given, key_of=others[0])
+    raise _no_template(system, key)
+
+
+def schemas_with(schemas: Iterable[Schema], space: str | None) -> list[Schema]:
+    """Those that may have this space; when none may, the refusal of one."""
+    if space is None:
+        return list(schemas)
+    kept: list[Schema] = []
+    refusals: list[KeyFieldError] = []
+    for schema in schemas:
+        try:
+            schema.space.bound(space)
+            kept.append(schema)
+        except KeyFieldError as refusal:
+            refusals.append(refusal)
+    if not kept:
+        raise refusals[-1]
+    return kept
+
+
+def space_in_key(schema: Schema, found: Found) -> str | None:
+    """The space that the schema, or a field of the key, names."""
+    if schema.space.name is not None or schema.space.field not in found.fields:
+        return schema.space.name
+    return str(found.fields[schema.space.field])
+
+
+def _settings(schema: Schema, found: Found) -> dict[str, Any]:
+    return {name: str(value) for name, value in found.fields.items() if name in schema.fixed}
+
+
+def _no_template(system: System, key: str) -> UsageError:
+    [miss, *_] = nearest(system.schemas, key)
+    return UsageError("No template of the system builds this key.", key=key, nearest=miss.template, why=miss.why)
+
+
+def _url_in(data: Path, system: str | None) -> str:
+    """Where `keyhouse serve` keeps a system's rows."""
+    if system is None or ":" in system:
+        raise UsageError("A data folder has a store for each system: name the system.", data=str(data))
+    return f"sqlite:{data / system}.db?layout={system}"

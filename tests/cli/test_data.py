@@ -1,0 +1,252 @@
+"""`get`, `put`, `list`, `scan`, `count`, `watch` and `spaces`, as a person or a script runs them on a file."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.engine import Row, Span
+from tests.cli.running import SOURCE, run
+
+BOARD = "keyhouse.demo.clips:BOARD"
+GOAL = '{"title": "What a goal!", "second": 754, "viewer": "Ada", "tags": ["Goal", "replay"]}'
+STORE = ("--store", "sqlite:clips.db", "--space", "channel-7")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a board of one clip."""
+    run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=tmp_path)
+    return tmp_path
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def everything(folder: Path) -> list[Row]:
+    async def read() -> list[Row]:
+        engine = await open_engine(f"sqlite:{folder / 'clips.db'}")
+        page = await engine.scan("channel-7", Span(), limit=1_000)
+        await engine.close()
+        return page.rows
+
+    return asyncio.run(read())
+
+
+# Put and get
+
+
+def test_a_record_is_written_with_the_rows_that_follow_from_it(tmp_path: Path) -> None:
+    shown = run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=tmp_path).stdout
+    assert "Stored in the space `channel-7` at revision 1." in shown
+    assert "idx:clip:tag:replay:goal" in shown
+    assert run("list", BOARD, *STORE, cwd=tmp_path).stdout.split("\n") == [
+        "clip:goal",
+        "idx:clip:second:000754:goal",
+        "idx:clip:tag:goal:goal",
+        "idx:clip:tag:replay:goal",
+        "idx:clip:title:what a goal!",
+        "",
+    ]
+
+
+def test_a_pipe_gets_the_value_alone(folder: Path) -> None:
+    value = json.loads(run("get", BOARD, "clip:goal", *STORE, cwd=folder).stdout)
+    assert value["id"] == "goal"
+    assert value["tags"] == ["Goal", "replay"]
+    row = json.loads(run("get", BOARD, "clip:goal", *STORE, "--json", cwd=folder).stdout)
+    assert row["value"] == value
+    assert (row["space"], row["kind"], row["record"], row["revision"], row["expires"]) == (
+        "channel-7",
+        "record",
+        "clip",
+        1,
+        None,
+    )
+
+
+def test_a_derived_row_is_read_like_any_other(folder: Path) -> None:
+    row = json.loads(run("get", BOARD, "idx:clip:title:what a goal!", *STORE, "--json", cwd=folder).stdout)
+    assert (row["kind"], row["record"], row["value"]) == ("unique", "clip", "goal")
+
+
+def test_what_is_not_there_ends_with_3(folder: Path) -> None:
+    ran = run("get", BOARD, "clip:none", *STORE, cwd=folder, code=3)
+    assert ran.stdout == ""
+    assert "There is no such row, or it has expired. (key='clip:none'" in ran.stderr
+    told = json.loads(run("get", BOARD, "clip:none", *STORE, "--json", cwd=folder, code=3).stderr)
+    assert (told["code"], told["status"]) == ("NOT_FOUND", 404)
+
+
+def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
+    (folder / "clip.json").write_text(GOAL.replace("Goal", "Header"))
+    run("put", BOARD, "clip:goal", "--file", "clip.json", *STORE, cwd=folder)
+    assert run("count", BOARD, "idx:clip:tag:header:", *STORE, cwd=folder).stdout == "1\n"
+    run("put", BOARD, "clip:goal", *STORE, cwd=folder, given=GOAL)
+    assert run("count", BOARD, "idx:clip:tag:header:", *STORE, cwd=folder).stdout == "0\n"
+    run("put", BOARD, "screen", "--text", 'say "hi"', *STORE, cwd=folder)
+    assert run("get", BOARD, "screen", *STORE, cwd=folder).stdout == '"say \\"hi\\""\n'
+
+
+def test_a_revision_can_be_expected(folder: Path) -> None:
+    assert "expected=7" in run("put", BOARD, "clip:goal", GOAL, "--expect", "7", *STORE, cwd=folder, code=4).stderr
+    assert "found=1" in run("put", BOARD, "clip:goal", GOAL, "--expect", "absent", *STORE, cwd=folder, code=4).stderr
+    run("put", BOARD, "clip:goal", GOAL, "--expect", "1", *STORE, cwd=folder)
+    other = GOAL.replace("What", "Oh, what")
+    run("put", BOARD, "clip:late", other, "--expect", "absent", *STORE, cwd=folder)
+
+
+def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
+    where = ("--store", "sqlite:bot.db", "--space", "trivia")
+    written = json.loads(run("put", "rosey", "theme", "1", "--ttl", "24h", *where, "--json", cwd=tmp_path).stdout)
+    assert written["expires"] is not None
+    assert json.loads(run("explain", "rosey", "theme", *where, "--json", cwd=tmp_path).stdout)["found"][0]["stored"][
+        "seconds_left"
+    ] in range(86_300, 86_401)
+    assert "15m" in run("put", "rosey", "theme", "1", "--ttl", "soon", *where, cwd=tmp_path, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("clip:goal", '{"title": 1, "second": 2, "viewer": "A"}'), "Expected `str`, got `int`"),
+        (("clip:goal", "{"), "The value is not JSON"),
+        (("clip:goal", "dark"), "add --text"),
+        (("clip:goal", "[" * 100_000), "The value is not JSON"),
+        (("clip:goal", '{"id": "other", "title": "T", "second": 2, "viewer": "A"}'), "has another value there"),
+        (("clip:late", GOAL), "Another record holds this value"),
+        (("idx:clip:tag:goal:goal", "1"), "A derived row follows from its record"),
+        (("clips:goal", GOAL), "No template of the system builds this key"),
+        (("clip:goal", GOAL, "--ttl", "5"), "not declared to expire"),
+        (("clip:goal", GOAL, "--expect", "first"), "A revision is a whole number"),
+        (("clip:goal", GOAL, "--file", "x.json"), "not as both"),
+        (("clip:goal", "--file", "gone.json"), "can't be opened"),
+        (("clip:\udcff", GOAL), "lone surrogate"),
+    ],
+)
+def test_what_can_not_be_written_is_refused_and_changes_nothing(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    before = everything(folder)
+    ran = run("put", BOARD, *arguments, *STORE, cwd=folder, code=None)
+    assert ran.returncode in (1, 4)
+    assert words in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert everything(folder) == before
+
+
+def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path) -> None:
+    """Else a change of the name of a user, by `get` and `put`, would take the password away."""
+    ulid = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
+    where = ("--store", "sqlite:a.db", "--space", "main")
+    user = {"id": ulid, "username": "ada", "role": "listener", "password_hash": "secret", "display_name": "Ada"}
+    run("put", "audiobooks", f"u:{ulid}", json.dumps(user), *where, cwd=tmp_path)
+    shown = json.loads(run("get", "audiobooks", f"u:{ulid}", *where, cwd=tmp_path).stdout)
+    assert "password_hash" not in shown
+    run("put", "audiobooks", f"u:{ulid}", json.dumps(shown | {"username": "lovelace"}), *where, cwd=tmp_path)
+    [line] = [line for line in run("export", "sqlite:a.db", cwd=tmp_path).stdout.splitlines() if f'"u:{ulid}"' in line]
+    assert json.loads(line)["value"]["password_hash"] == "secret"
+
+
+# Lists
+
+
+def test_rows_are_listed_by_prefix_kind_and_number(folder: Path) -> None:
+    def listed(*arguments: str) -> list[str]:
+        return run("list", BOARD, *arguments, *STORE, cwd=folder).stdout.splitlines()
+
+    assert listed("idx:clip:t") == listed("idx:clip:t", "--only", "derived")
+    assert listed("--only", "records") == listed("--only", "clip") == ["clip:goal"]
+    assert listed("--limit", "2") == ["clip:goal", "idx:clip:second:000754:goal"]
+    assert listed("--after", "idx:clip:second:000754:goal", "--limit", "1") == ["idx:clip:tag:goal:goal"]
+    assert listed("--reverse") == listed()[::-1]
+    assert "known=" in run("list", BOARD, "--only", "none", *STORE, cwd=folder, code=1).stderr
+
+
+def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path) -> None:
+    key, _, value = run("scan", BOARD, "clip:", *STORE, cwd=folder).stdout.rstrip("\n").partition("\t")
+    assert (key, json.loads(value)["viewer"]) == ("clip:goal", "Ada")
+    [row] = lines(run("scan", BOARD, "idx:clip:tag:goal:", "--resolve", *STORE, "--json", cwd=folder).stdout)
+    assert (row["key"], row["value"]["viewer"]) == ("clip:goal", "Ada")
+
+
+def test_rows_are_counted(folder: Path) -> None:
+    assert run("count", BOARD, *STORE, cwd=folder).stdout == "5\n"
+    told = json.loads(run("count", BOARD, "clip:", "--only", "records", *STORE, "--json", cwd=folder).stdout)
+    assert told == {"space": "channel-7", "prefix": "clip:", "only": "records", "rows": 1}
+
+
+def test_spaces_are_named(folder: Path) -> None:
+    run("put", BOARD, "screen", '"on"', "--store", "sqlite:clips.db", "--space", "a\x1b[31m\nb", cwd=folder)
+    assert run("spaces", "--store", "sqlite:clips.db", cwd=folder).stdout == "a\\x1b[31m\\nb\nchannel-7\n"
+    told = lines(run("spaces", "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
+    assert [each["space"] for each in told] == ["a\x1b[31m\nb", "channel-7"]
+
+
+# How things are named
+
+
+def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
+    environment = {"KEYHOUSE_STORE": "sqlite:clips.db", "KEYHOUSE_SPACE": "channel-7"}
+    assert run("count", BOARD, cwd=folder, environment=environment).stdout == "5\n"
+    assert run("count", BOARD, "--space", "other", cwd=folder, environment=environment).stdout == "0\n"
+    assert "revision" in run("explain", BOARD, "clip:goal", cwd=folder, environment=environment).stdout
+    without = {"KEYHOUSE_STORE": "sqlite:clips.db"}
+    assert "clip:{id}" in run("explain", BOARD, "clip:goal", cwd=folder, environment=without).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("list", BOARD), "Say which store"),
+        (("list", BOARD, "--store", "sqlite:clips.db"), "Say with --space which space. (space_is='a channel')"),
+        (("list", BOARD, "--store", "a", "--data", "b"), "not by both"),
+        (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),
+        (
+            ("get", "streamkit", "cust_1_streamkit_notes_a", "--space", "2", "--store", "sqlite:clips.db"),
+            "another space",
+        ),
+        (("list", BOARD, "\udcff", *STORE), "not text in UTF-8"),
+        (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "There is no such file"),
+    ],
+)
+def test_what_is_not_named_well_is_asked_for(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert words in run(*arguments, cwd=folder, code=1).stderr
+
+
+def test_a_key_that_names_its_space_needs_no_other_word(tmp_path: Path) -> None:
+    key, where = "cust_12345_streamkit_notes_stream-ideas", ("--store", "sqlite:s.db")
+    run("put", "streamkit", key, '{"name": "Ideas", "type": "notes"}', *where, cwd=tmp_path, code=None)
+    assert "space" not in run("get", "streamkit", key, *where, cwd=tmp_path, code=None).stderr.replace("space=", "")
+
+
+# Watch
+
+
+def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
+    program = [sys.executable, "-m", "keyhouse.cli", "watch", BOARD, *STORE, "--only", "clip", "--count", "2", "--json"]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(
+        program, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stderr is not None and watching.stdout is not None
+        assert watching.stderr.readline() == "Watching channel-7 from revision 1 on; Ctrl-C ends it.\n"
+        run("put", BOARD, "clip:goal", GOAL.replace("754", "748"), *STORE, cwd=folder)
+        assert json.loads(watching.stdout.readline())["value"]["second"] == 748
+        run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=folder)
+        [last] = lines(watching.communicate(timeout=60)[0])
+        assert (last["change"], last["revision"]) == ("put", 3)
+    assert watching.returncode == 0
+
+
+def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
+    shown = run("watch", BOARD, *STORE, "--since", "0", "--count", "5", cwd=folder).stdout.splitlines()
+    assert shown[0].split("\t")[:3] == ["1", "put", "clip:goal"]
+    assert len(shown) == 5
