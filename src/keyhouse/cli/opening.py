@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
-from urllib.parse import urlsplit, urlunsplit
 
 from keyhouse import open_engine
 from keyhouse.engine import Engine
+from keyhouse.engines.registry import public_url as public_name
 from keyhouse.errors import UsageError
+
+__all__ = ["URL_HELP", "opened", "opened_file", "public_name"]
 
 URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
 
@@ -38,11 +40,3 @@ def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
         if file.writable():
             file.flush()
             os.fsync(file.fileno())
-
-
-def public_name(url: str) -> str:
-    """The URL as it may be shown and stored: without user and password."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

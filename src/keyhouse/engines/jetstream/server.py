@@ -1,8 +1,9 @@
 """A nats-server of our own: a child process on loopback, with JetStream in a folder. For tests, and for who has no NATS.
 
 It syncs every acknowledged write to disk (`sync_interval: always`); the server's own default is once in two minutes. It
-ends with the process that started it, even if that is killed: on Linux the kernel tells it. That holds for the thread that
-calls `start`, so call it from the main thread.
+ends with the process that started it, even if that is killed: on Linux the kernel tells it, elsewhere a small process that
+reads a pipe which only we hold. The former holds for the thread that calls `start`, so call it from the main thread. A
+Ctrl-C on the terminal does not reach it: who started it stops it when nobody needs it any more.
 """
 
 import ctypes
@@ -32,11 +33,21 @@ STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 
+_LOG_BYTES_MAX: Final = 16 * 1_024 * 1_024
+"""Of the server's log; one older file is kept beside."""
+
+_DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy of the environment is for other machines."""
+
+KERNEL_TELLS: Final = sys.platform.startswith("linux")
+"""Whether the system ends a child with its parent."""
+
 
 class NatsServer:
     """`start` it, `ready` waits for it, `stop` ends it; after `stop` or `kill` it can be started again, at the same address.
 
-    `routes` are the cluster addresses of all nodes, this one's among them; empty: it stands alone.
+    `routes` are the cluster addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
+    that stay open for as long as it runs: a lock that lives as long as the server does.
     """
 
     def __init__(
@@ -47,6 +58,7 @@ class NatsServer:
         port: int | None = None,
         routes: Sequence[int] = (),
         node: int = 0,
+        holds: Sequence[int] = (),
     ) -> None:
         self.folder = folder
         self.name = name
@@ -54,7 +66,9 @@ class NatsServer:
         self.monitor_port = free_port()
         self._routes = tuple(routes)
         self._node = node
+        self._holds = tuple(holds)
         self._process: subprocess.Popen[bytes] | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -80,8 +94,12 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_ending_with(os.getpid()),
+                preexec_fn=_ending_with(os.getpid()) if KERNEL_TELLS else None,
+                pass_fds=self._holds,
+                process_group=0,
             )
+        if not KERNEL_TELLS:
+            self._keeper = _keeper(self._process.pid)
 
     def is_ready(self) -> bool:
         """Whether it serves now; refused when it has ended by itself."""
@@ -90,7 +108,7 @@ class NatsServer:
                 "The nats-server ended while it was waited for; its log says why.", log=self._log_end()
             )
         try:
-            with urllib.request.urlopen(f"{self.monitor}/healthz", timeout=2) as answer:
+            with _DIRECT.open(f"{self.monitor}/healthz", timeout=2) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -123,6 +141,11 @@ class NatsServer:
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
             return
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.kill()
+            self._keeper.wait()
+            self._keeper.stdin.close()
+            self._keeper = None
         self._process.send_signal(how)
         if how is not signal.SIGKILL:
             self._process.send_signal(signal.SIGCONT)
@@ -139,6 +162,9 @@ class NatsServer:
             "host": "127.0.0.1",
             "port": self.port,
             "http": f"127.0.0.1:{self.monitor_port}",
+            "log_file": str(self.folder / "nats-server.log"),
+            "logfile_size_limit": _LOG_BYTES_MAX,
+            "logfile_max_num": 2,
             "jetstream": {"store_dir": str(self.folder / "jetstream"), "sync_interval": "always"},
         }
         if self._routes:
@@ -201,10 +227,8 @@ def free_port() -> int:
         return port
 
 
-def _ending_with(parent: int) -> Callable[[], None] | None:
+def _ending_with(parent: int) -> Callable[[], None]:
     """What the child does before it becomes the server: have the kernel end it with its parent. Only Linux can."""
-    if not sys.platform.startswith("linux"):
-        return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def prepare() -> None:
@@ -213,3 +237,9 @@ def _ending_with(parent: int) -> Callable[[], None] | None:
             os._exit(1)
 
     return prepare
+
+
+def _keeper(server: int) -> subprocess.Popen[bytes]:
+    """Ends the server when the pipe that only this process holds is closed, in whatever way that comes."""
+    script = 'read -r word; kill -TERM "$1"'
+    return subprocess.Popen(["/bin/sh", "-c", script, "sh", str(server)], stdin=subprocess.PIPE, process_group=0)

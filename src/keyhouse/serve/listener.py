@@ -1,0 +1,73 @@
+"""The HTTP server, uvicorn, in this process and on this event loop. It knows one ASGI application and nothing in it."""
+
+import asyncio
+import math
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+
+from keyhouse.errors import UsageError
+from keyhouse.serve.settings import Address
+
+BACKLOG = 2_048
+"""Connections that wait to be accepted."""
+
+
+def bind(address: Address) -> socket.socket:
+    """A socket there, not yet listening. UsageError when it can't be had."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, place = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(place)
+        except BaseException:
+            bound.close()
+            raise
+        return bound
+    except OSError as error:
+        raise UsageError(
+            "HTTP can't listen there: name another place with --http (port 0 is any), or off.",
+            http=f"{address.host}:{address.port}",
+            reason=error.strerror,
+        ) from None
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the program that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def listening(app: Any, bound: socket.socket, *, drain_seconds: float) -> AsyncIterator[Address]:
+    """Serve until the block ends; then take no more connections, and give requests under way that long to end."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=math.ceil(drain_seconds),
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        while not server.started:
+            if serving.done():
+                await serving
+            await asyncio.sleep(0.005)
+        host, port = bound.getsockname()[:2]
+        yield Address(host, port)
+    finally:
+        server.should_exit = True
+        await serving

@@ -1,0 +1,60 @@
+"""The log: to standard error, one line an event, as JSON for programs and in colour on a terminal.
+
+What libraries log through Python's `logging` comes out the same way. No value of a record and no secret is ever a field.
+"""
+
+import logging
+import sys
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import Processor
+
+__all__ = ["set_up_logs"]
+
+Format = Literal["auto", "json", "text"]
+
+
+def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
+    """Once, when the program starts."""
+    to = stream or sys.stderr
+    least = logging.getLevelNamesMapping()[level.upper()]
+    as_json = form == "json" or (form == "auto" and not to.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    rendering: list[Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
+        if as_json
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=to.isatty(),
+                timestamp_key="time",
+                sort_keys=False,
+                exception_formatter=structlog.dev.plain_traceback,  # another would show variables, and secrets with them
+            )
+        ]
+    )
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.PrintLoggerFactory(to),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(to)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(least, logging.WARNING))  # of libraries, only what is wrong
+
+
+def _json(event: Any, **_: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=repr).decode("utf-8", "backslashreplace")

@@ -1,0 +1,117 @@
+"""Readiness says which system can't answer, and why; metrics say what was asked of each engine; tasks are kept up."""
+
+import asyncio
+
+import pytest
+
+from keyhouse.engine import Batch, Put, Span
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import UnavailableError
+from keyhouse.serve import Part, health, tasks
+from keyhouse.serve.health import Health, Readiness, SystemHealth
+from keyhouse.serve.metrics import Metrics
+from keyhouse.serve.tasks import Tasks
+from keyhouse.testing.faults import FaultyEngine, fail
+
+
+async def fine() -> None:
+    pass
+
+
+async def unreachable() -> None:
+    raise UnavailableError("The server does not answer.", server="secret")
+
+
+async def broken() -> None:
+    raise ZeroDivisionError
+
+
+async def slow() -> None:
+    await asyncio.sleep(60)
+
+
+def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.05)
+
+    async def main() -> None:
+        metrics = Metrics("1")
+        asked = Health(metrics)
+        asked.add("one", fine, fine)
+        assert await asked.readiness() == Readiness(True, {"one": SystemHealth(True)})
+        asked = Health(metrics)
+        for name, check in (("one", fine), ("two", unreachable), ("three", broken), ("four", slow)):
+            asked.add(name, fine, check)
+        found = await asked.readiness()
+        assert not found.ready
+        assert found.systems["one"] == SystemHealth(True)
+        assert found.systems["two"] == SystemHealth(False, "DATABASE_ERROR", "The server does not answer.")
+        assert found.systems["three"].code == "INTERNAL_ERROR"
+        assert found.systems["four"] == SystemHealth(False, "TIMEOUT", "It did not answer in time.")
+        assert b'keyhouse_system_ready{system="one"} 1.0' in metrics.page()
+        assert b'keyhouse_system_ready{system="two"} 0.0' in metrics.page()
+
+    asyncio.run(main())
+
+
+def test_an_answer_holds_for_a_moment_and_nobody_is_ready_who_is_ending() -> None:
+    async def main() -> None:
+        asked = Health(Metrics("1"))
+        calls = 0
+
+        async def count() -> None:
+            nonlocal calls
+            calls += 1
+
+        asked.add("one", count)
+        assert all([(await asked.readiness()).ready for _ in range(100)])
+        assert calls == 1
+        asked.stopping = True
+        assert not (await asked.readiness()).ready
+
+    asyncio.run(main())
+
+
+def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
+    async def main() -> None:
+        metrics = Metrics("1")
+        engine = metrics.metered("rosey", FaultyEngine(MemoryEngine(), fail(2, UnavailableError)))
+        assert await engine.commit("s", Batch(puts=(Put("k", b"1"),))) == 1
+        with pytest.raises(UnavailableError):
+            await engine.commit("s", Batch(puts=(Put("k", b"2"),)))
+        assert [row and row.value for row in await engine.read("s", ["k", "none"])] == [b"1", None]
+        assert len((await engine.scan("s", Span("", None), limit=1)).rows) == 1
+        assert [space async for space in engine.spaces()] == ["s"]
+        assert await engine.sweep(limit=1) == 0
+        page = metrics.page().decode()
+        for call, count, failures in (("read", 1, 0), ("scan", 1, 0), ("commit", 1, 1)):
+            labels = f'{{call="{call}",system="rosey"}}'
+            assert f"keyhouse_engine_seconds_count{labels} {count}.0" in page
+            assert f"keyhouse_engine_failures_total{labels} {failures}.0" in page
+        assert 'keyhouse_build_info{version="1"} 1.0' in page
+        assert "process_resident_memory_bytes" in page
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "PAUSE_SECONDS_MAX", 0.001)
+    begun: list[str] = []
+
+    async def fails_twice() -> None:
+        begun.append("failing")
+        if len(begun) < 2:
+            raise ZeroDivisionError
+        if len(begun) < 3:
+            raise UnavailableError("The server does not answer.")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        metrics = Metrics("1")
+        part = Part(name="rosey", tasks=[fails_twice, fine])
+        async with Tasks([part], metrics, pause_seconds=0.001), asyncio.timeout(10):
+            while len(begun) < 3:
+                await asyncio.sleep(0.001)
+        assert b'keyhouse_task_failures_total{system="rosey"} 2.0' in metrics.page()
+
+    asyncio.run(main())

@@ -1,0 +1,184 @@
+"""Where settings come from, which of two decides, and what is refused. Where each system's rows are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.engines.registry import public_url
+from keyhouse.errors import UsageError
+from keyhouse.serve.placing import file_of, url_of
+from keyhouse.serve.settings import Address, Settings
+from keyhouse.serve.sources import Given, gather
+
+SYSTEMS = ("rosey", "streamkit")
+
+
+def gathered(
+    folder: Path,
+    flags: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+    file: str | None = None,
+) -> Given:
+    path = folder / "keyhouse.toml"
+    if file is not None:
+        path.write_text(file)
+    return gather(flags or {}, environment or {}, path if file is not None else None, systems=SYSTEMS)
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = 'data = "of file"\nhttp = "127.0.0.1:1"\nnats_port = 1\ndrain_seconds = 1\n'
+    environment = {"KEYHOUSE_HTTP": "127.0.0.1:2", "KEYHOUSE_NATS_PORT": "2", "OTHER": "3"}
+    settings = gathered(tmp_path, {"nats_port": 3, "engine": None}, environment, file).settings
+    assert (settings.data, settings.http, settings.nats_port) == ("of file", "127.0.0.1:2", 3)
+    assert (settings.drain_seconds, settings.engine) == (1.0, None)
+
+
+def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+    assert gathered(tmp_path).settings == Settings()
+
+
+def test_a_file_in_this_folder_is_read_without_being_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "keyhouse.toml").write_text("nats_port = 7")
+    assert gathered(tmp_path).settings.nats_port == 7
+
+
+def test_the_environment_names_another_file_and_a_flag_before_it(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("nats_port = 1")
+    (tmp_path / "two.toml").write_text("nats_port = 2")
+    named = {"KEYHOUSE_CONFIG": "one.toml"}
+    assert gather({}, named, None, systems=()).settings.nats_port == 1
+    assert gather({}, named, Path("two.toml"), systems=()).settings.nats_port == 2
+
+
+def test_each_system_has_its_table_and_may_have_its_engine(tmp_path: Path) -> None:
+    file = '[rosey]\nsweep_seconds = 5\nengine = "memory:"\n[streamkit]\njwt_secret = "of file"\n'
+    given = gathered(tmp_path, {}, {"KEYHOUSE_STREAMKIT_JWT_SECRET": "of environment"}, file)
+    assert given.tables == {"rosey": {"sweep_seconds": 5}, "streamkit": {"jwt_secret": "of environment"}}
+    assert given.engines == {"rosey": "memory:"}
+    assert gathered(tmp_path, {}, {"KEYHOUSE_ROSEY_ENGINE": "sqlite:x"}).engines == {"rosey": "sqlite:x"}
+
+
+def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path) -> None:
+    file = '[http]\nlisten = "127.0.0.1:9"\norigins = ["https://a"]\n'
+    given = gathered(tmp_path, {}, {"KEYHOUSE_HTTP_SLOW_SECONDS": "2"}, file)
+    assert given.settings.http == "127.0.0.1:9"
+    assert given.http == {"origins": ["https://a"], "slow_seconds": "2"}
+    assert gathered(tmp_path, {"http": "off"}, {}, file).settings.http == "off"
+
+
+def test_systems_are_named_with_commas_in_the_environment() -> None:
+    assert gather({}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()).settings.systems == SYSTEMS
+
+
+def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours() -> None:
+    injected = {
+        "KEYHOUSE_PORT": "tcp://10.0.0.1:8080",
+        "KEYHOUSE_SERVICE_HOST": "10.0.0.1",
+        "KEYHOUSE_PORT_80_TCP": "x",
+    }
+    assert gather({}, injected, None, systems=()).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "sentence", "fields"),
+    [
+        ({"KEYHOUSE_DATE": "x"}, None, "no such setting", {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"}),
+        ({}, "natsport = 1", "no such setting", {"setting": "natsport", "nearest": "nats_port"}),
+        ({}, "[rosie]\na = 1", "no such setting", {"setting": "rosie", "nearest": "[rosey]"}),
+        ({}, "rosey = 1", "are a table", {"setting": "rosey"}),
+        (
+            {"KEYHOUSE_NATS_PORT": "x"},
+            None,
+            "can't be that",
+            {"setting": "nats_port", "reason": "Expected `int`, got `str`"},
+        ),
+        ({"KEYHOUSE_HTTP": "8080"}, None, "give HOST:PORT", {"http": "8080"}),
+        ({"KEYHOUSE_HTTP": "host:99999"}, None, "give HOST:PORT", {"http": "host:99999"}),
+        ({"KEYHOUSE_NATS": "http://a"}, None, "give nats://host:4222", {"nats": "http://a"}),
+        ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "Both faces are off", {}),
+        ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "There is no such file", {"file": "gone.toml"}),
+    ],
+)
+def test_what_can_not_be_is_refused_by_name(
+    tmp_path: Path, environment: dict[str, str], file: str | None, sentence: str, fields: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match=sentence) as refused:
+        gathered(tmp_path, {}, environment, file)
+    assert refused.value.fields == fields
+
+
+def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not TOML") as refused:
+        gathered(tmp_path, file='data = "x"\nnats_port = \n')
+    assert "line 2" in str(refused.value.fields["at"])
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "url"),
+    [
+        ("127.0.0.1:8080", Address("127.0.0.1", 8080), "http://127.0.0.1:8080"),
+        ("[::1]:0", Address("::1", 0), "http://[::1]:0"),
+        ("localhost:1", Address("localhost", 1), "http://localhost:1"),
+    ],
+)
+def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
+    assert Settings(http=text).http_address == address
+    assert address.url == url
+
+
+def test_no_secret_is_shown() -> None:
+    shown = str(Settings(engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222").shown())
+    assert "hush" not in shown and "postgresql://db/x" in shown and "nats://n:4222" in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "public"),
+    [
+        ("postgresql://ann:hush@db/x?layout=y&password=hush", "postgresql://db/x?layout=y"),
+        ("postgresql://db/x?host=%2Frun&user=ann", "postgresql://db/x?host=%2Frun"),
+        ("postgresql://[oops/x:hush@", "postgresql:…"),
+        ("sqlite:data@home.db", "sqlite:data@home.db"),
+    ],
+)
+def test_a_url_is_shown_without_what_is_secret_in_it(url: str, public: str) -> None:
+    assert public_url(url) == public
+
+
+# Placing
+
+
+@pytest.mark.parametrize(
+    ("system", "url", "placed"),
+    [
+        ("rosey", "sqlite:all.db", "sqlite:all.db?layout=rosey"),
+        ("rosey", "postgresql://db/x?sslmode=require", "postgresql://db/x?sslmode=require&layout=rosey"),
+        ("streamkit", "postgresql://db/{system}", "postgresql://db/streamkit"),
+        ("streamkit", "postgresql://db/x?layout=mine_{system}", "postgresql://db/x?layout=mine_streamkit"),
+        ("rosey", "rocksdb:folder/", "rocksdb:folder/rosey"),
+        ("rosey", "nats://n:4222/?replicas=3", "nats://n:4222/?replicas=3&bucket=rosey"),
+        ("playlist", "nats://n:4222", "nats://n:4222?prefix="),
+        ("history", "dynamodb://kh?region=eu-west-1", "dynamodb://kh-history?region=eu-west-1&layout=history"),
+        ("history", "dynamodb://kh?layout=flat", "dynamodb://kh-history?layout=flat"),
+        ("rosey", "memory:", "memory:"),
+    ],
+)
+def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(system: str, url: str, placed: str) -> None:
+    assert url_of(system, url, alone=False) == placed
+
+
+@pytest.mark.parametrize("url", ["postgresql://db/x?layout=mine", "nats://n/?bucket=mine", "nats://n/?prefix=mine"])
+def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
+    assert url_of("rosey", url, alone=True) == url
+    with pytest.raises(UsageError, match="one place for several systems"):
+        url_of("rosey", url, alone=False)
+
+
+def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names() -> None:
+    assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
+    assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db"
