@@ -8,13 +8,16 @@ KeyhouseError
 │   ├── RecordError         a value does not have its record's type
 │   ├── LimitError          too long, too large, too many
 │   ├── CursorError         a cursor that this scan did not give
+│   ├── MalformedError      a request that is not JSON
+│   ├── MissingFieldError   a request without a field that it must have
 │   ├── UsageError          a call that the declaration does not allow
 │   └── NotFoundError       what was asked for is not there
 ├── AccessError             who asks may not, or not now; nothing was written
 │   ├── TokenError          no token, or one that is not accepted
 │   ├── ScopeError          the token does not allow this
 │   ├── RateError           too many requests in too short a time
-│   └── QuotaError          the tenant's room is used up
+│   ├── QuotaError          the tenant's room is used up
+│   └── BusyError           more requests are waiting than can be taken
 ├── ConflictError           the request is fine, the stored state says no; nothing was written
 │   ├── RevisionError       the row is not at the revision that the caller expected
 │   ├── UniqueError         another record holds a unique value
@@ -95,6 +98,14 @@ class CursorError(CallerError):
     pass
 
 
+class MalformedError(CallerError):
+    code = "INVALID_JSON"
+
+
+class MissingFieldError(CallerError):
+    code = "MISSING_FIELD"
+
+
 class UsageError(CallerError):
     pass
 
@@ -130,6 +141,11 @@ class QuotaError(AccessError):
 
     status = 429
     code = "QUOTA_EXCEEDED"
+
+
+class BusyError(AccessError):
+    status = 503
+    code = "RATE_LIMITED"
 
 
 class ConflictError(KeyhouseError):

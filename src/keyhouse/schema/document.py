@@ -56,21 +56,23 @@ def parse(text: bytes) -> Any:
     return value
 
 
-def check_text(text: bytes) -> None:
-    """Refuse text that a parser could not take: nested too deep, or a number without end. It may be no JSON."""
-    check_depth(text)
+def check_text(text: bytes, *, beneath: int = 0) -> None:
+    """Refuse text that a parser could not take: nested too deep, or a number without end. It may be no JSON. `beneath`:
+    the levels of an envelope around the document."""
+    check_depth(text, beneath=beneath)
     if len(text) > INTEGER_DIGITS_MAX:
         _refuse_endless_digits(text)
 
 
-def check_depth(text: bytes) -> None:
+def check_depth(text: bytes, *, beneath: int = 0) -> None:
     """Refuse text nested too deep, before a parser sees it. Brackets within strings don't count."""
-    if text.count(b"[") + text.count(b"{") <= DOCUMENT_DEPTH_MAX:
+    most = DOCUMENT_DEPTH_MAX + beneath
+    if text.count(b"[") + text.count(b"{") <= most:
         return
     depth = 0
     for bracket in _BRACKETS.finditer(_STRINGS.sub(b'""', text)):
         depth += 1 if text and bracket[0][0] in _OPEN else -1
-        if depth > DOCUMENT_DEPTH_MAX:
+        if depth > most:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
 
 

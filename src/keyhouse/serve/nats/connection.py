@@ -1,0 +1,111 @@
+"""The connection to NATS: made again whenever it breaks, for as long as it takes, and each time said."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import structlog
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
+
+from keyhouse.errors import UnavailableError
+
+CONNECT_SECONDS: Final = 5
+RECONNECT_SECONDS: Final = 0.5
+PING_SECONDS: Final = 10
+"""A server that hangs is left after about three times that."""
+
+BUFFER_BYTES: Final = 8 * 1_024 * 1_024
+"""Answers that wait for a connection; further ones are dropped."""
+
+_log = structlog.get_logger("keyhouse.nats")
+
+
+class Connection(Client):
+    """The driver's, which also tells a subscription's owner of each message that it had no room for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overflows: dict[int, Callable[[SlowConsumerError], Awaitable[None]]] = {}
+        """By the subscription's number."""
+
+
+@asynccontextmanager
+async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncIterator[Connection]:
+    """A connection to the server, or the servers, of `url` (with commas between them). UnavailableError when none answers.
+
+    `options` are the driver's, such as `user_credentials` or `tls`.
+    """
+    client = Connection()
+    state = _State(client)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connect(
+                [each.strip() for each in url.split(",")],
+                name=name,
+                connect_timeout=CONNECT_SECONDS,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # the driver sleeps that long
+                ping_interval=PING_SECONDS,
+                pending_size=BUFFER_BYTES,
+                error_cb=state.trouble,
+                disconnected_cb=state.disconnected,
+                reconnected_cb=state.reconnected,
+                **options,
+            )
+    except (NatsError, OSError) as error:  # TimeoutError is an OSError
+        await _close(client)
+        raise UnavailableError(
+            "No NATS server answers.", servers=_bare(url), reason=str(state.last or error)
+        ) from error
+    except BaseException:
+        await _close(client)
+        raise
+    state.connected = True
+    _log.info("nats connected", server=_server(client))
+    try:
+        yield client
+    finally:
+        state.closing = True
+        await _close(client)
+
+
+def _bare(url: str) -> str:
+    """Without who connects."""
+    return ",".join(each.rpartition("@")[2] for each in url.split(","))
+
+
+def _server(client: Client) -> str | None:
+    return None if client.connected_url is None else _bare(client.connected_url.netloc)
+
+
+async def _close(client: Client) -> None:
+    if not client.is_closed:
+        await client.close()
+
+
+class _State:
+    """What the driver tells, as log lines. The first connection's troubles are in the error that is raised."""
+
+    def __init__(self, client: Connection) -> None:
+        self._client = client
+        self.connected = False
+        self.closing = False
+        self.last: Exception | None = None
+
+    async def trouble(self, error: Exception) -> None:
+        self.last = error
+        if isinstance(error, SlowConsumerError):
+            if (overflow := self._client.overflows.get(error.sid)) is not None:
+                await overflow(error)
+        elif self.connected:
+            _log.warning("nats trouble", reason=str(error) or type(error).__name__)
+
+    async def disconnected(self) -> None:
+        if self.connected and not self.closing:
+            _log.warning("nats disconnected", reason=str(self.last) if self.last else "the connection was lost")
+
+    async def reconnected(self) -> None:
+        _log.info("nats reconnected", server=_server(self._client))

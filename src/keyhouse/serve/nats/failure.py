@@ -1,0 +1,31 @@
+"""An error as its answer: flat, with the code of its type.
+
+Whoever made the mistake is told all about it. Of what went wrong on our side only the sentence goes out: the fields, which
+may name files or servers, are for the log.
+"""
+
+from typing import Final
+
+import msgspec
+
+from keyhouse.errors import AccessError, CallerError, ConflictError, CounterError, KeyhouseError
+
+_TOLD_IN_FULL: Final = (AccessError, CallerError, ConflictError, CounterError)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Failure(msgspec.Struct):
+    success: bool
+    error_code: str
+    message: str
+
+
+def failure(error: Exception) -> bytes:
+    """What is answered when `error` was raised. One that is none of ours says nothing of itself."""
+    if not isinstance(error, KeyhouseError):
+        return _encode(
+            _Failure(False, KeyhouseError.code, "Something unexpected went wrong; the service's log has it.")
+        )
+    message = str(error) if isinstance(error, _TOLD_IN_FULL) else error.sentence
+    return _encode(_Failure(False, error.code, message.encode("utf-8", "backslashreplace").decode()))

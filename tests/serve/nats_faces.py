@@ -1,0 +1,44 @@
+"""A face on a real server, and beside it a client as any plugin has one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+from keyhouse.serve.nats import Endpoint, NatsFace, connect
+from tests.engines.nats_servers import nats_server
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[Client]:
+    connection = await nats.connect(nats_server().url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def face(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[NatsFace]:
+    async with (
+        connect(nats_server().url) as connection,
+        NatsFace(connection, endpoints, name="tested", version="1.2.3", **options) as serving,
+    ):
+        yield serving
+
+
+async def ask(connection: Client, subject: str, body: object = b"") -> Any:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = await connection.request(subject, data, timeout=10)
+    return json.loads(answer.data)
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    """Wait for what will be so."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)

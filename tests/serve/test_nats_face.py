@@ -1,0 +1,457 @@
+"""The NATS face on a real server: answers, errors by type, the micro protocol, back-pressure, drain, reconnect."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats
+import pytest
+from msgspec import UNSET, UnsetType
+from nats.errors import NoRespondersError
+from structlog.testing import capture_logs
+
+from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.errors import (
+    DocumentError,
+    KeyhouseError,
+    LimitError,
+    MalformedError,
+    MissingFieldError,
+    RecordError,
+    UnavailableError,
+)
+from keyhouse.serve.nats import Body, Endpoint, NatsFace, Request, connect, failure
+from keyhouse.serve.nats.begun import begin
+from tests.engines.nats_servers import nats_server
+from tests.serve.nats_faces import ask, client, face, until
+
+
+def endpoint(handler: Callable[[Request], Awaitable[bytes | None]], subject: str = "tested.*.echo") -> Endpoint:
+    return Endpoint(name="echo", subject=subject, handler=handler)
+
+
+async def echo(request: Request) -> bytes:
+    return json.dumps({"success": True, "subject": request.subject, "data": request.data.decode()}).encode()
+
+
+def test_a_message_is_answered_by_its_handler() -> None:
+    async def scenario() -> None:
+        async with face([endpoint(echo)]), client() as plugin:
+            answer = await ask(plugin, "tested.a.echo", b"hello")
+            assert answer == {"success": True, "subject": "tested.a.echo", "data": "hello"}
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_nobody_waits_for_is_handled_and_not_answered() -> None:
+    seen: list[bytes] = []
+
+    async def handler(request: Request) -> bytes:
+        assert request.reply == ""
+        seen.append(request.data)
+        return b"{}"
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            await plugin.publish("tested.a.echo", b"1")
+            await until(lambda: seen == [b"1"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: bool) -> None:
+    raised: list[Exception] = [
+        LimitError("The value is too large.", bytes=7, limit=6),
+        UnavailableError("The database can't be reached.", host="db.internal"),
+        ZeroDivisionError("secret detail"),
+    ]
+
+    async def handler(request: Request) -> bytes:
+        if waits:
+            await asyncio.sleep(0.001)
+        if raised:
+            raise raised.pop(0)
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            with capture_logs() as logs:
+                answers = [await ask(plugin, "tested.a.echo") for _ in range(4)]
+        assert [answer.get("error_code") for answer in answers] == [
+            "VALUE_TOO_LARGE",
+            "DATABASE_ERROR",
+            "INTERNAL_ERROR",
+            None,
+        ]
+        assert answers[0]["message"] == "The value is too large. (bytes=7, limit=6)"
+        assert answers[1]["message"] == "The database can't be reached."  # and not which one
+        assert "secret" not in answers[2]["message"]
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == ["nats handler failed"]
+
+    asyncio.run(scenario())
+
+
+def test_every_flat_answer_is_utf_8_whatever_the_error_says() -> None:
+    answer = json.loads(failure(DocumentError("No.", key="\ud800")))
+    assert answer["error_code"] == "VALIDATION_ERROR" and answer["success"] is False
+
+
+def test_an_answer_that_is_too_large_for_nats_is_told_instead() -> None:
+    async def handler(request: Request) -> bytes:
+        return b"x" * 2_000_000
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            answer = await ask(plugin, "tested.a.echo")
+            assert answer["error_code"] == "VALUE_TOO_LARGE" and "2000000" in answer["message"]
+
+    asyncio.run(scenario())
+
+
+# The micro protocol
+
+
+def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
+    async def handler(request: Request) -> bytes:
+        if request.data == b"no":
+            raise LimitError("No.")
+        return b"{}"
+
+    serving = Endpoint(
+        name="kv",
+        subject="tested.>",
+        handler=handler,
+        operations={"set": "tested.*.set", "get": "tested.*.get"},
+    )
+
+    async def scenario() -> None:
+        async with face([serving], queue="shared", description="For tests."), client() as plugin:
+            ping = await ask(plugin, "$SRV.PING.tested")
+            assert ping["type"] == "io.nats.micro.v1.ping_response"
+            assert (ping["name"], ping["version"], ping["metadata"]) == ("tested", "1.2.3", {})
+            await ask(plugin, "tested.a.set")
+            await ask(plugin, "tested.a.set", b"no")
+            await ask(plugin, "tested.a.other")
+            info = await ask(plugin, f"$SRV.INFO.tested.{ping['id']}")
+            assert info["type"] == "io.nats.micro.v1.info_response" and info["description"] == "For tests."
+            assert [(each["name"], each["subject"], each["queue_group"]) for each in info["endpoints"]] == [
+                ("set", "tested.*.set", "shared"),
+                ("get", "tested.*.get", "shared"),
+            ]
+            stats = await ask(plugin, "$SRV.STATS.tested")
+            assert stats["type"] == "io.nats.micro.v1.stats_response"
+            first, second = stats["endpoints"]
+            assert (first["num_requests"], first["num_errors"], first["last_error"]) == (2, 1, "VALUE_TOO_LARGE")
+            assert first["processing_time"] >= first["average_processing_time"] > 0
+            assert (second["num_requests"], second["processing_time"], second["last_error"]) == (0, 0, "")
+
+    asyncio.run(scenario())
+
+
+def test_the_drivers_own_micro_types_read_our_answers() -> None:
+    from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
+
+    async def scenario() -> None:
+        async with face([endpoint(echo)]), client() as plugin:
+            ServicePing.from_dict(await ask(plugin, "$SRV.PING.tested"))
+            ServiceInfo.from_dict(await ask(plugin, "$SRV.INFO.tested"))
+            stats = await ask(plugin, "$SRV.STATS.tested")
+            for each in stats["endpoints"]:
+                each["data"] = None  # which the protocol leaves out where there is none, and the driver's type does not
+            ServiceStats.from_dict(stats)
+
+    asyncio.run(scenario())
+
+
+# Sharing, back-pressure, drain
+
+
+def test_processes_of_one_name_share_the_load_and_answer_once() -> None:
+    taken = [0, 0]
+
+    def counting(which: int) -> Endpoint:
+        async def handler(request: Request) -> bytes:
+            taken[which] += 1
+            return b"{}"
+
+        return endpoint(handler)
+
+    async def scenario() -> None:
+        async with face([counting(0)]), face([counting(1)]), client() as plugin:
+            await asyncio.gather(*(ask(plugin, "tested.a.echo") for _ in range(200)))
+        assert sum(taken) == 200 and min(taken) > 20
+
+    asyncio.run(scenario())
+
+
+def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
+    now, most = 0, 0
+
+    async def handler(request: Request) -> bytes:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+        return request.data
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)], in_flight_max=4), client() as plugin:
+            answers = await asyncio.gather(*(ask(plugin, "tested.a.echo", number) for number in range(100)))
+        assert answers == list(range(100)) and most == 4
+
+    asyncio.run(scenario())
+
+
+def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
+    gate = asyncio.Event()
+    refused: list[str] = []
+
+    async def handler(request: Request) -> bytes:
+        await gate.wait()
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, refused=refused.append)
+        async with face([full], in_flight_max=1, waiting_max=2), client() as plugin:
+            with capture_logs() as logs:
+                asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(10)]
+                try:
+                    await until(lambda: len(refused) >= 6)
+                finally:
+                    gate.set()
+                answers = await asyncio.gather(*asked)
+        codes = [answer.get("error_code") for answer in answers]
+        assert 6 <= len(refused) <= 8  # two wait; one more is at work and one held, if they did not come all at once
+        assert codes.count("RATE_LIMITED") == len(refused) and codes.count(None) == 10 - len(refused)
+        assert [line["event"] for line in logs].count("nats overflow") == len(refused)
+
+    asyncio.run(scenario())
+
+
+def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
+    gate = asyncio.Event()
+    begun = 0
+
+    async def handler(request: Request) -> bytes:
+        nonlocal begun
+        begun += 1
+        await gate.wait()
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        async with client() as plugin, connect(nats_server().url) as connection:
+            serving = NatsFace(connection, [endpoint(handler)], name="tested", version="1.0.0")
+            await serving.start()
+            asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(20)]
+            await until(lambda: begun == 20)
+            draining = asyncio.ensure_future(serving.drain())
+            await asyncio.sleep(0.05)
+            assert not draining.done()
+            with pytest.raises(NoRespondersError):
+                await plugin.request("tested.a.echo", b"", timeout=5)
+            gate.set()
+            await draining
+            await serving.drain()
+            assert [answer["success"] for answer in await asyncio.gather(*asked)] == [True] * 20
+
+    asyncio.run(scenario())
+
+
+def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() -> None:
+    ended: list[str] = []
+    heard: list[bool] = []
+
+    async def handler(request: Request) -> bytes:
+        async def push() -> None:
+            try:
+                await request.courier.publish("tested.pushed", b"change")
+                heard.append(await request.courier.is_heard("tested.pushed", b"anybody?"))
+                heard.append(await request.courier.is_heard("tested.nobody", b"anybody?"))
+                await asyncio.Event().wait()
+            finally:
+                ended.append("push")
+
+        request.courier.accompany(push())
+        return b"{}"
+
+    async def scenario() -> None:
+        async with client() as plugin:
+            pushed = await plugin.subscribe("tested.pushed")
+            async with face([endpoint(handler)]):
+                await ask(plugin, "tested.a.echo")
+                assert (await pushed.next_msg(timeout=5)).data == b"change"
+                await until(lambda: len(heard) == 2)
+                assert ended == []
+            assert ended == ["push"] and heard == [True, False]
+
+    asyncio.run(scenario())
+
+
+def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = NatsServer(tmp_path)
+        server.start()
+        server.ready()
+        try:
+            with capture_logs() as logs:
+                async with (
+                    connect(server.url) as connection,
+                    NatsFace(connection, [endpoint(echo)], name="tested", version="1.0.0"),
+                ):
+                    server.kill()
+                    await until(lambda: any(line["event"] == "nats disconnected" for line in logs))
+                    server.start()
+                    await until(lambda: any(line["event"] == "nats reconnected" for line in logs), 30)
+                    plugin = await nats.connect(server.url)
+                    assert (await ask(plugin, "tested.a.echo", b"again"))["data"] == "again"
+                    assert (await ask(plugin, "$SRV.PING.tested"))["name"] == "tested"
+                    await plugin.close()
+        finally:
+            server.kill()
+
+    asyncio.run(scenario())
+
+
+def test_no_server_is_said_without_the_password() -> None:
+    async def scenario() -> None:
+        with pytest.raises(UnavailableError) as refused:
+            async with connect("nats://ann:secret@127.0.0.1:1"):
+                raise AssertionError("unreachable")
+        assert "127.0.0.1:1" in str(refused.value) and "secret" not in str(refused.value)
+
+    asyncio.run(scenario())
+
+
+# Coroutines that are begun at once
+
+
+def test_work_that_never_waits_becomes_no_task() -> None:
+    async def scenario() -> None:
+        async def work() -> None:
+            assert asyncio.current_task() is not caller
+
+        caller = asyncio.current_task()
+        assert begin(asyncio.get_running_loop(), work()) is None
+        assert asyncio.current_task() is caller
+
+    asyncio.run(scenario())
+
+
+def test_a_timeout_that_is_entered_before_the_first_wait_ends_the_work_and_not_its_caller() -> None:
+    async def scenario() -> None:
+        outcome: list[str] = []
+
+        async def work() -> None:
+            try:
+                async with asyncio.timeout(0.02):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                outcome.append("timed out")
+            await asyncio.sleep(0)
+            outcome.append("went on")
+
+        task = begin(asyncio.get_running_loop(), work())
+        assert task is not None
+        await task
+        assert outcome == ["timed out", "went on"]
+
+    asyncio.run(scenario())
+
+
+def test_work_that_was_begun_can_be_cancelled_and_cleans_up() -> None:
+    async def scenario() -> None:
+        cleaned: list[bool] = []
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(60))
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    cleaned.append(True)
+
+        task = begin(asyncio.get_running_loop(), work())
+        assert task is not None
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cleaned == [True]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_raised_before_and_after_the_first_wait_comes_out() -> None:
+    async def scenario() -> None:
+        async def work(waits: bool) -> None:
+            if waits:
+                await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            begin(asyncio.get_running_loop(), work(False))
+        task = begin(asyncio.get_running_loop(), work(True))
+        assert task is not None
+        with pytest.raises(ZeroDivisionError):
+            await task
+
+    asyncio.run(scenario())
+
+
+# Bodies
+
+
+class Asked(msgspec.Struct):
+    key: str | UnsetType = UNSET
+    value: Any = UNSET
+
+
+BODY = Body(Asked, required=("key", "value"))
+
+
+def nested(levels: int) -> bytes:
+    return b'{"key":"a","value":' + b"[" * levels + b"]" * levels + b"}"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"not json at all", MalformedError),
+        (b'{"key": "a"', MalformedError),
+        (b'{"key": "\xff"}', MalformedError),
+        (b'{"key": "\xed\xa0\x80", "value": 1}', MalformedError),
+        (b'\xef\xbb\xbf{"key": "a", "value": 1}', MalformedError),
+        ('{"key": "a", "value": 1}'.encode("utf-16"), MalformedError),
+        (b"", MissingFieldError),
+        (b"{}", MissingFieldError),
+        (b'{"key": "a"}', MissingFieldError),
+        (b"[]", RecordError),
+        (b"null", RecordError),
+        (b'{"key": 7, "value": 1}', RecordError),
+        (b'{"key": "a", "value": NaN}', DocumentError),
+        (b'{"key": "a", "value": -Infinity}', DocumentError),
+        (b'{"key": "a", "value": 1e400}', RecordError),
+        (b'{"key": "a", "value": "\\ud800"}', DocumentError),
+        (b'{"key": "a", "value": {"\\udfff": 1}}', DocumentError),
+        (b'{"key": "a", "value": ' + b"7" * 4_001 + b"}", DocumentError),
+        (nested(129), DocumentError),
+        (nested(100_000), DocumentError),
+    ],
+    ids=lambda part: part.__name__ if isinstance(part, type) else str(part)[:30],
+)
+def test_a_body_that_is_none_is_refused_by_what_is_wrong_with_it(data: bytes, error: type[KeyhouseError]) -> None:
+    with pytest.raises(error) as refused:
+        BODY.read(data)
+    assert type(refused.value) is error
+
+
+def test_a_body_at_the_limits_is_read() -> None:
+    assert BODY.read(nested(128)).key == "a"
+    assert BODY.read(b'{"key":"a","value":' + b"7" * 4_000 + b"}").value == int("7" * 4_000)
+    assert BODY.read(b'{"key":"a","value":null,"more":1}').value is None
+    assert BODY.read(b'{"key":"a","value":18446744073709551617,"key":"b"}') == Asked("b", 2**64 + 1)
