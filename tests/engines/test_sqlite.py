@@ -104,6 +104,19 @@ def test_a_value_of_any_size_goes_when_its_row_goes(path: Path, size: int) -> No
     asyncio.run(scenario())
 
 
+def test_an_operator_who_changes_an_expiry_keeps_the_value(path: Path) -> None:
+    """The trigger that drops a large value was once on every change of its row, an operator's own among them."""
+
+    async def scenario() -> None:
+        engine = SqliteEngine.open(path, clock=ManualClock())
+        await put(engine, "a", value=b"x" * 100_000)
+        engine._writer.connection.execute("UPDATE rows SET expires = NULL, revision = revision")
+        assert await engine.read("s", ["a"]) == [Row("a", b"x" * 100_000, 1)]
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
 def test_bytes_that_are_no_text_are_kept_as_well(path: Path) -> None:
     values = {"a": bytes(range(256)), "b": b"", "c": b"\0\0", "d": b"x\0y", "e": b"\xff\xfe", "f": b"\xed\xa0\x80"}
     make(path, **values)

@@ -7,6 +7,8 @@ spellings.
 
 import re
 
+NOTHING = r"(?!)"
+
 
 class Escape:
     """What is escaped (a regular expression of one character, which may look around itself), and by which mark.
@@ -14,7 +16,7 @@ class Escape:
     `alphabet` is a regular expression's class of what escaped text is made of; `None`: all that isn't escaped.
     """
 
-    __slots__ = ("_bad", "alphabet", "bad", "looks_around", "mark")
+    __slots__ = ("_bad", "_finds", "alphabet", "bad", "looks_around", "mark")
 
     def __init__(self, mark: str, bad: str, *, alphabet: str | None = None, looks_around: bool = False) -> None:
         self.mark = mark
@@ -22,16 +24,17 @@ class Escape:
         self.alphabet = alphabet
         self.looks_around = looks_around
         self._bad = re.compile(f"{bad}|{re.escape(mark)}")
+        self._finds = self._bad.search
 
     def and_also(self, characters: str) -> "Escape":
         """The same, and these characters too."""
         if not characters:
             return self
-        bad = f"{self.bad}|[{re.escape(characters)}]"
+        bad = f"{self.bad}|[{re.escape(characters)}]" if self.bad != NOTHING else f"[{re.escape(characters)}]"
         return Escape(self.mark, bad, alphabet=self.alphabet, looks_around=self.looks_around)
 
     def escape(self, text: str) -> str:
-        return self._bad.sub(self._escaped, text) if self._bad.search(text) else text
+        return self._bad.sub(self._escaped, text) if self._finds(text) else text
 
     def unescape(self, text: str) -> str | None:
         """The text that `escape` wrote so; `None` when it writes no text so."""
@@ -52,7 +55,7 @@ class Escape:
         return bytes.fromhex(match[0].replace(self.mark, "")).decode()
 
 
-PLAIN = Escape("%", r"(?!)")
+PLAIN = Escape("%", NOTHING)
 """Escapes only what a template needs: the character that ends a segment, and the mark."""
 
 NATS_KEY = Escape("=", r"[^-/_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-/_=.a-zA-Z0-9", looks_around=True)

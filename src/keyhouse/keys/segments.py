@@ -130,7 +130,8 @@ class Normal(Text):
     what = "text in its normal form"
 
     def format(self, value: object) -> str:
-        folded = normal(text_of(value))
+        text = text_of(value)
+        folded = " ".join(text.lower().split()) if text.isascii() else normal(text)  # the usual case, without a call
         if not folded:
             raise ValueError("holds only white space")
         return self._finished(folded)

@@ -179,14 +179,14 @@ class Template:
         expression `unless` holds. Fields in `trusted` are text as it is written. It raises a bare ValueError."""
         key, scope = self._expression(sources, trusted)
         made: Callable[[Any], dict[str, Any]] = eval(
-            f"lambda v: {f'{{}} if {unless} else ' if unless else ''}{{check({key}): value}}",
-            scope | {"value": value, "check": _checked},
+            f"lambda v: {f'{{}} if {unless} else ' if unless else ''}{{{_checked(key)}: value}}",
+            scope | {"value": value, "check": _check},
         )
         return made
 
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
         key, scope = self._expression(sources, ())
-        made: Callable[[Any], str] = eval(f"lambda v: check({key})", scope | {"check": _checked})
+        made: Callable[[Any], str] = eval(f"lambda v: {_checked(key)}", scope | {"check": _check})
         return made
 
     def _expression(self, sources: Sequence[str], trusted: Sequence[str]) -> tuple[str, dict[str, object]]:
@@ -237,6 +237,10 @@ def _inner(segment_: Segment) -> Segment:
 
 
 def _checked(key: str) -> str:
-    if not 0 < len(key) <= KEY_BYTES_MAX or not key.isascii():
-        check_key(key)
+    """The expression of a key, checked: by a call only where it is not short and plain."""
+    return f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else check(k)"
+
+
+def _check(key: str) -> str:
+    check_key(key)
     return key

@@ -215,14 +215,13 @@ class Transaction:
         return all(_revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True))
 
     def _batch(self, batch_id: str | None) -> Batch:
-        gone = [key for key, put in self._writes.items() if put is None]
-        return Batch(
-            tuple([Check(key, _revision(row)) for key, row in self._rows.items()]),
-            tuple([put for put in self._writes.values() if put is not None]),
-            tuple([key for key in gone if self._rows.get(key, ...) is not None]),
-            tuple([Add(key, by) for key, by in self._adds.items()]),
-            batch_id,
-        )
+        checks = tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()])
+        puts = tuple([put for put in self._writes.values() if put is not None])
+        gone: list[str] = []
+        if len(puts) < len(self._writes):
+            gone = [key for key, put in self._writes.items() if put is None and self._rows.get(key, ...) is not None]
+        adds = tuple([Add(key, by) for key, by in self._adds.items()]) if self._adds else ()
+        return Batch(checks, puts, tuple(gone), adds, batch_id)
 
     async def _read(self, key: str) -> Row | None:
         if key not in self._rows:

@@ -87,7 +87,7 @@ class SqliteEngine:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
+            Job(lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size)
         )
 
     def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:

@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-import apsw
-
-from keyhouse.engines.sqlite.transaction import Transaction
+from keyhouse.engines.sqlite.transaction import POISON, Transaction
 from keyhouse.errors import KeyhouseError
 
 GROUP_JOBS_MAX: Final = 128
@@ -17,9 +15,6 @@ GROUP_ROWS_MAX: Final = 512
 
 GROUP_BYTES_MAX: Final = 1_024 * 1_024
 """Bytes of values in one transaction that the event loop prepares."""
-
-_POISON = (ArithmeticError, TypeError, ValueError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
-"""What SQLite or the driver says of a value that it can't keep: the job's own fault, not the transaction's."""
 
 Answer = TypeVar("Answer")
 
@@ -50,7 +45,7 @@ class Job(Generic[Answer]):
             self._answer = self._work(transaction)
         except KeyhouseError as refusal:
             self._refusal = refusal
-        except _POISON as fault:
+        except POISON as fault:
             self._refusal = fault
             self.poisoned = True
 

@@ -2,9 +2,13 @@
 
 Within a batch everything that can refuse it comes before its first write, so that a refusal has nothing to undo and the
 other batches of the transaction go on.
+
+The puts of all batches are gathered and written by one statement, at the end or before something reads one of their rows:
+half the cost of a small batch is that of calling SQLite for it. Where SQLite refuses one of them it does not say whose it
+was: `SpoiledError`, and the transaction is done again with `gathers=False`, each batch by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import apsw
 
@@ -14,21 +18,34 @@ from keyhouse.engines.sqlite.changes import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
+POISON = (ArithmeticError, TypeError, ValueError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+"""What SQLite or the driver says of a value that it can't keep: the batch's own fault, not the transaction's."""
+
+PutRow = tuple[str | bytes | int | None, ...]
+
+
+class SpoiledError(Exception):
+    """One of several batches holds a value that SQLite can't keep."""
+
 
 class Transaction:
     """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
 
-    __slots__ = ("_cursor", "_log", "_sql", "now", "revision", "wrote")
+    __slots__ = ("_cursor", "_gathered", "_gathers", "_log", "_sql", "_touched", "now", "revision", "wrote")
 
-    def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int) -> None:
+    def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int, *, gathers: bool = True) -> None:
         self._cursor = cursor
         self._sql = sql
+        self._gathers = gathers
+        self._gathered: list[PutRow] = []
+        self._touched: dict[str, set[str]] = {}
         self._log: list[tuple[int, str, bytes | str]] = []
         self.now = now
         self.revision: int = cursor.execute(sql.head).get or 0
         self.wrote = False
 
-    def apply(self, space: str, batch: Batch) -> int | None:
+    def apply(self, space: str, batch: Batch, size: int) -> int | None:
+        """`size`: the bytes of all values that it puts."""
         if batch.id is not None and (revision := self._applied(space, batch.id)) is not None:
             return revision
         if batch.checks and not self._holds(space, batch.checks):
@@ -37,7 +54,8 @@ class Transaction:
         if not sums and not batch.puts and not batch.deletes:
             return self.revision
         revision = self.revision + 1
-        self._write(space, revision, [*batch.puts, *sums], batch.deletes)
+        large = size > self._sql.inline_bytes_max
+        self._write(space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large)
         if batch.id is not None:
             self._cursor.execute(self._sql.remember, (space, batch.id, revision, self.now))
         return revision
@@ -65,7 +83,8 @@ class Transaction:
         return count
 
     def finish(self) -> None:
-        """Write the log; nothing may be applied after it."""
+        """Write what is left, and the log; nothing may be applied after it."""
+        self._flush()
         if self._log:
             self._cursor.executemany(self._sql.log, self._log)
 
@@ -78,8 +97,11 @@ class Transaction:
 
     def _holds(self, space: str, checks: Iterable[Check]) -> bool:
         execute, state, now = self._cursor.execute, self._sql.state, self.now
+        touched = self._touched.get(space, ())
         for check in checks:
             found = None
+            if check.key in touched:
+                self._flush()
             for revision, expires in execute(state, (space, check.key)):
                 found = revision if expires is None or expires > now else None
             if found != check.revision:
@@ -87,6 +109,7 @@ class Transaction:
         return True
 
     def _sums(self, space: str, adds: Iterable[Add]) -> list[Put]:
+        self._flush()
         sums = []
         for add in adds:
             value, kept = None, None
@@ -96,21 +119,48 @@ class Transaction:
             sums.append(Put(add.key, sum_of(add.key, value, add.by), kept))
         return sums
 
-    def _write(self, space: str, revision: int, puts: list[Put], deletes: tuple[str, ...]) -> None:
-        if puts:
-            most = self._sql.inline_bytes_max
-            rows: list[tuple[str | bytes | int | None, ...]] = [
-                (space, put.key, revision, put.expires, None, put.value)
-                if len(put.value) <= most
-                else (space, put.key, revision, put.expires, self._large(put.value), None)
-                for put in puts
-            ]
-            if self._sql.stamped:
-                rows = [(*row, self.now) for row in rows]
-            self._cursor.executemany(self._sql.put, rows)
+    def _write(
+        self, space: str, revision: int, puts: Sequence[Put], deletes: tuple[str, ...], maybe_large: bool
+    ) -> None:
+        rows: list[PutRow] = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
+        if self._sql.stamped:
+            rows = [(*row, self.now) for row in rows]
+        keys = [put.key for put in puts]
+        if deletes or maybe_large or not self._gathers:
+            self._flush()
+            self._write_at_once(space, rows, deletes)
+        else:
+            self._gathered += rows
+            self._touched.setdefault(space, set()).update(keys)
+        self._record(space, encode(Keys(keys, deletes)))
+
+    def _write_at_once(self, space: str, rows: list[PutRow], deletes: tuple[str, ...]) -> None:
+        if rows:
+            self._cursor.executemany(self._sql.put, [self._apart(row) for row in rows])
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
-        self._record(space, encode(Keys([put.key for put in puts], deletes)))
+
+    def _flush(self) -> None:
+        """Write what was gathered. A row whose value was large keeps `put_small` from its work, and is not counted."""
+        rows = self._gathered
+        if not rows:
+            return
+        self._gathered, self._touched = [], {}
+        changes = self._cursor.connection.total_changes
+        before = changes()
+        try:
+            self._cursor.executemany(self._sql.put_small, rows)
+            if changes() - before < len(rows):
+                self._cursor.executemany(self._sql.put, rows)
+        except POISON as error:
+            raise SpoiledError from error
+
+    def _apart(self, row: PutRow) -> PutRow:
+        """The row, with its value in the other table if it is a large one."""
+        space, key, revision, expires, _, value, *now = row
+        if len(value) <= self._sql.inline_bytes_max:  # type: ignore[arg-type]  # a value is bytes
+            return row
+        return (space, key, revision, expires, self._large(value), None, *now)  # type: ignore[arg-type]
 
     def _large(self, value: bytes) -> int:
         self._cursor.execute(self._sql.put_large, (value,))

@@ -24,7 +24,7 @@ from keyhouse.engines.sqlite.faults import translated, translated_commit
 from keyhouse.engines.sqlite.file import patiently
 from keyhouse.engines.sqlite.job import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX, Answer, Group, Job
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.engines.sqlite.transaction import Transaction
+from keyhouse.engines.sqlite.transaction import SpoiledError, Transaction
 from keyhouse.errors import ClosedError, KeyhouseError
 
 
@@ -116,11 +116,16 @@ class Writer:
 
     def _prepare(self, group: Group) -> bool:
         """Do the group's work up to, and without, COMMIT; whether there is anything to commit."""
+        gathers = True
         while True:
             self._cursor.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(self._cursor, self._sql, self._clock.now())
+                transaction = Transaction(self._cursor, self._sql, self._clock.now(), gathers=gathers)
                 sound = self._run(group, transaction)
+            except SpoiledError:
+                self._roll_back()
+                gathers = False
+                continue
             except BaseException:
                 self._roll_back()
                 raise
