@@ -4,5 +4,8 @@ It knows no route and no record.
 """
 
 from keyhouse.serve.auth.caller import Authenticator, Caller, HeaderPairs
+from keyhouse.serve.auth.jwt_auth import TENANT_PATTERN, JwtAuth, jwt_auth
+from keyhouse.serve.auth.mint import mint
+from keyhouse.serve.auth.settings import JwtSettings
 
-__all__ = ["Authenticator", "Caller", "HeaderPairs"]
+__all__ = ["TENANT_PATTERN", "Authenticator", "Caller", "HeaderPairs", "JwtAuth", "JwtSettings", "jwt_auth", "mint"]

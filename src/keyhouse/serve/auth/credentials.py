@@ -1,0 +1,50 @@
+"""Where a token stands in a request: in the cookie, else behind `Authorization: Bearer`.
+
+What could be read in two ways is refused: two cookies of the name, two headers, a cookie and a header that differ.
+"""
+
+import re
+
+from keyhouse.errors import TokenError
+from keyhouse.limits import TOKEN_BYTES_MAX
+from keyhouse.serve.auth.caller import HeaderPairs
+
+_COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+
+
+class Credentials:
+    __slots__ = ("_cookie",)
+
+    def __init__(self, cookie: str) -> None:
+        self._cookie = cookie.encode() + b"="
+
+    def find(self, headers: HeaderPairs) -> tuple[bytes, bool]:
+        """The token, and whether a cookie brought it; TokenError when there is none, or more than one."""
+        cookies: list[bytes] = []
+        bearers: list[bytes] = []
+        for name, value in headers:
+            if name == b"authorization":
+                bearers += _of_bearer(value)
+            elif name == b"cookie" and self._cookie in value:
+                cookies += self._of_cookie(value)
+        found = cookies or bearers
+        if not found:
+            raise TokenError("There is no token: send one as a bearer token, or in the cookie.")
+        if len(cookies) > 1 or len(bearers) > 1 or (bearers and bearers != found):
+            raise TokenError("There is more than one token: send one.")
+        token = found[0]
+        if len(token) > TOKEN_BYTES_MAX:
+            raise TokenError("The token is too long.", limit=TOKEN_BYTES_MAX)
+        if not _COMPACT.fullmatch(token):
+            raise TokenError("The token is not a JSON Web Token.")
+        return token, bool(cookies)
+
+    def _of_cookie(self, header: bytes) -> list[bytes]:
+        start = self._cookie
+        return [part.removeprefix(start) for each in header.split(b";") if (part := each.strip()).startswith(start)]
+
+
+def _of_bearer(header: bytes) -> list[bytes]:
+    """Another scheme is no token: it is meant for somebody on the way."""
+    scheme, _, token = header.partition(b" ")
+    return [token.strip()] if scheme.lower() == b"bearer" else []

@@ -1,0 +1,90 @@
+"""Tokens as the way to tell who asks: an Authenticator of settings.
+
+A token that was verified is remembered, by its hash, so that the next request with it costs a look-up. What can change is
+looked at every time: the token's times, and whether the keys are still those that verified it. The memory is bounded, and
+holds no token.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keyhouse.clock import Clock, SystemClock
+from keyhouse.errors import UsageError
+from keyhouse.limits import TOKENS_KEPT
+from keyhouse.serve.auth.caller import Caller, HeaderPairs
+from keyhouse.serve.auth.credentials import Credentials
+from keyhouse.serve.auth.keys import Keys, KeySet, SecretKey, source
+from keyhouse.serve.auth.secret import kept_secret
+from keyhouse.serve.auth.settings import JwtSettings
+from keyhouse.serve.auth.token import Verified, Verifier
+
+TENANT_PATTERN = r"[A-Za-z0-9_-]{1,64}"
+
+
+class JwtAuth:
+    def __init__(
+        self,
+        settings: JwtSettings,
+        keys: Keys,
+        *,
+        tenant_pattern: str = TENANT_PATTERN,
+        clock: Clock | None = None,
+        kept_max: int = TOKENS_KEPT,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._keys = keys
+        self._credentials = Credentials(settings.jwt_cookie)
+        self._verifier = Verifier(settings, keys, tenant_pattern=tenant_pattern, clock=self._clock)
+        self._cookie = settings.jwt_cookie
+        self._kept: dict[bytes, tuple[Verified, Caller]] = {}
+        self._kept_max = kept_max
+        self._kept_version = keys.version
+
+    @property
+    def schemes(self) -> Mapping[str, Mapping[str, Any]]:
+        return {
+            "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            "cookie": {"type": "apiKey", "in": "cookie", "name": self._cookie},
+        }
+
+    async def authenticate(self, headers: HeaderPairs) -> Caller:
+        token, ambient = self._credentials.find(headers)
+        self._keys.nudge()
+        if self._kept_version != self._keys.version:
+            self._kept.clear()
+            self._kept_version = self._keys.version
+        digest = hashlib.sha256(b"c" + token if ambient else token).digest()
+        kept = self._kept.get(digest)
+        if kept is not None:
+            kept[0].check(self._clock.now())
+            return kept[1]
+        version = self._keys.version
+        verified = await self._verifier.verify(token)
+        caller = Caller(tenant=verified.tenant, scopes=verified.scopes, ambient=ambient)
+        if version == self._keys.version:  # else the keys changed meanwhile, and the next request asks again
+            while len(self._kept) >= self._kept_max:
+                del self._kept[next(iter(self._kept))]
+            self._kept[digest] = (verified, caller)
+        return caller
+
+
+def jwt_auth(
+    settings: JwtSettings, data: Path, *, tenant_pattern: str = TENANT_PATTERN, clock: Clock | None = None
+) -> JwtAuth:
+    """The authenticator that the settings ask for. HS256 without a secret makes one in the folder `data`."""
+    return JwtAuth(settings, _keys(settings, data), tenant_pattern=tenant_pattern, clock=clock)
+
+
+def _keys(settings: JwtSettings, data: Path) -> Keys:
+    if settings.jwt_algorithm == "HS256":
+        return SecretKey(settings.jwt_secret or kept_secret(data))
+    if settings.jwt_keys is None:
+        raise UsageError("This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm)
+    return KeySet(
+        source(settings.jwt_keys),
+        settings.jwt_algorithm,
+        seconds=settings.jwt_keys_seconds,
+        pause_seconds=settings.jwt_keys_pause_seconds,
+    )

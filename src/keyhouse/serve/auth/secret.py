@@ -1,0 +1,56 @@
+"""The secret of a service that was given none: random, in a file that only its owner can read, made once.
+
+It is never logged, and never part of an error.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from keyhouse.errors import UsageError
+from keyhouse.serve.auth.settings import check_secret
+
+FILE = "jwt.secret"
+
+
+def kept_secret(folder: Path, *, make: bool = True) -> str:
+    """The secret in the folder's file `jwt.secret`, made when it is not there. Any number may ask at once: all get the same.
+
+    UsageError when others can read the file, or when it is not there and `make` is false.
+    """
+    path = folder / FILE
+    if not path.exists():
+        if not make:
+            raise UsageError("There is no secret yet: start the service once, or name its data folder.", file=str(path))
+        _make(path)
+    with path.open("rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        text = file.read()
+    if os.name == "posix" and mode & 0o077:
+        raise UsageError("Others can read the secret: make a new one, or chmod 600 it if none has.", file=str(path))
+    try:
+        secret = text.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise UsageError(
+            "The file of the secret is not text: delete it, and a new one is made.", file=str(path)
+        ) from None
+    check_secret(secret)
+    return secret
+
+
+def _make(path: Path) -> None:
+    """Written whole under another name, then linked: nobody ever reads half a secret, and the first one stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # another was faster: its secret is the one
+            os.link(draft, path)
+    finally:
+        draft.unlink()
