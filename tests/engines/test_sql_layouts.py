@@ -359,7 +359,8 @@ def test_an_engine_that_finds_its_tables_imports_no_sqlalchemy(tmp_path: Path) -
     migrate.upgrade(url)
     program = (
         "import asyncio, sys\nfrom keyhouse.engines.registry import open_engine\n"
-        "async def use(url):\n    engine = await open_engine(url)\n    await engine.read('s', ['k'])\n    await engine.close()\n"
+        "async def use(url):\n    engine = await open_engine(url)\n    await engine.read('s', ['k'])\n"
+        "    await engine.close()\n"
         f"asyncio.run(use('sqlite:{tmp_path}/rows.db'))\nasyncio.run(use({url!r}))\n"
         "print([name for name in ('alembic', 'sqlalchemy') if name in sys.modules])\n"
     )
