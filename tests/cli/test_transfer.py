@@ -121,15 +121,6 @@ def test_an_import_reads_standard_input(tmp_path: Path) -> None:
     assert json.loads(ran.stdout) == {"rows": 1, "written": 1, "expired": 0}
 
 
-def test_a_password_is_neither_shown_nor_stored() -> None:
-    from keyhouse.cli.opening import public_name
-
-    assert public_name("postgresql://ann:secret@host:5432/rows?layout=x") == "postgresql://host:5432/rows?layout=x"
-    assert public_name("nats://token@host") == "nats://host"
-    for url in ("sqlite:data@home.db", "sqlite:///a/b.db", "rocksdb:folder", "memory:"):
-        assert public_name(url) == url
-
-
 def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:
     source = f"sqlite:{tmp_path}/one.db"
     fill(source)

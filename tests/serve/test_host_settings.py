@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.serve.placing import file_of, url_of
 from keyhouse.serve.settings import Address, Settings
@@ -135,19 +134,6 @@ def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
 def test_no_secret_is_shown() -> None:
     shown = str(Settings(engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222").shown())
     assert "hush" not in shown and "postgresql://db/x" in shown and "nats://n:4222" in shown
-
-
-@pytest.mark.parametrize(
-    ("url", "public"),
-    [
-        ("postgresql://ann:hush@db/x?layout=y&password=hush", "postgresql://db/x?layout=y"),
-        ("postgresql://db/x?host=%2Frun&user=ann", "postgresql://db/x?host=%2Frun"),
-        ("postgresql://[oops/x:hush@", "postgresql:…"),
-        ("sqlite:data@home.db", "sqlite:data@home.db"),
-    ],
-)
-def test_a_url_is_shown_without_what_is_secret_in_it(url: str, public: str) -> None:
-    assert public_url(url) == public
 
 
 # Placing

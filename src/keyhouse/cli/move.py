@@ -41,11 +41,12 @@ def move(
 
 async def _move(source: str, target: str, follow: bool) -> Any:
     from keyhouse import store
-    from keyhouse.cli.opening import opened, public_name
+    from keyhouse.cli.opening import opened
+    from keyhouse.engines.registry import public_url
     from keyhouse.errors import UsageError
 
     if source == target:
-        raise UsageError("Both are the same engine: name another target.", url=public_name(source))
+        raise UsageError("Both are the same engine: name another target.", url=public_url(source))
     switch = _switch() if follow else None
     phase = ""
     with Line() as line:
@@ -58,7 +59,7 @@ async def _move(source: str, target: str, follow: bool) -> Any:
             line.say(f"{progress.phase} {progress.space}: {progress.rows:,} rows, {progress.written:,} written")
 
         async with opened(source, existing=True) as one, opened(target) as other:
-            return await store.move(one, other, name=public_name(source), switch=switch, on_progress=report)
+            return await store.move(one, other, name=public_url(source), switch=switch, on_progress=report)
 
 
 def _switch() -> asyncio.Event:

@@ -1,4 +1,4 @@
-"""What a command works on: engines, opened by URL, named without a password, closed whatever happens; and files."""
+"""What a command works on: engines, opened by URL, closed whatever happens; and files."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -8,10 +8,7 @@ from typing import BinaryIO, cast
 
 from keyhouse import open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.registry import public_url as public_name
 from keyhouse.errors import UsageError
-
-__all__ = ["URL_HELP", "opened", "opened_file", "public_name"]
 
 URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
 

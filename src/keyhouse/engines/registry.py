@@ -3,17 +3,14 @@
 import os
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.engines.sql.url import split_layout, sqlite_file
+from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
-__all__ = ["open_engine", "public_url"]
-
-_SECRET: Final = frozenset({"password", "passfile", "sslpassword", "token", "user"})
-"""What a URL's query may hold that is for nobody to see."""
+__all__ = ["SCHEMES", "open_engine", "public_url"]
 
 
 async def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Engine:
@@ -30,25 +27,9 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
     With `create=False`, a file or folder that is not there is not made: UsageError.
     """
     scheme, colon, rest = url.partition(":")
-    opener = _OPENERS.get(scheme)
-    if not colon or opener is None:
-        raise UsageError("No engine has this scheme.", url=public_url(url), known=sorted(_OPENERS))
-    return await opener(url, rest, clock or SystemClock(), create)
-
-
-def public_url(url: str) -> str:
-    """The URL as it may be shown, logged and stored: without user, password and token."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that are no IPv6 address: what is what in it can't be told
-        return url.partition(":")[0] + ":…"
-    hosts = parts.netloc.rpartition("@")[2]
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    kept = [(name, value) for name, value in given if name.lower() not in _SECRET]
-    query = parts.query if len(kept) == len(given) else urlencode(kept)
-    return (
-        url if (hosts, query) == (parts.netloc, parts.query) else urlunsplit(parts._replace(netloc=hosts, query=query))
-    )
+    if not colon or scheme not in SCHEMES:
+        raise UsageError("No engine has this scheme.", url=public_url(url), known=sorted(SCHEMES))
+    return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
 
 
 async def _open_memory(url: str, rest: str, clock: Clock, create: bool) -> Engine:
@@ -113,11 +94,21 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
 
 _OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {
     "dynamodb": _open_dynamodb,
+    "jetstream": _open_jetstream,
     "memory": _open_memory,
-    "nats": _open_jetstream,
     "postgres": _open_postgres,
-    "postgresql": _open_postgres,
     "rocksdb": _open_rocksdb,
     "sqlite": _open_sqlite,
-    "tls": _open_jetstream,
 }
+
+SCHEMES: Final = {
+    "dynamodb": "dynamodb",
+    "memory": "memory",
+    "nats": "jetstream",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "rocksdb": "rocksdb",
+    "sqlite": "sqlite",
+    "tls": "jetstream",
+}
+"""What a URL may begin with, and the engine that it means."""

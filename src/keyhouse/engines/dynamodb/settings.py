@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from keyhouse.engines.dynamodb.layout import Layout, layout_of
+from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
 _SHAPE = "A DynamoDB URL names a table: dynamodb://table?region=eu-west-1&endpoint=http://host:port&layout=history&create=false"
@@ -35,9 +36,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         unknown = sorted(given.keys() - _KNOWN)
         table = parts.netloc
         if not table or parts.path.strip("/") or "@" in table or ":" in table or unknown:
-            raise UsageError(_SHAPE, url=url, unknown=unknown)
+            raise UsageError(_SHAPE, url=public_url(url), unknown=unknown)
         if given.get("create", "true") not in ("true", "false"):
-            raise UsageError("In a DynamoDB URL, create is true or false.", url=url)
+            raise UsageError("In a DynamoDB URL, create is true or false.", url=public_url(url))
         return Settings(
             table=table,
             region=given.get("region"),

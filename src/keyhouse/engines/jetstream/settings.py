@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from keyhouse.engines.jetstream.layout import Layout
+from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
 VALUES_BYTES_MAX: Final = 64 * 1_024 * 1_024
@@ -41,7 +42,7 @@ def parse(url: str) -> Settings:
     user, at, hosts = parts.netloc.rpartition("@")
     servers = tuple(f"{parts.scheme}://{user}{at}{host}" for host in hosts.split(",") if host)
     if not servers or parts.path.strip("/"):
-        raise UsageError("A NATS URL names servers and settings: nats://host:4222/?bucket=name", url=_shown(url))
+        raise UsageError("A NATS URL names servers and settings: nats://host:4222/?bucket=name", url=public_url(url))
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
@@ -70,9 +71,3 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "credentials": ("credentials", str),
     "values": ("values_bytes_max", int),
 }
-
-
-def _shown(url: str) -> str:
-    """Without the password."""
-    scheme, slashes, rest = url.partition("//")
-    return scheme + slashes + rest.rpartition("@")[2]

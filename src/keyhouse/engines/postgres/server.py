@@ -9,7 +9,6 @@ that hands out whole sessions.
 
 from collections.abc import Awaitable
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -18,6 +17,7 @@ from keyhouse.engines.postgres.faults import DRIVER, translated
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.engines.url import public_url
 from keyhouse.errors import NewerError, UsageError
 
 CONNECT_SECONDS: Final = 10.0
@@ -61,7 +61,7 @@ class Server:
     def __init__(self, url: str, layout: Layout) -> None:
         self._url = url
         self._layout = layout
-        self.name = _without_password(url)
+        self.name = _name(url)
 
     async def connect(self) -> Connection:
         """A connection that is set up, to tables that are there: they are made in a database that has none."""
@@ -85,10 +85,10 @@ class Server:
                     server_settings=SETTINGS,
                 )
             )
-        except ValueError as error:  # of which the driver's own for a URL is one
+        except ValueError:  # of which the driver's own for a URL is one
             raise UsageError(
-                "A PostgreSQL URL is postgresql://user:password@host:port/database", detail=str(error)
-            ) from error
+                "A PostgreSQL URL is postgresql://user:password@host:port/database", url=public_url(self._url)
+            ) from None  # its words may hold a part of the password
 
     async def translating(self, call: Awaitable[Answer]) -> Answer:
         """What the call answers, or what its failure means."""
@@ -137,6 +137,6 @@ class Server:
         )
 
 
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path}"
+def _name(url: str) -> str:
+    host, slash, database = public_url(url).partition("//")[2].partition("?")[0].partition("/")
+    return f"{host or 'localhost'}{slash}{database}"
