@@ -1,4 +1,7 @@
-"""The same script on every engine gives the same history. A failure names its seed, and replays."""
+"""The same script on every engine gives the same history. A failure names its seed, and replays:
+
+KEYHOUSE_SEED=… pytest tests/engines/test_scripts.py -k long
+"""
 
 import asyncio
 import os
@@ -8,30 +11,47 @@ import pytest
 
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import parse, play
-from tests.engines.openers import OPENERS
+from tests.engines.openers import ALL, OPENERS
 
-SEEDS = range(10)
-OPERATIONS = 2_000
-FEWER = {"dynamodb": 250}
-"""The emulation answers a few hundred requests a second: a longer run is for `make soak`."""
+SOAK = "KEYHOUSE_SOAK" in os.environ
+SEEDS = range(100 if SOAK else 10)
+OPERATIONS = 5_000 if SOAK else 2_000
+FEWER_SEEDS = {} if SOAK else {"jetstream": SEEDS[::2], "jetstream-buckets": SEEDS[1::2]}
+FEWER_OPERATIONS = {} if SOAK else {"dynamodb": 250}
+
+LONG_OPERATIONS = 5_000
+LONG_SEED = int(os.environ.get("KEYHOUSE_SEED") or 5_000)
+
+ENGINES = [name for name in OPENERS if name != "memory"]
+CASES = [(engine, seed) for engine in ENGINES for seed in FEWER_SEEDS.get(engine, SEEDS)]
 
 
-@pytest.mark.parametrize("engine", [name for name in OPENERS if name != "memory"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_long_script_has_the_same_history_on_every_engine(engine: str, tmp_path: Path) -> None:
+    compare(engine, LONG_SEED, LONG_OPERATIONS, tmp_path)
+
+
+@pytest.mark.parametrize(("engine", "seed"), CASES)
 def test_an_engine_has_the_history_of_the_model(engine: str, seed: int, tmp_path: Path) -> None:
-    operations = OPERATIONS if "KEYHOUSE_SOAK" in os.environ else FEWER.get(engine, OPERATIONS)
+    compare(engine, seed, FEWER_OPERATIONS.get(engine, OPERATIONS), tmp_path)
+
+
+def compare(engine: str, seed: int, operations: int, folder: Path) -> None:
+    """Equal histories, or the first operation that differs, with what plays the script again."""
     script = generate(seed, operations)
-    expected = asyncio.run(play(script, OPENERS["memory"](tmp_path)))
-    history = asyncio.run(play(script, OPENERS[engine](tmp_path)))
+    expected = asyncio.run(play(script, ALL["memory"](folder)))
+    history = asyncio.run(play(script, OPENERS[engine](folder)))
+    assert len(history) == len(expected) == operations
     differing = [number for number in range(operations) if history[number] != expected[number]]
     assert not differing, (
-        f"seed {seed}, operation {differing[0]}:\n{history[differing[0]]}\nmodel:\n{expected[differing[0]]}"
+        f"KEYHOUSE_SEED={seed} on {engine}, operation {differing[0]} of {operations}:\n"
+        f"{history[differing[0]]}\nmodel:\n{expected[differing[0]]}"
     )
 
 
 @pytest.fixture(scope="module")
 def histories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    opener = OPENERS["memory"](tmp_path_factory.mktemp("model"))
+    opener = ALL["memory"](tmp_path_factory.mktemp("model"))
     return [line for seed in SEEDS for line in asyncio.run(play(generate(seed, OPERATIONS), opener))]
 
 
@@ -66,4 +86,4 @@ def test_a_script_reads_back_as_its_operations() -> None:
 @pytest.mark.parametrize("line", ["fly {}", 'commit {"space": "a", "checks": {"k": "perhaps"}}'])
 def test_a_script_with_a_word_that_has_no_meaning_is_refused(line: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such"):
-        asyncio.run(play(line, OPENERS["memory"](tmp_path)))
+        asyncio.run(play(line, ALL["memory"](tmp_path)))

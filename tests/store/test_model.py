@@ -28,11 +28,14 @@ from keyhouse.store.scan import Scan
 from keyhouse.testing.model import Difference, Generator, Player, generate, play
 from keyhouse.testing.model.generator import WEIGHTS
 from keyhouse.testing.script import parse
-from tests.engines.openers import OPENERS
+from tests.engines.openers import ALL, OPENERS
 
 SOAK = 10 if os.environ.get("KEYHOUSE_SOAK") else 1
 OPERATIONS = 5_000 * SOAK
-RUNS = {"memory": 4, "sqlite": 6}
+FEWER_OPERATIONS = {"jetstream-buckets": 2_000 * SOAK, "dynamodb": 2_000 * SOAK}
+RUNS = {"memory": 4, "sqlite": 6, "rocksdb": 6}
+EXAMPLES = 25 * SOAK
+FEWER_EXAMPLES = {"jetstream": 10 * SOAK, "jetstream-buckets": 10 * SOAK, "postgres": 10 * SOAK, "dynamodb": 5 * SOAK}
 PLANTED_OPERATIONS = 4_000
 
 
@@ -42,12 +45,13 @@ def drawn() -> int:
 
 def run(seed: int, engine: str, folder: Path, operations: int) -> int:
     told = f"KEYHOUSE_SEED={seed} on {engine}"
-    return asyncio.run(play(generate(seed, operations), OPENERS[engine](folder), told=told))
+    return asyncio.run(play(generate(seed, operations), ALL[engine](folder), told=told))
 
 
 @pytest.mark.parametrize(("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))])
 def test_the_store_answers_and_holds_what_the_model_says(engine: str, number: int, tmp_path: Path) -> None:
-    assert run(drawn(), engine, tmp_path, OPERATIONS) == OPERATIONS
+    operations = FEWER_OPERATIONS.get(engine, OPERATIONS)
+    assert run(drawn(), engine, tmp_path, operations) == operations
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -83,7 +87,8 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("engine", list(OPENERS))
 def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
     machine = type("Machine", (StoreMachine,), {"engine": engine})
-    run_state_machine_as_test(machine, settings=settings(max_examples=25 * SOAK, stateful_step_count=40))
+    examples = FEWER_EXAMPLES.get(engine, EXAMPLES)
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=40))
 
 
 Method = Callable[..., Any]
@@ -157,7 +162,7 @@ def test_a_failure_says_what_replays_it(monkeypatch: pytest.MonkeyPatch, tmp_pat
     script = "\n".join(map(str, generate(7, int(found[2]))))
     assert script.endswith(str(first.value).partition("the last operations:\n")[2])
     with pytest.raises(Difference, match=f"a script, operation {found[2]}: "):
-        asyncio.run(play(parse(script), OPENERS["memory"](tmp_path)))
+        asyncio.run(play(parse(script), ALL["memory"](tmp_path)))
 
 
 def test_the_operations_come_to_every_kind() -> None:

@@ -1,4 +1,4 @@
-"""Each system's store is driven on every engine that runs in this process."""
+"""Each system's store is driven on every engine."""
 
 from pathlib import Path
 
@@ -6,9 +6,10 @@ import pytest
 
 pytest.register_assert_rewrite("tests.systems.driving")
 
-from tests.systems.driving import Drive  # noqa: E402  # after it is registered, or its asserts say nothing
+from tests.engines.openers import OPENERS  # noqa: E402  # after it is registered, or its asserts say nothing
+from tests.systems.driving import Drive  # noqa: E402
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=OPENERS)
 def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Drive:
-    return Drive("memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/rows.db")
+    return Drive(OPENERS[request.param](tmp_path))

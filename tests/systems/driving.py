@@ -9,10 +9,10 @@ import msgspec
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine, Span
-from keyhouse.engines.registry import open_engine
 from keyhouse.keys import Template
 from keyhouse.schema import Record
 from keyhouse.store import Store, verify
+from keyhouse.testing.conformance import Opener
 
 NOW = 1_767_225_600_000
 """When the tests begin."""
@@ -25,15 +25,15 @@ Work = Callable[[Engine, ManualClock], Awaitable[None]]
 class Drive:
     """Runs a test's work on a fresh engine with a clock that stands still."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
 
     def __call__(self, work: Work) -> None:
         asyncio.run(self._run(work))
 
     async def _run(self, work: Work) -> None:
         clock = ManualClock(NOW)
-        engine = await open_engine(self.url, clock=clock)
+        engine = await self._opener(clock)
         try:
             await work(engine, clock)
         finally:
