@@ -4,7 +4,7 @@ import pytest
 
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UniqueError, UsageError
 from keyhouse.schema import Record
-from keyhouse.store import Store, sweep
+from keyhouse.store import Store, sweep, verify
 from tests.store.houses import House, all_of, book, clean, everywhere, session
 from tests.store.library import (
     BOOK,
@@ -51,6 +51,20 @@ async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(
     await clean(store)
     found = await store.lookup(SLIDING, SLIDING_TOKEN, token="t1")
     assert found is not None and found.expires == START + 110_000
+
+
+@everywhere
+async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(house: House) -> None:
+    """The rows of an expired record that was not swept came back with the clock, and listed its successor twice."""
+    store = house.store()
+    await store.put(SLIDING, session())
+    house.clock.advance(seconds=60)
+    await store.put(SLIDING, session(user="bob", token="t2"))
+    house.clock.advance(seconds=-30)
+    assert [entry.record.user for entry in await all_of(store.scan(SLIDING, by=SLIDING_BY_USER))] == ["bob"]
+    assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
+    assert [finding async for finding in verify(store, repair=True)], "what is left over is found, and mended"
+    await clean(store)
 
 
 @everywhere

@@ -100,7 +100,8 @@ async def records_by(
     """A page of the records that an index lists, in its order.
 
     The index rows and the records are read one after the other. A record that changed in between, which its revision shows,
-    is left out if it no longer earns its place.
+    is left out if it no longer earns its place. Of records that expire, each is asked: a clock that was set back shows again
+    what an earlier one had earned.
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
     owners = [index.owner_at(row.key, row.value) for row in page.rows]
@@ -110,6 +111,7 @@ async def records_by(
         if row is None:
             continue
         found = record.decode(row.value, row.key)
-        if row.revision <= page.revision or listed.key in index.rows(found, values):
+        unchanged = row.revision <= page.revision and record.expiry is None
+        if unchanged or listed.key in index.rows(found, values):
             entries.append(Entry(found, row.key, values, row.revision, row.expires))
     return PageOf(entries, following, page.revision)
