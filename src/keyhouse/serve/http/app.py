@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import StreamingResponse
 
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
+from keyhouse.serve.http.docs import docs_routes
 from keyhouse.serve.http.endpoint import Answer, Endpoint, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
 from keyhouse.serve.http.problem import PROBLEM, DrainingError, MethodError, problem, problem_headers
@@ -62,7 +63,8 @@ class App:
         self.settings = settings
         self.metrics = HttpMetrics(registry)
         self._table: Table[Endpoint] = Table()
-        for route in routes:
+        shown = docs_routes(sections, alone=alone) if settings.docs else ()
+        for route in (*routes, *shown):
             self._add(route, None, "")
         for section in sections:
             for route in section.routes:
