@@ -4,10 +4,12 @@ and whole stores moved, exported and imported.
 It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 """
 
+from keyhouse.store.backup import BackedUp, back_up, restore
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows
 from keyhouse.store.jobs import forget_job, run_job, try_job
+from keyhouse.store.kept import Kept, read_kept
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
 from keyhouse.store.store import Store
@@ -18,12 +20,14 @@ from keyhouse.store.verify import Finding, verify
 
 __all__ = [
     "ANY",
+    "BackedUp",
     "Begun",
     "Entry",
     "Event",
     "Exported",
     "Finding",
     "Imported",
+    "Kept",
     "Migrated",
     "Moved",
     "PageOf",
@@ -34,6 +38,7 @@ __all__ = [
     "Unset",
     "append",
     "append_in",
+    "back_up",
     "begun",
     "digest",
     "export_rows",
@@ -44,7 +49,9 @@ __all__ = [
     "move",
     "open_store",
     "prune",
+    "read_kept",
     "reindex",
+    "restore",
     "run_job",
     "sweep",
     "try_job",

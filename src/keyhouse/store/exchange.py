@@ -209,7 +209,7 @@ def _check_ending(tally: Tally, ending: Ending | None, *, partial: bool) -> None
                 "The file ends without its last line, so it may have been cut off. The rows up to there were imported.",
                 rows=tally.rows,
             )
-    elif ending != tally.ending():
+    elif ending != tally.ending(ending.made, ending.moment):
         raise UnreadableError(
             "The file is not what was exported: its last line tells of other rows. Its rows were imported.",
             rows=tally.rows,

@@ -7,7 +7,8 @@ The value stands there to the byte, where it is JSON on one line, as all that a 
 left is complete as well: as `text` (a value of several lines, or with white space around it, or text that is not JSON) or as
 `base64` (bytes that are not text). `expires` is in milliseconds since 1970, and not there when the row does not expire.
 
-The last line says that nothing is missing: how many rows there are, and the SHA-256 of all the lines before it.
+The last line says that nothing is missing: how many rows there are, and the SHA-256 of all the lines before it. That of a
+backup has `made` and `moment` besides.
 
 A line that has `shown` in place of `value` is for people: private members are left out of it, so it can't be imported.
 """
@@ -28,10 +29,13 @@ _TIME_MAX = 2**63 - 1
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The last line."""
+    """The last line. A backup says there when it was made (in milliseconds), and what is of one moment in it: `store`, or
+    each `space`."""
 
     rows: int
     sha256: str
+    made: int | None = None
+    moment: str | None = None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -54,6 +58,8 @@ class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     expires: int | None = None
     rows: int | None = None
     sha256: str | None = None
+    made: int | None = None
+    moment: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -80,8 +86,8 @@ class Tally:
         same._hash, same.rows = self._hash.copy(), self.rows
         return same
 
-    def ending(self) -> Ending:
-        return Ending(self.rows, self._hash.hexdigest())
+    def ending(self, made: int | None = None, moment: str | None = None) -> Ending:
+        return Ending(self.rows, self._hash.hexdigest(), made, moment)
 
 
 def encode_row(space: str, put: Put) -> bytes:
@@ -116,7 +122,7 @@ def encode_shown(space: str, key: str, shown: object, expires: int | None) -> by
 
 
 def encode_ending(ending: Ending) -> bytes:
-    return _encode(_Form(rows=ending.rows, sha256=ending.sha256)) + b"\n"
+    return _encode(_Form(rows=ending.rows, sha256=ending.sha256, made=ending.made, moment=ending.moment)) + b"\n"
 
 
 def decode(line: bytes, number: int) -> Line | Ending:
@@ -144,7 +150,7 @@ def decode_all(lines: Sequence[bytes], number: int) -> list[Line | Ending]:
 
 def _read(form: _Form) -> Line | Ending:
     if form.rows is not None and form.sha256 is not None:
-        return Ending(form.rows, form.sha256)
+        return Ending(form.rows, form.sha256, form.made, form.moment)
     forms = (_value(form.value), _value(form.shown), _text(form.text), _bytes(form.base64))
     values = [value for value in forms if value is not None]
     if form.space is None or form.key is None or len(values) != 1:

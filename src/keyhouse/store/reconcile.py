@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.engine import Engine, Put, Row
+from keyhouse.engine import Engine, Put, Row, View
 from keyhouse.store.digest import Digest
 from keyhouse.store.walking import row_pairs
 from keyhouse.store.writes import Writes
@@ -25,7 +25,7 @@ class Compared(msgspec.Struct, frozen=True):
     differing: int
 
 
-async def reconcile(source: Engine, target: Engine, space: str, seen: Seen, *, write: bool = True) -> Compared:
+async def reconcile(source: View, target: Engine, space: str, seen: Seen, *, write: bool = True) -> Compared:
     """Without `write`, only look."""
     wanted, there, differing = Digest(), Digest(), 0
     writes = Writes(target, space)
@@ -50,7 +50,7 @@ async def reconcile(source: Engine, target: Engine, space: str, seen: Seen, *, w
     return Compared(wanted, there, differing)
 
 
-def _live(row: Row | None, source: Engine, target: Engine) -> Row | None:
+def _live(row: Row | None, source: View, target: Engine) -> Row | None:
     """A row may expire between the reading of the one engine and of the other: then it is in neither."""
     if row is None or row.expires is None:
         return row

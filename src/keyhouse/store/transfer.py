@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.engine import Batch, Check, Engine, Put, Span
+from keyhouse.engine import Batch, Check, Engine, Put, Span, View
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store.follow import Follower
 from keyhouse.store.reconcile import Compared, reconcile
@@ -85,19 +85,19 @@ async def move(
 ) -> Moved:
     """Make the target hold what the source holds, and prove it. `name` is what the source is called: a move that was cut off
     goes on only from a source of the same name. With `switch`, follow changes until it is set; stop the writers first."""
-    mover = _Mover(source, target, on_progress)
+    mover = Mover(source, target, on_progress)
     if (there := await mover.begin(name)) is not None:
         return there
     revisions = await mover.copy()
     if switch is not None:
-        await mover.follow(revisions, switch)
-    moved = await mover.verify()
-    await mover.end()
-    return moved
+        await mover.follow(source, revisions, switch)
+    return await mover.end()
 
 
-class _Mover:
-    def __init__(self, source: Engine, target: Engine, on_progress: Report | None) -> None:
+class Mover:
+    """The steps of a move. What is moved may be an engine, or a file that shows itself as one."""
+
+    def __init__(self, source: View, target: Engine, on_progress: Report | None) -> None:
         self._source = source
         self._target = target
         self._on_progress = on_progress
@@ -106,15 +106,15 @@ class _Mover:
         self._written = 0
         self._passes = 0
 
-    async def begin(self, name: str) -> Moved | None:
-        """Mark the target; or what it holds, when it is the same already."""
+    async def begin(self, name: str, *, replace: bool = False) -> Moved | None:
+        """Mark the target; or what it holds, when it is the same already. `replace`: its own rows may go."""
         if (await self._source.scan(MARK_SPACE, Span(), limit=1)).rows:
             raise UsageError(
                 "The source is itself the target of a move that has not ended: end that one first.", space=MARK_SPACE
             )
         [row] = await self._target.read(MARK_SPACE, [MARK_KEY])
         if row is None:
-            return await self._begin_new(name)
+            return await self._begin_new(name, replace)
         try:
             mark = msgspec.json.decode(row.value, type=Mark)
         except msgspec.MsgspecError as error:
@@ -127,13 +127,15 @@ class _Mover:
             )
         return None
 
-    async def _begin_new(self, name: str) -> Moved | None:
+    async def _begin_new(self, name: str, replace: bool) -> Moved | None:
         async for _ in self._target.spaces():
             self._enter("verifying")
             found, differing = await self._pass(write=False)
-            if differing:
+            if not differing:
+                return found
+            if not replace:
                 raise UsageError("The target holds other rows: name an empty one.", differing_rows=differing)
-            return found
+            break
         mark = msgspec.json.encode(Mark(name, self._target.clock.now()))
         begun = Batch(checks=(Check(MARK_KEY, None),), puts=(Put(MARK_KEY, mark),))
         if await self._target.commit(MARK_SPACE, begun) is None:
@@ -145,13 +147,13 @@ class _Mover:
         revisions: dict[str, int] = {}
         self._passes += 1
         for space in await self._spaces():
-            revisions[space] = (await self._source.scan(space, Span(), limit=1, keys_only=True)).revision
+            revisions[space] = (await self._source.scan(space, Span(), limit=1)).revision
             await self._reconcile(space)
         return revisions
 
-    async def follow(self, revisions: dict[str, int], switch: asyncio.Event) -> None:
+    async def follow(self, source: Engine, revisions: dict[str, int], switch: asyncio.Event) -> None:
         self._enter("following")
-        await Follower(self._source, self._target, self._reconcile, self._followed).run(revisions, switch)
+        await Follower(source, self._target, self._reconcile, self._followed).run(revisions, switch)
 
     async def verify(self) -> Moved:
         """Compare the whole, and again while something differs, until nothing does."""
@@ -165,8 +167,11 @@ class _Mover:
             differing_rows=differing,
         )
 
-    async def end(self) -> None:
+    async def end(self) -> Moved:
+        """Compare, and take the mark away."""
+        moved = await self.verify()
         await commit_patiently(self._target, MARK_SPACE, Batch(deletes=(MARK_KEY,)))
+        return moved
 
     async def _pass(self, *, write: bool) -> tuple[Moved, int]:
         """The whole, once; and how many rows differed."""

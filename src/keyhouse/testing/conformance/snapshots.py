@@ -54,6 +54,7 @@ class Moments:
                 for space in (SPACE, "zz"):
                     value = b"%d" % number
                     await stage.engine.commit(space, Batch(puts=(Put("a", value), Put("z", value))))
+                    await asyncio.sleep(0)
 
         done = asyncio.Event()
         await stage.put("a", "z")
