@@ -1,16 +1,24 @@
-"""How cost grows from a thousand rows to a million: the time of a get and of a list, and the memory of the process."""
+"""How cost grows from a thousand rows to a million: the time of a get and of a list, and the memory of the process.
+
+Beside it the same get by hand, since a larger tree is deeper and does not fit in the cache, whoever reads it.
+"""
 
 import asyncio
 import random
 import resource
+import statistics
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from benchmarks.contest import percentile
+from benchmarks.contest import calibrate, percentile
+from benchmarks.hand import Hand
 from keyhouse import Record, Schema, Space, Store, open_engine
+from keyhouse.engines.sqlite.file import CACHE_KIBIBYTES
 
 ITEM: Record[Any] = Record(Any, "item:{name}", name="item")
 SCHEMA = Schema("items", ITEM, space=Space("a plugin"))
@@ -19,21 +27,80 @@ SCHEMA = Schema("items", ITEM, space=Space("a plugin"))
 class Grown(msgspec.Struct):
     rows: int
     get_p50_us: float
+    hand_p50_us: float
     list_ms: float
     memory_mb: float
 
 
+ROUNDS = 5
+
+
 async def measure(folder: Path, sizes: tuple[int, ...]) -> list[Grown]:
-    engine = await open_engine(f"sqlite:///{folder}/grown.db")
-    store = Store(SCHEMA, engine, "bench")
-    found: list[Grown] = []
-    filled = 0
-    for size in sizes:
-        await _fill(store, filled, size)
-        filled = size
-        found.append(await _look(store, size))
+    """A file of each size; then all of them in turns, so that a busy machine is busy for all alike."""
+    memory = {size: await _made(folder, size) for size in sizes}
+    gets: dict[int, list[float]] = {size: [] for size in sizes}
+    hands: dict[int, list[float]] = {size: [] for size in sizes}
+    lists: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(ROUNDS):
+        for size in sizes:
+            async with _store(folder, size) as store:
+                calibrate()
+                get, listed = await _look(store, size)
+            gets[size].append(get)
+            lists[size].append(listed)
+            hands[size].append(_by_hand(folder, size))
+    return [
+        Grown(
+            size,
+            statistics.median(gets[size]) * 1e6,
+            statistics.median(hands[size]) * 1e6,
+            statistics.median(lists[size]) * 1e3,
+            memory[size],
+        )
+        for size in sizes
+    ]
+
+
+@asynccontextmanager
+async def _store(folder: Path, size: int) -> AsyncIterator[Store]:
+    engine = await open_engine(f"sqlite:///{folder}/grown-{size}.db")
+    yield Store(SCHEMA, engine, "bench")
     await engine.close()
-    return found
+
+
+async def _made(folder: Path, size: int) -> float:
+    """Fill a file and read in it; the memory of the process then."""
+    async with _store(folder, size) as store:
+        await _fill(store, 0, size)
+        await _look(store, size)
+        memory = _memory()
+    hand = Hand(folder / f"hand-{size}.db")
+    for first in range(0, size, 5_000):
+        numbers = range(first, min(first + 5_000, size))
+        hand.put("bench", [(f"item:{number:08d}", msgspec.json.encode(_value(number))) for number in numbers], 1)
+    hand.close()
+    return memory
+
+
+def _by_hand(folder: Path, size: int) -> float:
+    """Seconds of a get, with the same cache."""
+    hand = Hand(folder / f"hand-{size}.db")
+    hand.connection.pragma("cache_size", -CACHE_KIBIBYTES)
+    draw = random.Random(size)
+    keys = [f"item:{draw.randrange(size):08d}" for _ in range(5_000)]
+    gets: list[float] = []
+    for _ in range(2):
+        gets.clear()
+        for key in keys:
+            start = time.perf_counter()
+            msgspec.json.decode(hand.get("bench", key) or b"null")
+            gets.append(time.perf_counter() - start)
+    hand.close()
+    return percentile(gets, 50)
+
+
+def _value(number: int) -> dict[str, object]:
+    return {"number": number, "text": "x" * 80}
 
 
 async def _fill(store: Store, start: int, stop: int) -> None:
@@ -41,12 +108,13 @@ async def _fill(store: Store, start: int, stop: int) -> None:
 
         async def work(tx: Any, first: int = first) -> None:
             for number in range(first, min(first + 500, stop)):
-                await tx.put(ITEM, {"number": number, "text": "x" * 80}, name=f"{number:08d}")
+                await tx.put(ITEM, _value(number), name=f"{number:08d}")
 
         await store.transact(work)
 
 
-async def _look(store: Store, size: int) -> Grown:
+async def _look(store: Store, size: int) -> tuple[float, float]:
+    """Seconds of a get and of a list."""
     draw = random.Random(size)
     names = [f"{draw.randrange(size):08d}" for _ in range(5_000)]
     for name in names:
@@ -63,7 +131,7 @@ async def _look(store: Store, size: int) -> Grown:
         await store.keys(ITEM, limit=1_000, starting=first if size > 1_000 else "")
         lists.append(time.perf_counter() - start)
         await asyncio.sleep(0)
-    return Grown(size, percentile(gets, 50) * 1e6, percentile(lists, 50) * 1e3, _memory())
+    return percentile(gets, 50), percentile(lists, 50)
 
 
 def _memory() -> float:
