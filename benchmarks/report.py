@@ -28,7 +28,8 @@ def print_growth(grown: list[Grown]) -> None:
         print(f"  {each.rows:10,} {numbers}")
     first, last = grown[0], grown[-1]
     print(
-        f"  get {last.get_p50_us / first.get_p50_us:.2f} x (goal 1.5; by hand {last.hand_p50_us / first.hand_p50_us:.2f} x), "
+        f"  get {last.get_p50_us / first.get_p50_us:.2f} x "
+        f"(goal 1.5; by hand {last.hand_p50_us / first.hand_p50_us:.2f} x), "
         f"list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
         f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
         flush=True,

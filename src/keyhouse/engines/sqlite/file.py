@@ -22,7 +22,7 @@ LOCK_RETRY_SECONDS: Final = 0.000_5
 READ_WAIT_MILLISECONDS: Final = 1_000
 """A reader waits only for another process that recovers the file after a crash: rare, and short."""
 
-CACHE_KIBIBYTES: Final = 8_192
+CACHE_KIBIBYTES: Final = 6_144
 """Pages kept in memory, per connection."""
 
 CHECKPOINT_PAGES: Final = 4_000
