@@ -42,6 +42,15 @@ TRANSACTION_ATTEMPTS_MAX: Final = 200
 CHANGES_KEPT: Final = 100_000
 """Commits that a watch can be resumed from; older ones are pruned by the sweep."""
 
+PLUGIN_VALUE_BYTES_MAX: Final = 65_536
+"""A value of a plugin (rosey) as compact JSON: what its document allows."""
+
+PLUGIN_BATCH_KEYS_MAX: Final = 1_000
+"""Keys of one `mget`, operations of one `batch`: about what one NATS message holds."""
+
+PLUGIN_WATCHES_MAX: Final = 64
+"""Watches of one plugin at once, in one process."""
+
 BATCH_ID_BYTES_MAX: Final = 128
 """An idempotency key."""
 

@@ -6,6 +6,7 @@ request they cost two looks at the clock. Faces and systems put metrics of their
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from itertools import accumulate
 from time import perf_counter
 from typing import Final
 
@@ -15,6 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+
+__all__ = ["SECONDS", "MeteredEngine", "Metrics", "Timing"]
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """The upper ends of the histograms' steps: from a read in memory to a commit that waits for a server to come back."""
@@ -66,6 +69,10 @@ class Timing:
     def add(self, seconds: float) -> None:
         self.seconds += seconds
         self.steps[bisect_left(SECONDS, seconds)] += 1
+
+    def rising(self) -> list[tuple[str, float]]:
+        """Prometheus counts in each step all that are below it too."""
+        return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.steps)), strict=True))
 
 
 class MeteredEngine:
@@ -142,18 +149,7 @@ class _Engines:
         )
         for system, engine in self.by_system.items():
             for call, timing in (("read", engine.reads), ("scan", engine.scans), ("commit", engine.commits)):
-                seconds.add_metric([system, call], _rising(timing), timing.seconds)
+                seconds.add_metric([system, call], timing.rising(), timing.seconds)
                 failures.add_metric([system, call], timing.failures)
         yield seconds
         yield failures
-
-
-def _rising(timing: Timing) -> list[tuple[str, float]]:
-    """Prometheus counts in each step all that are below it too."""
-    ends = [*map(str, SECONDS), "+Inf"]
-    total = 0
-    rising = []
-    for end, count in zip(ends, timing.steps, strict=True):
-        total += count
-        rising.append((end, float(total)))
-    return rising

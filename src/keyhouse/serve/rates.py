@@ -10,6 +10,8 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import RateError, UsageError
 from keyhouse.limits import RATE_TENANTS_MAX
 
+__all__ = ["RateLimiter"]
+
 
 class RateLimiter:
     """Each tenant may make `per_second` requests a second in the long run, and `burst` at once."""

@@ -33,13 +33,14 @@ class PageOf(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
-    """A record was put (`record`), or is gone (`None`)."""
+    """A record was put (`record`), or is `gone`: then there is none, and `None` stands there. A record may be `None` too."""
 
     record: T | None
     key: str
     values: Keys
     revision: int
     expires: int | None = None
+    gone: bool = False
 
 
 class Unset(msgspec.Struct, frozen=True):

@@ -171,8 +171,9 @@ class Store:
         async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
             async for change in changes:
                 if (values := bound.template.split(change.key)) is not None:
+                    gone = change.value is None
                     record = None if change.value is None else bound.decode(change.value, change.key)
-                    yield Event(record, change.key, values, change.revision, change.expires)
+                    yield Event(record, change.key, values, change.revision, change.expires, gone)
 
     async def row(self, key: str) -> Row | None:
         """One row as it is stored, whatever it is."""

@@ -1,0 +1,78 @@
+"""The log of operations: each at DEBUG, slow ones as a warning, failures by whose fault they are.
+
+Above a thousand operations a second, one in a hundred is shown at DEBUG. Values are never logged.
+"""
+
+import logging
+import random
+import time
+from typing import Any, Final
+
+import structlog
+
+from keyhouse.errors import KeyhouseError
+
+__all__ = ["Journal"]
+
+SAMPLED_ABOVE: Final = 1_000
+"""Operations in one second that are all shown."""
+
+SAMPLE: Final = 0.01
+
+
+class Journal:
+    def __init__(self, slow_ms: float, *, draw: random.Random | None = None) -> None:
+        self._log: Any = structlog.get_logger("keyhouse.rosey").bind()
+        self._slow_seconds = slow_ms / 1_000
+        self._draw = (draw or random.Random()).random
+        self._second = 0
+        self._count = 0
+        self._busy = False
+        self._debugs: bool = self._log.is_enabled_for(logging.DEBUG)
+
+    def wants(self, seconds: float) -> bool:
+        """Whether an operation that took so long is to be told: all slow ones, and a sample of the others at DEBUG."""
+        return seconds > self._slow_seconds or (self._debugs and self._is_drawn())
+
+    def done(self, operation: str, plugin: str, seconds: float, fields: dict[str, Any]) -> None:
+        """`fields` are what is said of the operation besides: its key, and what came of it."""
+        slow = seconds > self._slow_seconds
+        (self._log.warning if slow else self._log.debug)(
+            f"kv {operation}" + (" slow" if slow else ""),
+            operation=f"kv_{operation}",
+            plugin=plugin,
+            latency_ms=round(seconds * 1_000, 3),
+            **fields,
+        )
+
+    def failed(self, operation: str, plugin: str, error: Exception, *, answered: bool, fields: dict[str, Any]) -> None:
+        """A mistake of the plugin's that it is told of is nobody else's concern; one that it isn't told of is here only."""
+        code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+        said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **fields}
+        if not isinstance(error, KeyhouseError) or error.status in (500, 503, 504, 507):
+            self._log.error(f"kv {operation} failed", exc_info=error, **said)
+        elif answered:
+            self._log.debug(f"kv {operation} refused", **said)
+        else:
+            self._log.warning(f"kv {operation} refused", **said)
+
+    def swept(self, count: int, seconds: float) -> None:
+        said = {"operation": "kv_cleanup", "removed": count, "seconds": round(seconds, 3)}
+        if seconds > 1:
+            self._log.warning("kv cleanup slow", **said)
+        else:
+            self._log.info("kv cleanup", **said)
+
+    def sweep_failed(self, error: Exception) -> None:
+        self._log.error("kv cleanup failed", operation="kv_cleanup", exc_info=error)
+
+    def census_failed(self, error: Exception) -> None:
+        self._log.error("kv census failed", operation="kv_census", exc_info=error)
+
+    def _is_drawn(self) -> bool:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._busy = self._count > SAMPLED_ABOVE and second == self._second + 1
+            self._second, self._count = second, 0
+        self._count += 1
+        return not (self._busy or self._count > SAMPLED_ABOVE) or self._draw() < SAMPLE

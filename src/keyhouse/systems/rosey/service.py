@@ -1,0 +1,235 @@
+"""The service: subjects in, answers out. What it is made of is handed to whoever runs it, as a `Part`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from keyhouse.errors import KeyFieldError, KeyhouseError
+from keyhouse.serve import Context, Part, read_settings
+from keyhouse.serve.metrics import Timing
+from keyhouse.serve.nats import Body, Endpoint, Request
+from keyhouse.serve.rates import RateLimiter
+from keyhouse.store import Store, sweep
+from keyhouse.systems.rosey import requests as asked
+from keyhouse.systems.rosey.errors import PluginNameError, SubjectError
+from keyhouse.systems.rosey.figures import Figures
+from keyhouse.systems.rosey.journal import Journal
+from keyhouse.systems.rosey.plugin import Plugin
+from keyhouse.systems.rosey.quota import Quota, measure
+from keyhouse.systems.rosey.schema import SCHEMAS
+from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.watches import Watches
+
+__all__ = ["OPERATIONS", "PluginService", "part"]
+
+PLUGINS_KEPT: Final = 10_000
+"""Plugins whose store is kept at hand; beyond it all are made anew as they come."""
+
+READS: Final = frozenset({"get", "list", "mget", "scan", "count"})
+"""What is not done when nobody waits for the answer."""
+
+BODIES: Final[dict[str, Body[Any]]] = {
+    "set": asked.SET,
+    "get": asked.GET,
+    "delete": asked.DELETE,
+    "list": asked.LIST,
+    "mget": asked.MGET,
+    "incr": asked.INCR,
+    "cas": asked.CAS,
+    "batch": asked.BATCH,
+    "scan": asked.SCAN,
+    "count": asked.COUNT,
+    "watch": asked.WATCH,
+    "touch": asked.TOUCH,
+}
+OPERATIONS: Final = tuple(BODIES)
+
+Work = Callable[[Any, int], Awaitable[bytes]]
+
+
+class _Known:
+    """A plugin with what is looked up for each of its messages."""
+
+    __slots__ = ("plugin", "timings", "works")
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.works: dict[str, Work] = {name: getattr(plugin, name) for name in OPERATIONS if name != "watch"}
+        self.timings: dict[str, Timing] = {}
+
+
+class PluginService:
+    """Answers every operation of every plugin."""
+
+    def __init__(self, context: Context) -> None:
+        self.settings = read_settings(Settings, context.settings, table="rosey")
+        self.figures = Figures(OPERATIONS)
+        context.metrics.register(self.figures)
+        self._engine = context.engine
+        self._quota = Quota(self.settings.quota_keys, self.settings.quota_bytes)
+        rate = self.settings.rate_per_second
+        self._rates = (
+            RateLimiter(rate, burst=self.settings.rate_burst or None, clock=context.engine.clock) if rate else None
+        )
+        self._journal = Journal(self.settings.slow_ms)
+        self._watches = Watches(self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures)
+        self._known: dict[str, _Known] = {}
+
+    # Messages
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                name=prefix.replace(".", "-"),
+                subject=f"{prefix}.>",
+                handler=self._answering(len(prefix) + 1),
+                operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
+                refused=self._refused,
+            )
+            for prefix in self.settings.prefixes
+        ]
+
+    def _answering(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
+        async def answer(request: Request) -> bytes | None:
+            return await self._answer(request, request.subject[start:].split("."))
+
+        return answer
+
+    async def _answer(self, request: Request, words: list[str]) -> bytes | None:
+        begun = perf_counter()
+        operation = plugin = ""
+        body: Any = None
+        try:
+            if len(words) != 2 or words[1] not in BODIES:
+                raise _no_subject(request.subject, words)
+            plugin, operation = words
+            if operation in READS and not request.reply:
+                return None
+            known = self._known.get(plugin) or self._know(plugin)
+            body = BODIES[operation].read(request.data)
+            if self._rates is not None:
+                self._rates.check(plugin, cost=_cost(body))
+            if operation == "watch":
+                answer = await self._watches.watch(known.plugin.store, body, request.courier)
+            else:
+                answer = await known.works[operation](body, len(request.data))
+        except Exception as error:
+            self._failed(operation, plugin, request, body, error)
+            raise
+        seconds = perf_counter() - begun
+        timing = known.timings.get(operation)
+        if timing is None:
+            timing = known.timings[operation] = self.figures.timing(operation, plugin)
+        timing.add(seconds)
+        if self._journal.wants(seconds):
+            self._journal.done(operation, plugin, seconds, _said(operation, body, answer))
+        return answer
+
+    def _know(self, name: str) -> _Known:
+        try:
+            plugin = Plugin(name, self._engine, self._quota, self.settings.reply_bytes_max)
+        except KeyFieldError as error:
+            raise PluginNameError(
+                "A plugin's name is 1 to 100 of a-z, 0-9, _ and -.", plugin=error.fields.get("value", name)
+            ) from None
+        if len(self._known) >= PLUGINS_KEPT:
+            self._known = {name: known for name, known in self._known.items() if not known.plugin.turns.quiet}
+        known = self._known[name] = _Known(plugin)
+        return known
+
+    def _failed(self, operation: str, plugin: str, request: Request, body: Any, error: Exception) -> None:
+        code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+        self.figures.failed("" if isinstance(error, PluginNameError) else plugin, code)
+        fields = {"subject": request.subject} if not operation else _said(operation, body, b"")
+        self._journal.failed(operation or "request", plugin, error, answered=bool(request.reply), fields=fields)
+
+    def _refused(self, subject: str) -> None:
+        self.figures.failed("", "RATE_LIMITED")
+
+    # Tasks
+
+    async def clean_up(self) -> None:
+        """Remove what has expired, now and then, for as long as it is run."""
+        while True:
+            await asyncio.sleep(self.settings.sweep_seconds)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Once. A failure is logged: the next time may be better."""
+        begun = perf_counter()
+        try:
+            count = await sweep(self._engine)
+        except KeyhouseError as error:
+            self._journal.sweep_failed(error)
+            return
+        seconds = perf_counter() - begun
+        self.figures.cleaned += count
+        self.figures.cleanups.add(seconds)
+        self._journal.swept(count, seconds)
+
+    async def take_census(self) -> None:
+        """Count what each plugin keeps, now and then, for as long as it is run."""
+        while self.settings.census_seconds:
+            await self.census()
+            await asyncio.sleep(self.settings.census_seconds)
+
+    async def census(self) -> None:
+        """Once. A failure is logged: the next time may be better."""
+        stored: dict[str, tuple[int, int]] = {}
+        try:
+            async for name in self._engine.spaces():
+                room = await measure(Store(SCHEMAS[0], self._engine, name))
+                stored[self.figures.label(name)] = room.keys, room.bytes
+                if self._quota and name in self._known:
+                    self._known[name].plugin.room = room
+        except KeyhouseError as error:
+            self._journal.census_failed(error)
+            return
+        self.figures.stored = stored
+
+    async def ready(self) -> None:
+        """The engine answers."""
+        await self._engine.read("keyhouse", ("ready",))
+
+
+def part(context: Context) -> Part:
+    """Plugin storage, to be served."""
+    service = PluginService(context)
+    return Part(
+        name="rosey",
+        title="Plugin storage over NATS",
+        endpoints=service.endpoints(),
+        tasks=[service.clean_up, service.take_census],
+        ready=service.ready,
+    )
+
+
+def _no_subject(subject: str, words: list[str]) -> SubjectError:
+    if len(words) != 2:
+        return SubjectError("A subject is <prefix>.<plugin>.<operation>.", subject=subject)
+    return SubjectError("There is no such operation.", subject=subject, known=list(OPERATIONS))
+
+
+def _cost(body: Any) -> int:
+    if isinstance(body, asked.Batch) and isinstance(body.ops, list):
+        return max(1, len(body.ops))
+    if isinstance(body, asked.Mget) and isinstance(body.keys, list):
+        return max(1, len(body.keys))
+    return 1
+
+
+def _said(operation: str, body: Any, answer: bytes) -> dict[str, Any]:
+    """What the log says of an operation: no value, ever."""
+    fields: dict[str, Any] = {}
+    for name in ("key", "ttl", "prefix", "limit"):
+        value = getattr(body, name, UNSET)
+        if value is not UNSET:
+            fields[name] = value
+    if operation == "get" and answer:
+        fields["hit"] = b'"exists":true' in answer[:40]
+    if answer:
+        fields["size"] = len(answer)
+    return fields

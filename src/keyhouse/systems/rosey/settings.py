@@ -1,0 +1,42 @@
+"""The settings of plugin storage: the table `[rosey]` of `keyhouse.toml`."""
+
+from typing import Annotated
+
+import msgspec
+
+from keyhouse.serve import setting
+
+__all__ = ["Settings"]
+
+Positive = msgspec.Meta(gt=0)
+AtLeastNone = msgspec.Meta(ge=0)
+PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    prefixes: Annotated[
+        tuple[Annotated[str, PREFIX], ...], setting("Subjects begin with one of these: `db.kv.<plugin>.<operation>`.")
+    ] = ("db.kv", "rosey.db.kv")
+    changes_prefix: Annotated[
+        str, PREFIX, setting("A plugin may have its changes sent to subjects below `<this>.<plugin>`.")
+    ] = "db.changes"
+    queue: Annotated[str, setting("The queue group that the processes of one service share.")] = "rosey"
+    sweep_seconds: Annotated[float, Positive, setting("How often expired keys are removed.")] = 300.0
+    census_seconds: Annotated[
+        float, AtLeastNone, setting("How often keys and bytes are counted for metrics and quotas; 0: never.")
+    ] = 300.0
+    quota_keys: Annotated[int, AtLeastNone, setting("Keys that one plugin may keep; 0: as many as it likes.")] = 0
+    quota_bytes: Annotated[
+        int, AtLeastNone, setting("Bytes of keys and values that one plugin may keep; 0: as many as it likes.")
+    ] = 0
+    rate_per_second: Annotated[
+        float, AtLeastNone, setting("Operations that one plugin may ask for in a second, in the long run; 0: no limit.")
+    ] = 0.0
+    rate_burst: Annotated[int, AtLeastNone, setting("Operations at once within that rate; 0: one second's.")] = 0
+    slow_ms: Annotated[float, Positive, setting("An operation that takes longer is logged as a warning.")] = 100.0
+    reply_bytes_max: Annotated[
+        int, Positive, setting("A page is cut where its answer would be larger; NATS lets 1 MiB through by default.")
+    ] = 1_000_000
+    heartbeat_seconds: Annotated[
+        float, Positive, setting("How often a watch says that it is alive, and asks whether anybody listens.")
+    ] = 5.0

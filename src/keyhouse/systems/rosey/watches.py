@@ -1,0 +1,139 @@
+"""Watches: a plugin's changes, pushed to a subject that it names, until nobody listens there.
+
+A plugin may name only subjects that are its own: below its inbox, `_INBOX_<plugin>.`, or below `<changes prefix>.<plugin>.`.
+Else it could have the service, which may publish anywhere, speak to others in its place.
+
+Every message has a number, `n`, that grows by one: who misses one watches again, `since` the last revision seen. Between
+changes a heartbeat asks whether anybody listens; when nobody does, the watch ends by itself. When the service leaves, it
+says so (`end`), and who listens can ask again, and is answered by another process.
+"""
+
+import asyncio
+import re
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from keyhouse.errors import KeyhouseError, QuotaError
+from keyhouse.limits import PLUGIN_WATCHES_MAX
+from keyhouse.serve.nats import Courier
+from keyhouse.store import Event, Store
+from keyhouse.systems.rosey.errors import SubjectError
+from keyhouse.systems.rosey.figures import Figures
+from keyhouse.systems.rosey.requests import Watch
+from keyhouse.systems.rosey.schema import VALUE
+
+__all__ = ["Watches"]
+
+SUBJECT_CHARS_MAX: Final = 255
+_WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+_encode = msgspec.json.Encoder().encode
+_log: Any = structlog.get_logger("keyhouse.rosey")
+
+
+class Watches:
+    """All that run in this process."""
+
+    def __init__(self, changes_prefix: str, heartbeat_seconds: float, figures: Figures) -> None:
+        self._changes_prefix = changes_prefix
+        self._heartbeat_seconds = heartbeat_seconds
+        self._figures = figures
+        self._running: dict[tuple[str, str], asyncio.Event] = {}
+
+    async def watch(self, store: Store, body: Watch, courier: Courier) -> bytes:
+        """Begin one, or end it; one that is asked for again at the same subject begins anew."""
+        subject = self._own_subject(store.space, body.subject)
+        place = store.space, subject
+        if (earlier := self._running.pop(place, None)) is not None:
+            earlier.set()
+        if body.stop:
+            return _encode({"success": True, "stopped": earlier is not None})
+        if sum(plugin == store.space for plugin, _ in self._running) >= PLUGIN_WATCHES_MAX:
+            raise QuotaError("The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX)
+        VALUE.template.span({}, starting=body.prefix or None)  # refuses a prefix that is none
+        page = await store.page(VALUE, limit=1)
+        since = page.revision if body.since is None else body.since
+        ended = self._running[place] = asyncio.Event()
+        courier.accompany(self._run(store, body.prefix, since, subject, courier, ended))
+        return _encode({"success": True, "subject": subject, "revision": since})
+
+    def _own_subject(self, plugin: str, subject: Any) -> str:
+        for own in (f"_INBOX_{plugin}.", f"{self._changes_prefix}.{plugin}."):
+            if len(subject) <= SUBJECT_CHARS_MAX and subject.startswith(own) and _WORDS.fullmatch(subject):
+                return str(subject)
+        raise SubjectError(
+            "Changes can be sent only to subjects of the plugin's own, without wildcards.",
+            subject=subject,
+            allowed=[f"_INBOX_{plugin}.*", f"{self._changes_prefix}.{plugin}.*"],
+        )
+
+    async def _run(
+        self, store: Store, prefix: str, since: int, subject: str, courier: Courier, ended: asyncio.Event
+    ) -> None:
+        push = _Push(subject, courier, since)
+        changes = asyncio.create_task(self._push_changes(store, prefix, since, push))
+        beating = asyncio.create_task(self._beat(push))
+        stopping = asyncio.create_task(ended.wait())
+        self._figures.watches += 1
+        reason = "drained"
+        try:
+            done, _ = await asyncio.wait((changes, beating, stopping), return_when=asyncio.FIRST_COMPLETED)
+            reason = "stopped" if stopping in done else "nobody listens" if beating in done else _failure(changes)
+        finally:
+            self._figures.watches -= 1
+            if self._running.get((store.space, subject)) is ended:
+                del self._running[store.space, subject]
+            for task in (changes, beating, stopping):
+                task.cancel()
+            await asyncio.gather(changes, beating, stopping, return_exceptions=True)
+            await push.send({"end": reason})
+            _log.debug("kv watch ended", operation="kv_watch", plugin=store.space, subject=subject, reason=reason)
+
+    async def _push_changes(self, store: Store, prefix: str, since: int, push: "_Push") -> None:
+        async with aclosing(store.watch(VALUE, since=since, starting=prefix or None)) as events:
+            async for event in events:
+                await push.change(event)
+
+    async def _beat(self, push: "_Push") -> None:
+        """Ends when nobody listens."""
+        while True:
+            await asyncio.sleep(self._heartbeat_seconds)
+            if not await push.is_heard():
+                return
+
+
+def _failure(changes: "asyncio.Task[None]") -> str:
+    error = changes.exception()
+    if not isinstance(error, KeyhouseError):
+        _log.error("kv watch failed", operation="kv_watch", exc_info=error)
+    return error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+
+
+class _Push:
+    """The numbered messages of one watch."""
+
+    def __init__(self, subject: str, courier: Courier, revision: int) -> None:
+        self._subject = subject
+        self._courier = courier
+        self._number = 0
+        self._revision = revision
+
+    async def change(self, event: Event[Any]) -> None:
+        self._revision = event.revision
+        said = {"key": event.key, "revision": event.revision, "deleted": event.gone}
+        await self.send(said if event.gone else said | {"value": event.record})
+
+    async def is_heard(self) -> bool:
+        return await self._courier.is_heard(
+            self._subject, self._numbered({"heartbeat": True, "revision": self._revision})
+        )
+
+    async def send(self, message: dict[str, Any]) -> None:
+        await self._courier.publish(self._subject, self._numbered(message))
+
+    def _numbered(self, message: dict[str, Any]) -> bytes:
+        self._number += 1
+        return _encode({"n": self._number, **message})
