@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from keyhouse import sweep
 from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.serve import Context, Part, read_settings
 from keyhouse.serve.metrics import Timing
 from keyhouse.serve.nats import Body, Endpoint, Request
 from keyhouse.serve.rates import RateLimiter
-from keyhouse.store import Store, sweep
+from keyhouse.store import Store
 from keyhouse.systems.rosey import requests as asked
 from keyhouse.systems.rosey.errors import PluginNameError, SubjectError
 from keyhouse.systems.rosey.figures import Figures
