@@ -36,6 +36,12 @@ COMMIT_BYTES_MAX: Final = 64 * 1_024 * 1_024
 PAGE_ROWS_MAX: Final = 10_000
 """Rows in one page of a scan."""
 
+LIST_BYTES_MAX: Final = 8 * 1_024 * 1_024
+"""The records in one answer to a list over HTTP. The rest is behind its cursor."""
+
+BATCH_OPERATIONS_MAX: Final = 100
+"""Operations that one request of a system's `:batch` may hold: each may write a row, and DynamoDB commits 100."""
+
 TRANSACTION_ATTEMPTS_MAX: Final = 200
 """Tries of one transaction that keeps losing races, before the caller is told."""
 

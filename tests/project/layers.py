@@ -259,9 +259,12 @@ def _at_home(importer: str, module: str) -> bool:
 
 
 def _is_public(root: Path, module: str) -> bool:
-    """A package, a module right in keyhouse, or one that says what it publishes."""
+    """A package, a module right in keyhouse, or one that says what it publishes; or what its package publishes under the
+    name of the module that holds it: `from keyhouse.store import sweep`."""
     is_package = root.joinpath(*module.split(".")).is_dir()
-    return is_package or module.count(".") == 1 or published(root, module) is not None
+    package, _, name = module.rpartition(".")
+    named = name in (published(root, package) or ())
+    return is_package or named or module.count(".") == 1 or published(root, module) is not None
 
 
 def _publishes(root: Path, module: str, name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from keyhouse.errors import RecordError, RevisionError, UsageError
+from keyhouse.errors import DocumentError, RecordError, RevisionError, UsageError
 from tests.store.houses import House, book, clean, everywhere, session
 from tests.store.library import BOOK, BY_TITLE, SLIDING, SLIDING_TOKEN
 
@@ -60,3 +60,7 @@ def test_plain_json_is_accepted_as_the_record_it_is() -> None:
     for each in wrong:
         with pytest.raises(RecordError):
             BOOK.accepted(each)
+    assert BOOK.parsed(msgspec.json.encode(plain)) == book(created_at=OLD)
+    for text in (b"", b"{", b"[" * 200, b'"\xff"'):
+        with pytest.raises(DocumentError):
+            BOOK.parsed(text)

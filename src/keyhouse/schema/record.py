@@ -244,6 +244,10 @@ class Record(Generic[T]):
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
 
+    def parsed(self, text: bytes) -> T:
+        """The same, of JSON text; DocumentError when it is not JSON that can be stored."""
+        return self.accepted(document.parse(text))
+
     def shown(self, value: T) -> Any:
         """The value for whoever asks from outside: plain JSON, without what must not leave the store."""
         plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)

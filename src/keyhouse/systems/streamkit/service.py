@@ -1,0 +1,40 @@
+"""Streamkit as a part of a running service: who may call, how often, what is answered, and the sweep of expired scenes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from keyhouse.engine import Engine
+from keyhouse.serve import Context, Part, RateLimiter, read_settings
+from keyhouse.serve.auth import jwt_auth
+from keyhouse.store import sweep
+from keyhouse.systems.streamkit.customers import Customers
+from keyhouse.systems.streamkit.routes import routes
+from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
+
+NAME: Final = "streamkit"
+
+
+def part(context: Context) -> Part:
+    """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
+    settings = read_settings(Settings, context.settings, table=NAME)
+    engine = context.engine
+    rates = RateLimiter(settings.rate_per_second, burst=settings.rate_burst, clock=engine.clock)
+    return Part(
+        name=NAME,
+        title="Streamkit",
+        about="Text cyclers, swaps, layouts and notes of an OBS control panel, and how often each scene is used.",
+        routes=routes(Customers(engine, settings)),
+        auth=jwt_auth(settings, context.data, tenant_pattern=TENANT_PATTERN, clock=engine.clock),
+        rates=rates,
+        tasks=[_sweeping(engine, settings.sweep_seconds)],
+    )
+
+
+def _sweeping(engine: Engine, seconds: float) -> Callable[[], Awaitable[None]]:
+    async def forever() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await sweep(engine)
+
+    return forever
