@@ -12,10 +12,10 @@ from rocksdict import RdictIter, WriteBatch
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span
+from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
-from keyhouse.engines.rocksdb.job import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError
 from keyhouse.testing.conformance.stage import leave, step
 

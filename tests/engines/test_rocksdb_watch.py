@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from keyhouse.engine import Batch, Change, Put, Span
-from keyhouse.engines.rocksdb import RocksdbEngine, feed, watcher
+from keyhouse.engines import watcher
+from keyhouse.engines.rocksdb import RocksdbEngine, feed
 from keyhouse.errors import WatchExpiredError
 from keyhouse.testing.conformance.stage import leave, step
 

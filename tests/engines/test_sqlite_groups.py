@@ -12,9 +12,9 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Put, Row, Span
+from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from keyhouse.engines.sqlite import SqliteEngine, file
 from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS
-from keyhouse.engines.sqlite.job import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.disks import Disk
 

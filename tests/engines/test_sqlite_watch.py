@@ -7,7 +7,8 @@ import apsw
 import pytest
 
 from keyhouse.engine import Batch, Change, Put, Span
-from keyhouse.engines.sqlite import SqliteEngine, feed, watcher
+from keyhouse.engines import watcher
+from keyhouse.engines.sqlite import SqliteEngine, feed
 from keyhouse.errors import ClosedError, UnreadableError, WatchExpiredError
 from keyhouse.testing.conformance.stage import leave, step
 

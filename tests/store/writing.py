@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from keyhouse.engine import Batch
+from keyhouse.engines.group import Group
 from keyhouse.engines.sqlite import SqliteEngine, file
-from keyhouse.engines.sqlite.job import Group
 from keyhouse.engines.sqlite.writer import Writer
 from keyhouse.store import Store
 from tests.store.workload import OPERATIONS, SHOP, TASKS, operation, perform
@@ -53,7 +53,7 @@ def acknowledge_before_commit() -> None:
             job.settle(None)
         self._on_thread(self._commit, group)
 
-    Writer._inline = inline  # type: ignore[method-assign]
+    Writer._inline = inline  # type: ignore[method-assign, assignment]
 
 
 def write_derived_rows_apart() -> None:

@@ -7,9 +7,9 @@ from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
+from keyhouse.engines.group import Job
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
-from keyhouse.engines.rocksdb.job import Job
 from keyhouse.engines.rocksdb.snapshot import Snapshot
 from keyhouse.engines.rocksdb.transaction import Swept
 from keyhouse.engines.rocksdb.writer import Writer

@@ -20,7 +20,7 @@ from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import Keys, decode_keys, number, number_of
 from keyhouse.engines.rocksdb.faults import CLOSED, translated
 from keyhouse.engines.rocksdb.view import View
-from keyhouse.engines.rocksdb.watcher import Mention, Watcher
+from keyhouse.engines.watcher import Mention, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError, WatchExpiredError
 
 WINDOW_COMMITS: Final = 1_000

@@ -13,12 +13,11 @@ from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sqlite.feed import Feed
 from keyhouse.engines.sqlite.file import open_reader, open_writer
-from keyhouse.engines.sqlite.job import Job
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
 from keyhouse.engines.sqlite.transaction import Transaction
-from keyhouse.engines.sqlite.writer import Writer
+from keyhouse.engines.sqlite.writer import SqliteJob, Writer
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS: Final = 1_000
@@ -87,7 +86,7 @@ class SqliteEngine:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            Job(lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size)
+            SqliteJob(lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size)
         )
 
     def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
@@ -108,7 +107,7 @@ class SqliteEngine:
         def work(transaction: Transaction) -> tuple[int, int]:
             return transaction.sweep(rows), transaction.prune(kept, PRUNE_ROWS)
 
-        return await self._writer.submit(Job(work, alone=True))
+        return await self._writer.submit(SqliteJob(work, alone=True))
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():

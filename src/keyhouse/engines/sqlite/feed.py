@@ -18,7 +18,7 @@ from keyhouse.engine import Change, Span
 from keyhouse.engines.sqlite.changes import decode
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.engines.sqlite.watcher import Mention, Watcher
+from keyhouse.engines.watcher import Mention, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError, WatchExpiredError
 
 POLL_SECONDS: Final = 0.05

@@ -1,18 +1,28 @@
-"""What one watch still has to give out, and where it stands in the log of changes."""
+"""What one watch still has to give out, and where it stands in the log of changes, for every engine that keeps one."""
 
 import asyncio
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 from keyhouse.engine import Span
-from keyhouse.engines.rocksdb.encoding import Keys
 from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
 """Changes that may wait in memory for one watcher; one that is further behind reads the log."""
 
 
+class Keys(Protocol):
+    """What the log says of one commit."""
+
+    @property
+    def put(self) -> Sequence[str]: ...
+
+    @property
+    def deleted(self) -> Sequence[str]: ...
+
+
 class Mention(NamedTuple):
-    """One key in one commit."""
+    """One key in one commit of the log."""
 
     revision: int
     key: str
@@ -50,10 +60,10 @@ class Watcher:
             if len(self._pending) > PENDING_MAX:
                 self.miss()
 
-    def take(self, newest: int) -> list[Mention]:
-        """All that waits: up to `newest`, everything has been offered."""
+    def take(self, tail: int) -> list[Mention]:
+        """All that waits: up to `tail`, everything has been offered."""
         taken, self._pending = self._pending, []
-        self.position = max(self.position, newest)
+        self.position = max(self.position, tail)
         self.woken.clear()
         return taken
 

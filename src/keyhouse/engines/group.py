@@ -1,0 +1,227 @@
+"""Group commit, for the engines that write to a disk of their own: whatever comes in while one group is being made durable
+becomes the next group.
+
+A group is prepared on the event loop's thread, where it touches memory and the system's cache only; what waits for the disk
+runs on the writer's own thread. A group is bounded, so that the loop is never held long. A job that is too large for it
+runs on the thread as a whole, and so does a group that its engine is not ready to take, because it has to wait.
+
+Callbacks drive it, not a task: there is nothing that a cancelled caller, or a loop that shuts down, could stop half way.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from keyhouse.errors import KeyhouseError
+
+GROUP_JOBS_MAX: Final = 128
+"""Jobs in one group."""
+
+GROUP_ROWS_MAX: Final = 512
+"""Rows looked at or written in one group that the event loop prepares: about 2 ms."""
+
+GROUP_BYTES_MAX: Final = 1_024 * 1_024
+"""Bytes of values in one group that the event loop prepares."""
+
+Answer = TypeVar("Answer")
+
+
+class Wait(Exception):
+    """The engine is not ready to take the group: it is prepared on the thread, which can wait."""
+
+
+class Job(Generic[Answer]):
+    """One caller's work for one group, and the caller's wait for its answer.
+
+    `alone`: too large for the event loop, so it runs on the writer's thread, in a group of its own. `REFUSALS` are the job's
+    own, and leave nothing behind; `POISON` breaks off in the midst of its writes: then the group must be done again
+    without it. What is neither is the group's, and is raised.
+    """
+
+    REFUSALS: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    POISON: ClassVar[tuple[type[Exception], ...]] = ()
+
+    __slots__ = ("_answer", "_refusal", "_work", "alone", "bytes", "future", "poisoned", "rows")
+
+    def __init__(self, work: Callable[[Any], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False) -> None:
+        self._work = work
+        self._refusal: Exception | None = None
+        self.rows = rows
+        self.bytes = bytes
+        self.alone = alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.poisoned = False
+
+    def run(self, transaction: object) -> None:
+        """Keep the answer, or the refusal, until the group is on disk."""
+        self._refusal = None
+        try:
+            self._answer = self._work(transaction)
+        except self.POISON as fault:
+            self._refusal = fault
+            self.poisoned = True
+        except self.REFUSALS as refusal:
+            self._refusal = refusal
+
+    def settle(self, failure: KeyhouseError | None) -> None:
+        """Tell the caller, unless it has gone: its poison, or the group's failure, which may have made a refusal vain, or
+        its own refusal, or the answer."""
+        refusal, self._refusal = self._refusal, None  # whose traceback leads back here
+        if self.future.done():
+            return
+        if failure is not None and not self.poisoned:
+            self.future.set_exception(_copy(failure))
+        elif refusal is not None:
+            self.future.set_exception(refusal)
+        else:
+            self.future.set_result(self._answer)
+
+
+Group = list[Job[Any]]
+
+
+def _copy(failure: KeyhouseError) -> KeyhouseError:
+    """One for each caller: each adds its own traceback."""
+    copy = type(failure)(failure.sentence, **failure.fields)
+    copy.__cause__ = failure.__cause__
+    return copy
+
+
+class GroupWriter:
+    """The queue in front of what writes. An engine says how a group is prepared, made durable and told."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: deque[Job[Any]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"keyhouse-{name}")
+        self._loop: asyncio.AbstractEventLoop
+        self._working = False
+        self._idle: list[asyncio.Future[None]] = []
+        self._closed = False
+        self._closing: Future[None] | None = None
+
+    # What an engine says
+
+    def _closed_error(self) -> KeyhouseError:
+        raise NotImplementedError
+
+    def _revive(self) -> None:
+        """Mend what an earlier group has left broken, before the next; a KeyhouseError is told to that one."""
+
+    def _prepare(self, group: Group) -> bool:
+        """Do the group's work up to, and without, what waits for the disk; whether there is anything to make durable. Wait
+        when it has to wait; any other error is the group's, by `_translated`."""
+        raise NotImplementedError
+
+    def _whole(self, group: Group) -> KeyhouseError | None:
+        """On the thread: wait until it can be prepared, then do everything. What went wrong, if anything."""
+        raise NotImplementedError
+
+    def _commit(self, group: Group) -> KeyhouseError | None:
+        """On the thread: make the group durable. What went wrong, if anything."""
+        raise NotImplementedError
+
+    def _translated(self, error: Exception) -> KeyhouseError:
+        raise NotImplementedError
+
+    def _confirm(self, failure: KeyhouseError | None) -> None:
+        """On the loop, before the callers are told."""
+
+    def _announce(self) -> None:
+        """On the loop, after they are told."""
+
+    def _release(self) -> None:
+        """On the thread: close what is written to."""
+        raise NotImplementedError
+
+    # What is the same for all
+
+    def submit(self, job: Job[Answer]) -> asyncio.Future[Answer]:
+        """The job's answer, when it is on disk. A caller that is cancelled before its job's group begins takes it back."""
+        if self._closed:
+            raise self._closed_error()
+        self._queue.append(job)
+        if not self._working:
+            self._working = True
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._next)
+        return job.future
+
+    async def stop(self) -> None:
+        """Take nothing more, and finish what was submitted."""
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        if self._working and loop is self._loop:
+            self._idle.append(loop.create_future())
+            await self._idle[-1]
+
+    async def close(self) -> None:
+        """Close what is written to, after `stop`."""
+        if self._closing is None:
+            self._closing = self._thread.submit(self._release)
+            self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(self._closing))
+
+    def _next(self) -> None:
+        group = self._take()
+        if not group:
+            self._working = False
+            for waiter in self._idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+            return
+        try:
+            self._revive()
+        except KeyhouseError as error:
+            self._settle(group, error)
+            return
+        if group[0].alone:
+            self._on_thread(self._whole, group)
+        else:
+            self._inline(group)
+
+    def _take(self) -> Group:
+        """The next group, without what was cancelled; empty only when nothing waits."""
+        group: Group = []
+        rows = bytes = 0
+        while self._queue and len(group) < GROUP_JOBS_MAX:
+            job = self._queue[0]
+            rows += job.rows
+            bytes += job.bytes
+            if group and (job.alone or group[0].alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX):
+                break
+            self._queue.popleft()
+            if not job.future.cancelled():
+                group.append(job)
+        return group
+
+    def _inline(self, group: Group) -> None:
+        try:
+            wrote = self._prepare(group)
+        except Wait:
+            self._on_thread(self._whole, group)
+        except Exception as error:
+            self._settle(group, self._translated(error))
+        else:
+            if wrote:
+                self._on_thread(self._commit, group)
+            else:
+                self._settle(group, None)
+
+    def _on_thread(self, work: Callable[[Group], KeyhouseError | None], group: Group) -> None:
+        loop = self._loop
+
+        def done(outcome: Future[KeyhouseError | None]) -> None:
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                loop.call_soon_threadsafe(self._settle, group, outcome.result())
+
+        self._thread.submit(work, group).add_done_callback(done)
+
+    def _settle(self, group: Group, failure: KeyhouseError | None) -> None:
+        self._confirm(failure)
+        for job in group:
+            job.settle(failure)
+        self._loop.call_soon(self._next)  # behind the callers that were just told, so that their next jobs come along
+        self._announce()
