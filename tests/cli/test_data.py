@@ -250,3 +250,54 @@ def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
     shown = run("watch", BOARD, *STORE, "--since", "0", "--count", "5", cwd=folder).stdout.splitlines()
     assert shown[0].split("\t")[:3] == ["1", "put", "clip:goal"]
     assert len(shown) == 5
+
+
+# Delete
+
+
+def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
+    assert "add --yes" in run("delete", BOARD, "clip:goal", *STORE, cwd=folder, code=1).stderr
+    dry = json.loads(run("delete", BOARD, "clip:goal", "--dry-run", "--json", *STORE, cwd=folder).stdout)
+    assert dry == {"space": "channel-7", "records": 1, "left": 0, "dry_run": True}
+    assert (
+        "expected=9" in run("delete", BOARD, "clip:goal", "--expect", "9", "--yes", *STORE, cwd=folder, code=4).stderr
+    )
+    assert len(everything(folder)) == 5
+    assert "Deleted 1 record," in run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder).stdout
+    assert everything(folder) == []
+    run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder, code=3)
+
+
+def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None:
+    assert "1 record would go" in run("delete", BOARD, "--prefix", "", "--dry-run", *STORE, cwd=folder).stdout
+    assert "Deleted 1 record," in run("delete", BOARD, "--whole-space", "--yes", *STORE, cwd=folder).stdout
+    assert everything(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Say what to delete"),
+        (("clip:goal", "--prefix", "clip:"), "Say what to delete"),
+        (("--prefix", "clip:", "--expect", "1"), "Only one record"),
+        (("idx:clip:tag:goal:goal",), "A derived row follows from its record"),
+    ],
+)
+def test_what_can_not_be_deleted_is_refused(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    before = everything(folder)
+    assert words in run("delete", BOARD, *arguments, "--yes", *STORE, cwd=folder, code=1).stderr
+    assert everything(folder) == before
+
+
+# Stats
+
+
+def test_rows_and_bytes_are_counted_by_space_and_template(folder: Path) -> None:
+    shown = run("stats", BOARD, "--store", "sqlite:clips.db", cwd=folder).stdout
+    assert "5 rows in 1 space, " in shown
+    assert "idx:clip:tag:{tag:norm}:{id}       index of clip   2 rows" in shown
+    told = json.loads(run("stats", BOARD, "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
+    rows = everything(folder)
+    assert told["bytes"] == sum(len(row.key.encode()) + len(row.value) for row in rows)
+    assert told["spaces"][0]["space"] == "channel-7"
+    assert sum(each["rows"] for each in told["templates"]) == told["rows"] == len(rows)

@@ -6,6 +6,7 @@ import typer
 
 from keyhouse import __version__
 from keyhouse.cli.count import count
+from keyhouse.cli.delete import delete
 from keyhouse.cli.describe import describe
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.explain import explain
@@ -17,6 +18,7 @@ from keyhouse.cli.move import move
 from keyhouse.cli.put import put
 from keyhouse.cli.scan import scan
 from keyhouse.cli.spaces import spaces
+from keyhouse.cli.stats import stats
 from keyhouse.cli.watch import watch
 
 app = typer.Typer(
@@ -29,11 +31,13 @@ app = typer.Typer(
 )
 app.command()(get)
 app.command()(put)
+app.command()(delete)
 app.command("list")(list_)
 app.command()(scan)
 app.command()(count)
 app.command()(watch)
 app.command()(spaces)
+app.command()(stats)
 app.command()(explain)
 app.command()(describe)
 app.command()(export)

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from keyhouse.cli.output import one_line, show_line
+from keyhouse.cli.output import one_line, show_line, terminal
 from keyhouse.cli.rows import Shown
 from keyhouse.cli.value import text_of
 
 CHUNK_ROWS: Final = 100
 """Rows that are laid out together. The columns of one table are as wide as its rows need."""
 
-KEY_SHARE: Final = 0.6
-"""How much of a line a key may take before the value beside it is cut shorter than the rest."""
+KEY_SHARE: Final = 0.5
+"""How much of a line keys may take before they are folded, where there is more to show than keys."""
 
 
 class Listing:
@@ -24,6 +24,7 @@ class Listing:
         self._json = json
         self._tty = sys.stdout.isatty()
         self._chunk_rows = 1 if live else CHUNK_ROWS
+        self._longest = dict.fromkeys(self._fields, 0) | ({"key": _KEY_LIVE} if live else {})
         self._chunk: list[Shown] = []
         self._headed = False
 
@@ -52,38 +53,50 @@ class Listing:
     def _flush(self) -> None:
         if not self._chunk:
             return
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        console = Console(highlight=False)
+        console = terminal()
+        widths = self._widths(console.width)
         table = Table(box=None, show_header=not self._headed, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
-        for name in self._fields:
-            table.add_column(name, overflow="fold", no_wrap=name in _NARROW)
-        room = self._room(console.width)
+        for name, width in widths.items():
+            table.add_column(name, overflow="fold", width=width)
         for row in self._chunk:
-            cells: list[Text] = []
-            for name, cell in zip(self._fields, self._cells(row), strict=True):
-                text = Text(cell, _style(name, row))
-                if name == "value":
-                    text.truncate(room, overflow="ellipsis")
-                cells.append(text)
-            table.add_row(*cells)
+            cells = {name: Text(_text(row, name), _style(name, row)) for name in widths}
+            if "value" in cells:
+                cells["value"].truncate(widths["value"], overflow="ellipsis")
+            table.add_row(*cells.values())
         console.print(table)
         self._headed = True
         self._chunk.clear()
 
-    def _room(self, width: int) -> int:
-        """What is left of a line for the value."""
+    def _widths(self, width: int) -> dict[str, int]:
+        """How wide each column is, and no narrower than before. What can be done without is left out where the key would
+        have too little room; the key is folded where it is longer than its share, and the value has what is left."""
         from rich.cells import cell_len
 
-        others = [name for name in self._fields if name != "value"]
-        longest = {name: max([len(name), *(cell_len(_text(row, name)) for row in self._chunk)]) for name in others}
-        longest["key"] = min(longest["key"], int(width * KEY_SHARE))
-        return max(12, width - sum(longest.values()) - 2 * len(others) - 2)
+        for name, before in self._longest.items():
+            self._longest[name] = max([before, len(name), *(cell_len(_text(row, name)) for row in self._chunk)])
+        longest = self._longest.copy()
+        key = min(longest["key"], max(_KEY_LEAST, int(width * KEY_SHARE)))
+        value = _VALUE_LEAST if "value" in longest else 0
+        for name in _DISPENSABLE:
+            if key + value + sum(w + _GAP for other, w in longest.items() if other not in ("key", "value")) > width:
+                longest.pop(name, None)
+                self._longest.pop(name, None)
+        others = sum(w + _GAP for other, w in longest.items() if other not in ("key", "value"))
+        longest["key"] = min(longest["key"], max(1, min(key, width - others - value - _GAP)))
+        if "value" in longest:
+            longest["value"] = max(1, min(longest["value"], width - others - longest["key"] - 2 * _GAP))
+        return longest
 
 
-_NARROW: Final = ("revision", "change", "expires", "what", "value")
+_DISPENSABLE: Final = ("revision", "expires", "what")
+_GAP: Final = 2
+_KEY_LEAST: Final = 12
+_KEY_LIVE: Final = 30
+"""How wide the column of keys begins where each row is shown at once, and the ones to come are not known."""
+_VALUE_LEAST: Final = 8
 
 
 def _text(row: Shown, name: str) -> str:

@@ -4,6 +4,7 @@ A command says what it has to say as a `Report`, or as Markdown, and knows nothi
 would obey instead of showing, which a stored key may well hold, are written as escapes.
 """
 
+import os
 import re
 import sys
 from typing import Any
@@ -33,6 +34,13 @@ def show_json(value: object) -> None:
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
+def terminal() -> Any:
+    """Rich's console. With `NO_COLOR` in the environment it writes no escape at all, not even for bold."""
+    from rich.console import Console
+
+    return Console(highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
 def show_line(value: object) -> None:
     """One of many: a line of its own, which whoever reads them gets at once."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
@@ -44,11 +52,10 @@ def show_value(value: object, note: str) -> None:
     if not sys.stdout.isatty():
         show_line(value)
         return
-    from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text
 
-    console = Console()
+    console = terminal()
     text = visible(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     console.print(Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True))
     console.print(Text(visible(note), "dim"))
@@ -58,10 +65,9 @@ def show_markdown(text: str) -> None:
     if not sys.stdout.isatty():
         print(visible(text))
         return
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    Console().print(Markdown(visible(text)))
+    terminal().print(Markdown(visible(text)))
 
 
 def show_reports(reports: list[Report]) -> None:
@@ -98,6 +104,11 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n")
 
 
+def number(count: int, noun: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _plain(part: Part) -> str:
     columns = max(len(row) for row in part.rows)
     rows = [[_bare(visible(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows]
@@ -112,7 +123,6 @@ def _bare(cell: str) -> str:
 
 
 def _show_rich(report: Report, parts: list[Part]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -120,12 +130,14 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
         pieces = re.split(r"`([^`]+)`", visible(text))
         return Text.assemble(*[(piece, "cyan" if index % 2 else "") for index, piece in enumerate(pieces)])
 
-    console = Console(highlight=False)
+    console = terminal()
     console.print(Text(visible(report.heading), "bold"))
     console.print(styled(report.text))
     for part in parts:
         console.print(Text("\n" + part.title, "bold green"))
         table = Table.grid(padding=(0, 2), pad_edge=True)
+        for _ in range(max(map(len, part.rows))):
+            table.add_column(overflow="fold")
         for row in part.rows:
             table.add_row(*map(styled, row))
         console.print(table)

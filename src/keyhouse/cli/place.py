@@ -19,6 +19,9 @@ from keyhouse.schema import Found, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.systems.registry import System
 
+_LAYOUTS = {"rosey": "?layout=rosey"}
+"""In a file of its own a system has the usual tables, unless its document names them."""
+
 
 class Place(msgspec.Struct, frozen=True):
     """A schema in one space. `fixed`: the settings of the store, as the key that was asked for has them."""
@@ -127,4 +130,4 @@ def _url_in(data: Path, system: str | None) -> str:
     """Where `keyhouse serve` keeps a system's rows."""
     if system is None or ":" in system:
         raise UsageError("A data folder has a store for each system: name the system.", data=str(data))
-    return f"sqlite:{data / system}.db?layout={system}"
+    return f"sqlite:{data / system}.db{_LAYOUTS.get(system, '')}"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from keyhouse.cli.output import Part, Report
+from keyhouse.cli.output import Part, Report, number
 from keyhouse.cli.reading import Reading
 from keyhouse.cli.stored import Stored
 from keyhouse.schema.explanation import Explanation, Miss
@@ -43,7 +43,7 @@ def _stored(stored: Stored, neighbours: str) -> list[Part]:
     left = "none"
     if stored.seconds_left is not None:
         left = f"{timedelta(seconds=stored.seconds_left)} left, until {stored.expires}"
-    rows = [("revision", str(stored.revision)), ("TTL", left), ("size", f"{stored.value_bytes:,} bytes")]
+    rows = [("revision", str(stored.revision)), ("TTL", left), ("size", number(stored.value_bytes, "byte"))]
     rows.append(("unreadable", stored.unreadable) if stored.unreadable else ("value", _json(stored.value)))
     near = [(n.kind, f"`{n.key}`", n.state, "" if n.value is None else _json(n.value)) for n in stored.neighbours]
     return [Part("Stored", [*rows]), Part(neighbours, [*near])]

@@ -12,6 +12,7 @@ from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.kept import Kept, read_kept
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
+from keyhouse.store.removal import Removal, Removed
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -32,6 +33,8 @@ __all__ = [
     "Moved",
     "PageOf",
     "Progress",
+    "Removal",
+    "Removed",
     "SpaceMoved",
     "Store",
     "Transaction",

@@ -1,0 +1,30 @@
+"""A question before what can't be undone."""
+
+import signal
+import sys
+
+import typer
+
+from keyhouse.cli.output import visible
+from keyhouse.errors import UsageError
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Go on when a person says so, or has said so by `--yes`. Without a person, nothing is done."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("There is nobody to ask: add --yes to do it, or --dry-run to see what it would be.")
+    if _answer(f"{visible(question)} [y/N] ").strip().lower() not in ("y", "yes"):
+        print("Nothing was done.", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _answer(question: str) -> str:
+    """Ctrl-C ends the program here at once. An event loop would only note it, and go on waiting for the answer."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(question, end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,53 @@
+"""`keyhouse delete`: a record, many of them, or a whole space; with all that follows from them."""
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.completion import complete_key
+from keyhouse.cli.options import DataFolder, DryRun, Json, SpaceName, StoreUrl, SystemName, Yes, examples
+from keyhouse.cli.output import number, show_json
+
+
+@examples(
+    "keyhouse delete rosey theme --space trivia --store sqlite:bot.db",
+    "keyhouse delete rosey --prefix game_ --space trivia --dry-run",
+    "keyhouse delete rosey --whole-space --space trivia --yes",
+)
+def delete(
+    system: SystemName,
+    key: Annotated[str | None, typer.Argument(help="The key of a record.", autocompletion=complete_key)] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="All records whose keys start with this text.")
+    ] = None,
+    whole_space: Annotated[bool, typer.Option("--whole-space", help="All that the space holds.")] = False,
+    expect: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="Only if the record is at this revision.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    space: SpaceName = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Delete a record and every row derived from it, in one commit; or many records, some of them in each commit.
+
+    It says what goes, and asks. Cut off, it has deleted some records whole; run again, it goes on. Exit code 3: not there.
+    """
+    from keyhouse.cli.removing import Choice, remove
+
+    choice = Choice(system, key, prefix, whole_space, expect, space, store, data)
+    removed = asyncio.run(remove(choice, dry_run=dry_run, yes=yes))
+    if json:
+        show_json(removed)
+    else:
+        print(_told(removed))
+
+
+def _told(removed: Any) -> str:
+    if removed.dry_run:
+        return f"{number(removed.records, 'record')} would go, with all rows derived from them. Nothing was deleted."
+    left = f" {number(removed.left, 'record')} can't be read, and stay: see keyhouse verify." if removed.left else ""
+    return f"Deleted {number(removed.records, 'record')}, with all rows derived from them.{left}"

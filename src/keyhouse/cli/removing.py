@@ -1,0 +1,96 @@
+"""What `keyhouse delete` is asked to delete, and how it is told to whoever must agree."""
+
+from pathlib import Path
+
+import msgspec
+
+from keyhouse.cli.asking import ask
+from keyhouse.cli.opening import opened, public_name
+from keyhouse.cli.output import number
+from keyhouse.cli.place import Place, place_of_key, place_of_space, url_of
+from keyhouse.cli.progress import Line
+from keyhouse.cli.rows import AbsentError, span_of
+from keyhouse.cli.target import target
+from keyhouse.cli.value import expected
+from keyhouse.cli.writing import check_writable
+from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
+from keyhouse.keys import Span
+from keyhouse.store import ANY, Removal
+
+_SHOWN_MAX = 3
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """As the options say it."""
+
+    system: str
+    key: str | None
+    prefix: str | None
+    whole_space: bool
+    expect: str | None
+    space: str | None
+    store: str | None
+    data: Path | None
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    space: str
+    records: int
+    left: int = 0
+    dry_run: bool = False
+
+
+async def remove(choice: Choice, *, dry_run: bool, yes: bool) -> Deleted:
+    """Nothing is touched before the question is answered."""
+    if [choice.key is not None, choice.prefix is not None, choice.whole_space].count(True) != 1:
+        raise UsageError("Say what to delete: a KEY, or --prefix TEXT, or --whole-space.")
+    if choice.expect is not None and choice.key is None:
+        raise UsageError("Only one record can be expected at a revision.")
+    url = url_of(choice.system, choice.store, choice.data)
+    async with opened(url, existing=True) as engine:
+        if choice.key is not None:
+            return await _remove_one(choice, choice.key, engine, url, dry_run=dry_run, yes=yes)
+        return await _remove_many(choice, engine, url, dry_run=dry_run, yes=yes)
+
+
+async def _remove_one(choice: Choice, key: str, engine: Engine, url: str, *, dry_run: bool, yes: bool) -> Deleted:
+    place, found = place_of_key(target(choice.system), key, choice.space)
+    check_writable(place, found, key)
+    store = place.store(engine)
+    if await store.row(key) is None:
+        raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
+    if dry_run:
+        return Deleted(place.space, 1, dry_run=True)
+    ask(f"Delete {key}, with the rows derived from it, in {_where(place, url)}?", yes=yes)
+    bound = store.find(key)
+    assert bound is not None, "the place was chosen by this key"
+    gone = await store.delete(found.record, expect=expected(choice.expect) if choice.expect else ANY, **bound.fields)
+    return Deleted(place.space, int(gone))
+
+
+async def _remove_many(choice: Choice, engine: Engine, url: str, *, dry_run: bool, yes: bool) -> Deleted:
+    place = place_of_space(target(choice.system), choice.space)
+    span = span_of(choice.prefix) if choice.prefix is not None else Span()
+    with Line() as line:
+        removal = Removal(place.schema, engine, place.space, lambda records: line.say(f"{records:,} records deleted"))
+        count, first = 0, list[str]()
+        async for row, _ in removal.records(span):
+            count += 1
+            first += [row.key] if count <= _SHOWN_MAX else []
+        if dry_run or (not count and not choice.whole_space):
+            return Deleted(place.space, count, dry_run=dry_run)
+        some = f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _SHOWN_MAX else ''})"
+        ask(_question(choice, some if count else "no record", _where(place, url)), yes=yes)
+        done = await (removal.empty() if choice.whole_space else removal.run(span))
+    return Deleted(place.space, done.records, done.left)
+
+
+def _question(choice: Choice, some: str, where: str) -> str:
+    if choice.whole_space:
+        return f"Delete all that {where} holds: {some}, and every other row?"
+    return f"Delete {some}, with the rows derived from them, in {where}?"
+
+
+def _where(place: Place, url: str) -> str:
+    return f"the space {place.space} of {public_name(url)}"

@@ -1,0 +1,113 @@
+"""What a person sees: tables that fit, colour where it is wanted, questions before harm, and a clean end by Ctrl-C."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from keyhouse import Store, open_engine
+from keyhouse.demo.clips import BOARD, fill
+from keyhouse.systems.rosey import SCHEMAS, VALUE
+from tests.cli.running import run
+from tests.cli.terminal import CTRL_C, on_terminal, plain
+
+NAME = "keyhouse.demo.clips:BOARD"
+STORE = ("--store", "sqlite:clips.db", "--space", "channel-7")
+BOT = ("--store", "sqlite:bot.db", "--space", "trivia")
+NASTY = "a\x1b[31mred\x1b]0;title\x07\u202e\nb\x9b2J"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a board of two clips, and a bot whose keys and values are nasty."""
+    folder = tmp_path_factory.mktemp("terminal")
+
+    async def write() -> None:
+        engine = await open_engine(f"sqlite:{folder / 'clips.db'}")
+        await fill(Store(BOARD, engine, "channel-7"))
+        await engine.close()
+        engine = await open_engine(f"sqlite:{folder / 'bot.db'}")
+        store = Store(SCHEMAS[0], engine, "trivia")
+        await store.put(VALUE, NASTY, key=NASTY)
+        await store.put(VALUE, {"long": "x" * 500}, key="long-" + "k" * 100, ttl=3_600)
+        await store.put(VALUE, "日本語" * 40, key="日本語" * 20)
+        await engine.close()
+
+    asyncio.run(write())
+    return folder
+
+
+def test_a_terminal_gets_colours_and_a_heading(folder: Path) -> None:
+    shown = on_terminal("list", NAME, *STORE, cwd=folder)
+    assert "\x1b[" in shown
+    lines = plain(shown).splitlines()
+    assert lines[0].split() == ["key", "what", "revision", "expires"]
+    assert lines[1].split() == ["clip:goal", "clip", "1"]
+    assert any(line.split()[1:4] == ["index", "of", "clip"] for line in lines)
+
+
+def test_who_wants_no_colour_gets_no_escape_at_all(folder: Path) -> None:
+    for arguments in (("list", NAME), ("get", NAME, "clip:goal"), ("explain", NAME, "clip:goal"), ("stats", NAME)):
+        shown = on_terminal(*arguments, *STORE, cwd=folder, environment={"NO_COLOR": "1"})
+        assert "\x1b" not in shown
+        assert "clip" in shown
+
+
+@pytest.mark.parametrize("columns", [24, 40, 80])
+def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
+    for arguments in (
+        ("list", "rosey"),
+        ("scan", "rosey"),
+        ("stats", "rosey"),
+        ("explain", "rosey", "long-" + "k" * 100),
+    ):
+        shown = plain(on_terminal(*arguments, *BOT, cwd=folder, columns=columns))
+        assert max(cell_len(line) for line in shown.splitlines()) <= columns, shown
+        assert "long-" in shown or arguments[0] == "stats"
+
+
+def test_nothing_that_is_stored_is_obeyed_by_the_terminal(folder: Path) -> None:
+    for arguments in (("list", "rosey"), ("scan", "rosey"), ("get", "rosey", NASTY), ("explain", "rosey", NASTY)):
+        shown = on_terminal(*arguments, *BOT, cwd=folder, columns=200)
+        assert "\x1b]" not in shown and "\x07" not in shown and "\u202e" not in shown and "\x9b" not in shown
+        assert "\x1b[31mred" not in shown
+        assert "red" in plain(shown)
+    assert json.loads(run("get", "rosey", NASTY, *BOT, cwd=folder).stdout) == NASTY
+
+
+def test_a_value_is_shown_with_its_revision_below(folder: Path) -> None:
+    shown = plain(on_terminal("get", NAME, "clip:goal", *STORE, cwd=folder))
+    assert '"second": 754' in shown
+    assert shown.rstrip().endswith("clip, revision 1")
+
+
+def test_deleting_asks_first(tmp_path: Path) -> None:
+    where = ("--store", "sqlite:bot.db", "--space", "trivia", "rosey")
+    for key in ("theme", "game_1", "game_2"):
+        run("put", *where, key, "1", cwd=tmp_path)
+    question = "Delete theme, with the rows derived from it, in the space trivia of sqlite:bot.db? [y/N] "
+    shown = on_terminal("delete", *where, "theme", cwd=tmp_path, columns=200, typed=[(question, "n\n")], code=1)
+    assert "Nothing was done." in shown
+    shown = on_terminal("delete", *where, "theme", cwd=tmp_path, columns=200, typed=[("[y/N] ", CTRL_C)], code=130)
+    assert "keyhouse: Stopped." in shown
+    assert run("count", *where, cwd=tmp_path).stdout == "3\n"
+    many = "Delete 2 records (game_1, game_2), with the rows derived from them, in the space trivia of sqlite:bot.db? [y/N] "
+    shown = on_terminal("delete", *where, "--prefix", "game_", cwd=tmp_path, columns=200, typed=[(many, "y\n")])
+    assert "Deleted 2 records" in shown
+    assert run("list", *where, cwd=tmp_path).stdout == "theme\n"
+
+
+def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
+    shown = plain(
+        on_terminal("watch", NAME, *STORE, "--since", "0", cwd=folder, typed=[("kick-off", CTRL_C)], code=130)
+    )
+    assert "Traceback" not in shown
+    assert shown.splitlines()[-1].endswith("keyhouse: Stopped.")
+
+
+def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
+    shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
+    assert "Give a value: as an argument, by --file, or on standard input." in shown
+    assert list(tmp_path.iterdir()) == []
