@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse.cli.asking import ask
-from keyhouse.cli.opening import opened, public_name
+from keyhouse.cli.opening import opened
 from keyhouse.cli.output import number
 from keyhouse.cli.place import Place, place_of_key, place_of_space, url_of
 from keyhouse.cli.progress import Line
@@ -14,6 +14,7 @@ from keyhouse.cli.target import target
 from keyhouse.cli.value import expected
 from keyhouse.cli.writing import check_writable
 from keyhouse.engine import Engine
+from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.keys import Span
 from keyhouse.store import ANY, Removal
@@ -93,4 +94,4 @@ def _question(choice: Choice, some: str, where: str) -> str:
 
 
 def _where(place: Place, url: str) -> str:
-    return f"the space {place.space} of {public_name(url)}"
+    return f"the space {place.space} of {public_url(url)}"
