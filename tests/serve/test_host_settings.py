@@ -167,4 +167,4 @@ def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
 
 def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names() -> None:
     assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
-    assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db"
+    assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"

@@ -17,6 +17,7 @@ from keyhouse.cli.list import list_
 from keyhouse.cli.move import move
 from keyhouse.cli.put import put
 from keyhouse.cli.scan import scan
+from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
 from keyhouse.cli.stats import stats
 from keyhouse.cli.watch import watch
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(serve)
 app.command()(get)
 app.command()(put)
 app.command()(delete)

@@ -1,7 +1,7 @@
 """`python -m keyhouse.cli.reference`, or `make docs`: writes what in docs/ is made from the code.
 
 Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In pages that people write, what stands between
-`<!-- made: name -->` and `<!-- end -->` is made: the tables of limits and of engines. A test holds all of it current.
+`<!-- made: name -->` and `<!-- end -->` is made: the tables of limits, engines and settings. A test holds all of it current.
 """
 
 import ast
@@ -19,6 +19,7 @@ from keyhouse import limits
 from keyhouse.cli.app import app
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.markdown import document
+from keyhouse.cli.settings import settings_tables
 from keyhouse.engine import Capabilities
 from keyhouse.schema.description import describe, prose
 from keyhouse.systems.registry import NAMES, load
@@ -45,7 +46,11 @@ def pages(docs: Path) -> dict[Path, str]:
     made = {docs / "cli.md": command_page()}
     for name in NAMES:
         made[docs / "systems" / f"{name}-keyspace.md"] = _keyspace_page(name)
-    for page, name, table in (("limits.md", "limits", limits_table()), ("engines.md", "engines", engines_table())):
+    for page, name, table in (
+        ("limits.md", "limits", limits_table()),
+        ("engines.md", "engines", engines_table()),
+        ("serving.md", "settings", settings_tables()),
+    ):
         made[docs / page] = _with_made((docs / page).read_text(), name, table)
     return made
 

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -26,14 +27,19 @@ def target(name: str) -> System:
     return load(name)
 
 
-def _own(name: str) -> System:
+def own(name: str) -> Any:
+    """What `module:NAME` names, in this folder or installed. Usage error, exit code 2, when there is none."""
     module_name, _, attribute = name.partition(":")
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
     try:
-        schema = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
         raise typer.BadParameter(f"{name!r} can't be found: {error}.") from None
+
+
+def _own(name: str) -> System:
+    schema = own(name)
     if not isinstance(schema, Schema):
         raise typer.BadParameter(f"{name!r} is not a Schema, but a {type(schema).__name__}.")
     return System(schema.name, schema.name.capitalize(), schema.doc, (schema,))

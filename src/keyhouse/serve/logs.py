@@ -56,5 +56,7 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     root.setLevel(max(least, logging.WARNING))  # of libraries, only what is wrong
 
 
-def _json(event: Any, **_: Any) -> str:
-    return msgspec.json.encode(event, enc_hook=repr).decode("utf-8", "backslashreplace")
+def _json(event: dict[str, Any], **_: Any) -> str:
+    """When, how grave and what come first, whatever else is said."""
+    first = {name: event.pop(name) for name in ("time", "level", "event") if name in event}
+    return msgspec.json.encode(first | event, enc_hook=repr).decode("utf-8", "backslashreplace")

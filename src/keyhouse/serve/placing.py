@@ -19,16 +19,13 @@ from keyhouse.errors import UsageError
 
 PLACE: Final = "{system}"
 
-_IN_ITS_OWN_FILE: Final = {"rosey": "?layout=rosey"}
-"""In a file of its own a system has the usual tables, unless its document names them."""
-
 _BY_SPACE: Final = {"playlist": ("prefix", "")}
 """Systems whose document names a bucket for each space."""
 
 
 def file_of(system: str, data: Path) -> str:
     """The default: a SQLite file in the data folder."""
-    return f"sqlite:{data / system}.db{_IN_ITS_OWN_FILE.get(system, '')}"
+    return url_of(system, f"sqlite:{data / system}.db", alone=True)
 
 
 def url_of(system: str, url: str, *, alone: bool) -> str:

@@ -12,6 +12,8 @@ from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.serve.table import setting
 
+__all__ = ["Settings"]
+
 OFF: Final = "off"
 EMBEDDED: Final = "embedded"
 HTTP_DEFAULT: Final = "127.0.0.1:8080"

@@ -26,8 +26,8 @@ HTTP: Final = "http"
 
 _OWN: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
 
-_NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE_|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|URL$|TOKEN$)")
-"""What an orchestrator puts there for a service called keyhouse, and what other programs of the project read."""
+_NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE_|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)")
+"""What an orchestrator puts there for a service called keyhouse, and what other commands and the tests read."""
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,30 +1,34 @@
 """What an operator may set of the HTTP face."""
 
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import HTTP_BODY_BYTES_MAX
+from keyhouse.serve.table import setting
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[http]` of the settings.
+    """The table `[http]` of the settings."""
 
-    `origins` are the sites whose pages may call from a browser: `https://panel.example`, or `*` for all. `credentials` lets
-    those pages send cookies, and can't stand with `*`. `access_log` says which requests get a line: all, those that failed
-    (status 500 and up), or none; slow ones, and errors of ours, always do.
-    """
-
-    body_bytes_max: int = HTTP_BODY_BYTES_MAX
-    body_seconds_max: float = 30.0
-    origins: tuple[str, ...] = ()
-    credentials: bool = False
-    access_log: Literal["all", "failed", "off"] = "failed"
-    slow_seconds: float = 1.0
-    drain_seconds: float = 10.0
-    docs: bool = True
+    body_bytes_max: Annotated[int, setting("The largest body of a request, where its route does not say another.")] = (
+        HTTP_BODY_BYTES_MAX
+    )
+    body_seconds_max: Annotated[float, setting("How long a body may take to come in.")] = 30.0
+    origins: Annotated[
+        tuple[str, ...],
+        setting("The sites whose pages may call from a browser: `https://panel.example`, or `*` for all."),
+    ] = ()
+    credentials: Annotated[bool, setting("Whether those pages may send cookies; it can't stand with `*`.")] = False
+    access_log: Annotated[
+        Literal["all", "failed", "off"],
+        setting("Which requests get a line: all, those with status 500 and up, or none; slow ones always do."),
+    ] = "failed"
+    slow_seconds: Annotated[float, setting("A request that takes longer is logged as a warning.")] = 1.0
+    drain_seconds: Annotated[float, setting("How long requests under way may take at the end.")] = 10.0
+    docs: Annotated[bool, setting("Whether `/docs` and the OpenAPI document are there.")] = True
 
     def __post_init__(self) -> None:
         if self.credentials and "*" in self.origins:

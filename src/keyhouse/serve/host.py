@@ -1,0 +1,166 @@
+"""The host: opens the engines, asks each system for its part, runs the faces, and ends in order.
+
+It knows no system, only what they hand in. What was begun is ended in the opposite order: first the faces take nothing more
+and finish what they have, then tasks end, then NATS, then engines are closed, and last the data folder is let go.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from keyhouse import __version__, open_engine
+from keyhouse.engine import Engine
+from keyhouse.engines.registry import public_url
+from keyhouse.errors import EngineError, UnavailableError
+from keyhouse.serve.health import Health
+from keyhouse.serve.http import HttpSettings, make_app
+from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.lock import DataFolder
+from keyhouse.serve.metrics import Metrics
+from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.nats_server import embedded_nats
+from keyhouse.serve.part import Context, Part
+from keyhouse.serve.placing import file_of, url_of
+from keyhouse.serve.probes import probes
+from keyhouse.serve.settings import EMBEDDED, OFF
+from keyhouse.serve.sources import Given
+from keyhouse.serve.table import read_settings
+from keyhouse.serve.tasks import Tasks
+
+ENGINE_SECONDS: Final = 15.0
+"""How long an engine may take to answer for the first time: it may have tables to make."""
+
+PROBE: Final = ("keyhouse-ready", ("ready",))
+"""A row that is never written: an engine that says it is not there answers."""
+
+_log = structlog.get_logger("keyhouse.serve")
+
+Service = Callable[[Context], Part]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the service is reached. `None`: not by that face."""
+
+    http: str | None
+    nats: str | None
+
+
+class Host:
+    """`async with Host(given, services) as place: …` serves until the block ends. What can't be is a KeyhouseError, and
+    then nothing is left of what had begun."""
+
+    def __init__(self, given: Given, services: Mapping[str, Service]) -> None:
+        self._given = given
+        self._settings = given.settings
+        self._services = services
+        self._metrics = Metrics(__version__)
+        self._health = Health(self._metrics)
+        self._stack = AsyncExitStack()
+        self._faces: list[AsyncExitStack] = []
+
+    async def __aenter__(self) -> Place:
+        async with AsyncExitStack() as starting:
+            place = await self._start(starting)
+            self._stack = starting.pop_all()
+        return place
+
+    async def __aexit__(self, *_: object) -> None:
+        self._health.stopping = True
+        await self._stack.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> Place:
+        data = DataFolder.take(Path(self._settings.data))
+        stack.callback(data.release)
+        address = self._settings.http_address
+        bound = None if address is None else stack.enter_context(bind(address))
+        parts = [await self._part(name, data.path, stack) for name in self._services]
+        nats = await self._nats_url(parts, data, stack)
+        connection = None if nats is None else await stack.enter_async_context(self._connect(nats))
+        await stack.enter_async_context(Tasks(parts, self._metrics))
+        stack.push_async_callback(self._end_faces)
+        for part in parts:
+            if connection is not None and part.endpoints:
+                await self._begin_face(NatsFace(connection, part.endpoints, name=part.name, version=__version__))
+        http = None
+        if bound is not None:
+            listener = listening(self._app(parts), bound, drain_seconds=self._settings.drain_seconds)
+            http = (await self._begin_face(listener)).url
+        return Place(http, None if nats is None else public_url(nats))
+
+    # The systems
+
+    async def _part(self, name: str, data: Path, stack: AsyncExitStack) -> Part:
+        engine = self._metrics.metered(name, await self._engine(name, data, stack))
+        settings = self._given.tables.get(name, {})
+        context = Context(engine=engine, data=data, metrics=self._metrics.registry, settings=settings)
+        part = self._services[name](context)
+        self._health.add(name, lambda: engine.read(*PROBE), *([part.ready] if part.ready else []))
+        return part
+
+    async def _engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
+        own, common = self._given.engines.get(name), self._settings.engine
+        url = own or common
+        place = file_of(name, data) if url is None else url_of(name, url, alone=bool(own) or len(self._services) == 1)
+        engine = await open_engine(place)
+        stack.push_async_callback(engine.close)
+        try:
+            async with asyncio.timeout(ENGINE_SECONDS):
+                await engine.read(*PROBE)
+        except (EngineError, TimeoutError) as error:
+            raise UnavailableError(
+                "The engine does not answer: start it, or name another with --engine.",
+                system=name,
+                engine=public_url(place),
+                reason=error.sentence if isinstance(error, EngineError) else "it took too long",
+            ) from error
+        _log.info("engine open", system=name, engine=public_url(place), durable=engine.capabilities.durable)
+        return engine
+
+    # The faces
+
+    async def _nats_url(self, parts: list[Part], data: DataFolder, stack: AsyncExitStack) -> str | None:
+        """Where NATS is, if anything is answered there; our own server is started only for that."""
+        asked = [part.name for part in parts if part.endpoints]
+        if not asked or self._settings.nats == OFF:
+            if asked:
+                _log.warning("nats is off, and these systems are not answered there", systems=asked)
+            return None
+        if self._settings.nats != EMBEDDED:
+            return self._settings.nats
+        return (await stack.enter_async_context(embedded_nats(data, self._settings.nats_port))).url
+
+    def _connect(self, url: str) -> AbstractAsyncContextManager[Any]:
+        credentials = self._settings.nats_credentials
+        return connect(url, **({"user_credentials": credentials} if credentials else {}))
+
+    def _app(self, parts: list[Part]) -> Any:
+        given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
+        settings = read_settings(HttpSettings, given, table="http")
+        routes = probes(self._health, self._metrics)
+        return make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes)
+
+    async def _begin_face(self, face: AbstractAsyncContextManager[Any]) -> Any:
+        stack = AsyncExitStack()
+        begun = await stack.enter_async_context(face)
+        self._faces.append(stack)
+        return begun
+
+    async def _end_faces(self) -> None:
+        """All at once, each in its own time, none longer than may be."""
+        faces, self._faces = self._faces, []
+        ending = [asyncio.create_task(face.aclose()) for face in faces]
+        if not ending:
+            return
+        _, late = await asyncio.wait(ending, timeout=self._settings.drain_seconds + 1)
+        if late:
+            _log.warning("requests were cut off", faces=len(late))
+            for task in late:
+                task.cancel()
+        for result in await asyncio.gather(*ending, return_exceptions=True):
+            if isinstance(result, Exception):
+                _log.error("a face did not end well", exc_info=result)

@@ -1,0 +1,40 @@
+"""What an operator's tools ask over HTTP, beside the systems: /health, /ready and /metrics."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keyhouse import __version__
+from keyhouse.serve.health import Health, Readiness
+from keyhouse.serve.http import Reply, Returns, Route
+from keyhouse.serve.metrics import Metrics
+
+
+def probes(health: Health, metrics: Metrics) -> Sequence[Route]:
+    async def alive() -> dict[str, str]:
+        """Answers as long as the process does; says nothing of the systems."""
+        return {"status": "alive", "version": __version__}
+
+    async def ready() -> Reply[Readiness]:
+        """Whether every system can answer now, and why not."""
+        found = await health.readiness()
+        return Reply(found, 200 if found.ready else 503)
+
+    async def page() -> Reply[bytes]:
+        """What is counted and measured, as Prometheus reads it."""
+        return Reply(metrics.page(), media_type=metrics.content_type)
+
+    readiness: dict[int, Any] = {
+        200: Readiness,
+        503: Returns(type=Readiness, about="Some system can't, or the end is near."),
+    }
+    return (
+        Route(method="GET", path="/health", handler=alive, tag="operator"),
+        Route(method="GET", path="/ready", handler=ready, replies=readiness, tag="operator"),
+        Route(
+            method="GET",
+            path="/metrics",
+            handler=page,
+            replies={200: Returns(type=bytes, about="Text for Prometheus.", media_type=metrics.content_type)},
+            tag="operator",
+        ),
+    )

@@ -1,0 +1,75 @@
+"""A small system for tests of the host: jars that hold a number, over NATS and HTTP, and what can go wrong beside them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import UnavailableError
+from keyhouse.serve import Context, Part, read_settings, setting
+from keyhouse.serve.http import Reply, Route, Stream
+from keyhouse.serve.nats import Endpoint, Request
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    shelf: Annotated[str, setting("Where jars stand.")] = "shelf"
+
+
+def part(context: Context) -> Part:
+    engine = context.engine
+    shelf = read_settings(Settings, context.settings, table="jars").shelf
+
+    async def put(name: str, number: int) -> None:
+        await engine.commit(shelf, Batch(puts=(Put(name, b"%d" % number),)))
+
+    async def get(name: str) -> int | None:
+        [row] = await engine.read(shelf, [name])
+        return None if row is None else int(row.value)
+
+    async def answer(request: Request) -> bytes:
+        name, number = msgspec.json.decode(request.data, type=tuple[str, int | None])
+        if number is not None:
+            await put(name, number)
+        return msgspec.json.encode(await get(name))
+
+    async def slow(name: str) -> dict[str, Any]:
+        await asyncio.sleep(1)
+        return {"name": name}
+
+    async def forever(name: str) -> Reply[Stream]:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"begun"
+            await asyncio.Event().wait()
+
+        return Reply(pieces(), media_type="text/plain")
+
+    async def ready() -> None:
+        if (context.data / "broken").exists():
+            raise UnavailableError("The jars are broken.")
+
+    return Part(
+        name="jars",
+        title="Jars",
+        routes=[
+            Route(method="PUT", path="/jars/{name}", handler=_putting(put)),
+            Route(method="GET", path="/jars/{name}", handler=get),
+            Route(method="GET", path="/slow/{name}", handler=slow),
+            Route(method="GET", path="/forever/{name}", handler=forever),
+        ],
+        endpoints=[Endpoint(name="jars", subject="jars.put", handler=answer)],
+        ready=ready,
+    )
+
+
+def without_nats(context: Context) -> Part:
+    whole = part(context)
+    return Part(name=whole.name, routes=whole.routes)
+
+
+def _putting(put: Any) -> Any:
+    async def handler(name: str, body: int) -> None:
+        await put(name, body)
+
+    return handler

@@ -1,0 +1,280 @@
+"""`keyhouse serve`, the real program: it says when it is ready, answers, ends in order, and says what is wrong."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import nats
+import pytest
+from nats.aio.client import Client
+
+from keyhouse import open_engine
+from tests.docs.pages import DOCS
+from tests.serve.host_running import JARS, Serving, command, environment, refused, serving
+
+
+async def put(client: Client, name: str, number: int | None) -> int | None:
+    answer = await client.request("jars.put", json.dumps([name, number]).encode(), timeout=10)
+    found: int | None = json.loads(answer.data)
+    return found
+
+
+async def once(serving: Serving, name: str, number: int | None) -> int | None:
+    client = await nats.connect(serving.nats)
+    try:
+        return await put(client, name, number)
+    finally:
+        await client.close()
+
+
+# Ready
+
+
+def test_one_line_says_that_it_is_ready_and_where(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        assert set(running.line) == {"ready", "http", "nats"}
+        assert running.line["ready"] is True
+        assert re.fullmatch(r"http://127\.0\.0\.1:[1-9][0-9]*", running.http)
+        assert re.fullmatch(r"nats://127\.0\.0\.1:[1-9][0-9]*", running.nats)
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.get("/jars/jars/jam").json() == 7
+        assert running.end() == 0
+        assert running.process.stdout is not None
+        assert running.process.stdout.read() == ""
+    assert [line["event"] for line in running.log][-1] == "ended"
+
+
+def test_the_operators_pages_are_there(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        assert running.get("/health").json()["status"] == "alive"
+        assert running.get("/ready").json() == {"ready": True, "systems": {"jars": {"ready": True}}}
+        asyncio.run(once(running, "jam", 7))
+        page = running.get("/metrics")
+        assert page.headers["content-type"].startswith("text/plain")
+        assert 'keyhouse_engine_seconds_count{call="commit",system="jars"} 1.0' in page.text
+        assert 'keyhouse_http_requests_total{method="GET",route="/ready",status="200"} 1.0' in page.text
+        told = set(re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE))
+        documented = set(re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE))
+        assert {name for name in told if not name.endswith("_created")} == documented
+
+
+def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        (tmp_path / "data" / "broken").touch()
+        answer = running.get("/ready")
+        assert answer.status_code == 503
+        assert answer.json() == {
+            "ready": False,
+            "systems": {"jars": {"ready": False, "code": "DATABASE_ERROR", "why": "The jars are broken."}},
+        }
+        assert running.get("/health").status_code == 200
+
+
+def test_people_are_told_in_words(tmp_path: Path) -> None:
+    arguments = command(JARS, "--http", "127.0.0.1:0", "--nats-port", "0")
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert re.fullmatch(r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C ends it\.\n", line)
+    assert (tmp_path / "keyhouse-data").is_dir()
+
+
+@pytest.mark.parametrize("face", ["http", "nats"])
+def test_a_face_can_be_off(tmp_path: Path, face: str) -> None:
+    with serving(tmp_path, JARS, f"--{face}", "off") as running:
+        assert running.line[face] is None
+        if face == "http":
+            assert asyncio.run(once(running, "jam", 7)) == 7
+        else:
+            assert running.get("/jars/jars/jam").status_code == 204
+            assert not (tmp_path / "data" / "nats").exists()
+            assert [line["systems"] for line in running.log if "nats is off" in line["event"]] == [["jars"]]
+
+
+def test_a_nats_that_is_there_is_joined_and_none_is_started(tmp_path: Path) -> None:
+    with serving(tmp_path) as first, serving(tmp_path, JARS, "--nats", first.nats, data="other") as second:
+        assert second.nats == first.nats
+        assert not (tmp_path / "other" / "nats").exists()
+
+
+def test_a_system_that_asks_for_no_nats_gets_none(tmp_path: Path) -> None:
+    with serving(tmp_path, "tests.serve.jars:without_nats") as running:
+        assert running.line["nats"] is None
+        assert not (tmp_path / "data" / "nats").exists()
+
+
+# Settings
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "keyhouse.toml").write_text('data = "of-file"\nlog_level = "error"\n[jars]\nshelf = "of file"\n')
+    with serving(
+        tmp_path, data="of-flag", KEYHOUSE_DATA="of-environment", KEYHOUSE_JARS_SHELF="of environment"
+    ) as running:
+        asyncio.run(once(running, "jam", 7))
+        assert running.end() == 0
+        assert running.log == []
+    assert not (tmp_path / "of-file").exists() and not (tmp_path / "of-environment").exists()
+
+    async def spaces() -> list[str]:
+        engine = await open_engine(f"sqlite:{tmp_path}/of-flag/jars.db?layout=jars")
+        found = [space async for space in engine.spaces()]
+        await engine.close()
+        return found
+
+    assert asyncio.run(spaces()) == ["of environment"]
+
+
+def test_no_secret_is_in_the_log(tmp_path: Path) -> None:
+    with serving(tmp_path, KEYHOUSE_ENGINE="sqlite:{system}.db?password=hush") as running:
+        assert running.end() == 0
+    assert "hush" not in (tmp_path / "log").read_text()
+
+
+# The data folder
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        said = refused(tmp_path, JARS, "--data", "data")
+        assert said["fields"] == {"data": "data", "process": running.process.pid}
+        assert "name another folder with --data" in said["error"]
+        assert asyncio.run(once(running, "jam", 7)) == 7
+
+
+def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asyncio.run(once(running, "jam", 7))
+        assert running.end() == 0
+    with serving(tmp_path) as running:
+        assert asyncio.run(once(running, "jam", None)) == 7
+
+
+def test_after_a_kill_nothing_is_left_and_what_was_stored_is_there(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asyncio.run(once(running, "jam", 7))
+        running.process.kill()
+    with serving(tmp_path) as again:
+        assert asyncio.run(once(again, "jam", None)) == 7
+        assert not _listens(running.nats)
+
+
+def _listens(url: str) -> bool:
+    host, _, port = url.rpartition("/")[2].partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+# The end
+
+
+def test_a_signal_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    acknowledged: dict[str, int] = {}
+
+    async def write(running: Serving) -> None:
+        client = await nats.connect(running.nats, allow_reconnect=False)
+
+        async def writer(number: int) -> None:
+            for count in range(1_000_000):
+                try:
+                    await put(client, f"jar-{number}", count)
+                except Exception:
+                    return
+                acknowledged[f"jar-{number}"] = count
+
+        writers = [asyncio.create_task(writer(number)) for number in range(16)]
+        while sum(acknowledged.values()) < 500:
+            await asyncio.sleep(0.01)
+        running.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(running.process.wait, 30) == 0
+        await asyncio.gather(*writers)
+        await client.close()
+
+    with serving(tmp_path) as running:
+        asyncio.run(write(running))
+    with serving(tmp_path) as running:
+        found = {name: running.get(f"/jars/jars/{name}").json() for name in acknowledged}
+    assert len(acknowledged) == 16
+    assert all(found[name] in (count, count + 1) for name, count in acknowledged.items())
+
+
+def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    async def main(running: Serving) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            asked = asyncio.create_task(client.get(f"{running.http}/jars/slow/jam", timeout=20))
+            await asyncio.sleep(0.3)
+            running.process.send_signal(signal.SIGTERM)
+            assert (await asked).json() == {"name": "jam"}
+            with pytest.raises(httpx.ConnectError):
+                await client.get(f"{running.http}/health")
+
+    with serving(tmp_path) as running:
+        asyncio.run(main(running))
+        assert running.process.wait(30) == 0
+
+
+def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, KEYHOUSE_DRAIN_SECONDS="0.1") as running,
+        httpx.stream("GET", f"{running.http}/jars/forever/jam", trust_env=False, timeout=None) as answer,
+    ):
+        assert next(answer.iter_bytes()) == b"begun"
+        assert running.end() == 0
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asking = subprocess.Popen(["curl", "-s", f"{running.http}/jars/slow/jam"], stdout=subprocess.DEVNULL)
+        time.sleep(0.3)
+        running.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert running.end(signal.SIGINT) == 128 + signal.SIGINT
+        asking.wait()
+
+
+# What is wrong
+
+
+def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = [
+            (["--http", f"127.0.0.1:{port}"], "HTTP can't listen there"),
+            (["--http", "no.such.host.invalid:0"], "HTTP can't listen there"),
+            (["--http", "127.0.0.1:0", "--nats-port", str(port)], "The port for NATS is taken"),
+            (["--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"], "No NATS server answers"),
+            (["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"], "The engine does not answer"),
+            (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
+            (["--http", "8080"], "give HOST:PORT"),
+            (["--config", "gone.toml"], "There is no such file of settings"),
+            (["--data", "taken/by/a/file"], "The data folder can't be written"),
+        ]
+        (tmp_path / "taken").touch()
+        for arguments, sentence in cases:
+            said = refused(tmp_path, JARS, *arguments)
+            assert sentence in said["error"], said
+    (tmp_path / "keyhouse.toml").write_text("a = 1\nb = [\n")
+    assert "line 2" in refused(tmp_path, JARS)["fields"]["at"] or "end of" in refused(tmp_path, JARS)["fields"]["at"]
+
+
+def test_a_system_that_is_not_there_or_has_no_service_is_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, "rosie")["error"] == "No such system."
+    assert "no service yet" in refused(tmp_path, "history")["error"]
+
+
+def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    tmp_path.chmod(0o500)
+    assert "can't be written" in refused(tmp_path, JARS, "--data", "new")["error"]
