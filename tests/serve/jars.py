@@ -9,7 +9,7 @@ import msgspec
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError
 from keyhouse.serve import Context, Part, read_settings, setting
-from keyhouse.serve.http import Reply, Route, Stream
+from keyhouse.serve.http import Reply, Returns, Route, Stream
 from keyhouse.serve.nats import Endpoint, Request
 
 
@@ -56,7 +56,12 @@ def part(context: Context) -> Part:
             Route(method="PUT", path="/jars/{name}", handler=_putting(put)),
             Route(method="GET", path="/jars/{name}", handler=get),
             Route(method="GET", path="/slow/{name}", handler=slow),
-            Route(method="GET", path="/forever/{name}", handler=forever),
+            Route(
+                method="GET",
+                path="/forever/{name}",
+                handler=forever,
+                replies={200: Returns(type=bytes, media_type="text/plain")},
+            ),
         ],
         endpoints=[Endpoint(name="jars", subject="jars.put", handler=answer)],
         ready=ready,
