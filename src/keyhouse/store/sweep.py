@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from keyhouse.engine import Engine
 
-_CHUNK_ROWS = 500
-"""Rows of one step: little enough that a foreground write which meets it does not notice."""
+_CHUNK_ROWS = 5_000
+"""Rows of one step. An engine takes smaller ones within it, so that a foreground write which meets one does not notice."""
 
 
 async def sweep(

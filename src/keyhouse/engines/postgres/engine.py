@@ -20,7 +20,7 @@ from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 READERS: Final = 4
 """Connections for reads, scans and watches."""
 
-SWEEP_ROWS: Final = 1_000
+SWEEP_ROWS: Final = 5_000
 """Rows that a sweep removes in one transaction: between two of them, others commit."""
 
 PRUNE_ROWS: Final = 2_000

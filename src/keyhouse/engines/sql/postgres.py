@@ -24,6 +24,9 @@ from keyhouse.limits import COUNTER_MAX
 NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS = 1, 2, 3
 """Why a batch was refused."""
 
+STRANGER_MILLISECONDS = 50
+"""How long a sweep waits for a row that someone who is not an engine has locked."""
+
 
 def commit_name(layout: Layout) -> str:
     return quoted(f"{layout.rows}_commit")
@@ -220,19 +223,27 @@ END $$"""
 def sweep_function(layout: Layout) -> str:
     """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
 
-    Spaces and rows that someone else has locked stay for the next time; only when all spaces are, one is waited for.
+    Spaces that someone else has locked stay for the next time; only when all are, one is waited for. Under the lock of its
+    space nobody of ours writes a row. A stranger may hold one: then all rows are tried one by one, and his is left.
     `seen` says how many rows were looked at: less than `most` means that there were no more.
     """
     rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
+    still = f"r.ctid = ANY (places) AND r.{expires} <= moment AND r.{space} = ANY (spaces)"
     return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     {_moment(layout)};
     candidates text[];
+    places tid[];
 BEGIN
-    SELECT array_agg(DISTINCT x.space), count(*), 0 INTO candidates, seen, gone
-        FROM (SELECT r.{space} AS space FROM {rows} r WHERE r.{expires} <= moment ORDER BY r.{expires} LIMIT most) x;
+    WITH due AS MATERIALIZED (
+        SELECT r.{space} AS space, r.ctid AS place FROM {rows} r WHERE r.{expires} <= moment
+        ORDER BY r.{expires} LIMIT most
+    )
+    SELECT ARRAY(SELECT DISTINCT d.space FROM due d), ARRAY(SELECT d.place FROM due d) INTO candidates, places;
+    seen := cardinality(places);
+    gone := 0;
     IF seen = 0 THEN
         RETURN;
     END IF;
@@ -242,16 +253,20 @@ BEGIN
         spaces := candidates[1:1];
         PERFORM pg_advisory_xact_lock({_lock(layout, "candidates[1]")});
     END IF;
-    WITH dead AS MATERIALIZED (
-        SELECT r.ctid AS place FROM {rows} r WHERE r.{expires} <= moment AND r.{space} = ANY (spaces)
-        ORDER BY r.{expires} LIMIT most FOR UPDATE SKIP LOCKED
-    ), swept AS (
-        DELETE FROM {rows} r WHERE r.ctid = ANY (ARRAY(SELECT d.place FROM dead d))
-        RETURNING r.{space} AS space, r.{key} AS key
-    ), logged AS (
-        INSERT INTO {quoted(layout.changes)} (space, revision, keys)
-        SELECT s.space, {head(layout, "s.space")} + 1, json_build_array(ARRAY[]::text[], array_agg(s.key))::text
-        FROM swept s GROUP BY s.space ORDER BY s.space
-    )
-    SELECT count(*) INTO gone FROM swept;
+    PERFORM set_config('lock_timeout', '{STRANGER_MILLISECONDS}ms', true);
+    LOOP
+        BEGIN
+            WITH swept AS (
+                DELETE FROM {rows} r WHERE {still} RETURNING r.{space} AS space, r.{key} AS key
+            ), logged AS (
+                INSERT INTO {quoted(layout.changes)} (space, revision, keys)
+                SELECT s.space, {head(layout, "s.space")} + 1, '[[],' || array_to_json(array_agg(s.key)) || ']'
+                FROM swept s GROUP BY s.space ORDER BY s.space
+            )
+            SELECT count(*) INTO gone FROM swept;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            places := ARRAY(SELECT r.ctid FROM {rows} r WHERE {still} FOR UPDATE SKIP LOCKED);
+        END;
+    END LOOP;
 END $$"""

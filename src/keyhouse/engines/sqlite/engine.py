@@ -20,7 +20,7 @@ from keyhouse.engines.sqlite.transaction import Transaction
 from keyhouse.engines.sqlite.writer import SqliteJob, Writer
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS: Final = 1_000
+SWEEP_ROWS: Final = 500
 """Rows that a sweep removes in one transaction: between two of them, others commit."""
 
 PRUNE_ROWS: Final = 2_000
