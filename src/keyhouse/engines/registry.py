@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Engine
@@ -11,6 +13,12 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
 __all__ = ["SCHEMES", "open_engine", "public_url"]
+
+
+class _Server(Engine, Protocol):
+    async def connect(self) -> None:
+        """Reach the server, or say why that can't be."""
+        ...
 
 
 async def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Engine:
@@ -24,7 +32,9 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
     `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
     `dynamodb://table?region=eu-west-1` is two tables of DynamoDB, made when they are not there; `endpoint=` says where it is
     if it is not AWS, and `layout=history` how items look; see `keyhouse.engines.dynamodb.settings`.
-    With `create=False`, a file or folder that is not there is not made: UsageError.
+    With `create=False`, nothing is made that is not there: no file, folder, table or bucket; UsageError.
+
+    A server is reached before this returns, and what keeps it from being used is said here; after that, it may come and go.
     """
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
@@ -56,7 +66,7 @@ async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
         raise ImportError("The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'") from error
-    return PostgresEngine.open(url, clock=clock)
+    return await _reached(PostgresEngine.open(url, clock=clock, create=create))
 
 
 async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
@@ -81,7 +91,7 @@ async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> En
         from keyhouse.engines.jetstream import JetstreamEngine
     except ModuleNotFoundError as error:
         raise ImportError("The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'") from error
-    return JetstreamEngine.open(url, clock=clock)
+    return await _reached(JetstreamEngine.open(url, clock=clock, create=create))
 
 
 async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
@@ -89,7 +99,18 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     except ModuleNotFoundError as error:
         raise ImportError("The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'") from error
-    return await DynamoDBEngine.open(Settings.of(url), clock=clock)
+    settings = Settings.of(url)
+    return await _reached(DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock))
+
+
+async def _reached(engine: _Server) -> Engine:
+    """The engine, when its server has answered."""
+    try:
+        await engine.connect()
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
 
 
 _OPENERS: Final[dict[str, Callable[[str, str, Clock, bool], Awaitable[Engine]]]] = {

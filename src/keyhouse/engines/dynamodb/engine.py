@@ -58,8 +58,12 @@ class DynamoDBEngine:
     ) -> "DynamoDBEngine":
         """Open the tables, or make them and wait until they are ready."""
         engine = cls(settings, clock=clock, changes_kept=changes_kept)
-        await engine._service.connect()
+        await engine.connect()
         return engine
+
+    async def connect(self) -> None:
+        """Reach DynamoDB and its tables, as the first call would, or say why that can't be."""
+        await self._service.connect()
 
     @property
     def capabilities(self) -> Capabilities:

@@ -33,6 +33,7 @@ from keyhouse.engines.jetstream.sweep import prune, sweep
 from keyhouse.engines.jetstream.watch import changes
 from keyhouse.engines.jetstream.wire import Wire
 from keyhouse.engines.jetstream.writer import Writer
+from keyhouse.engines.url import public_url
 from keyhouse.errors import ClosedError, EngineError, UnavailableError, UsageError
 from keyhouse.limits import CHANGES_KEPT
 
@@ -62,8 +63,21 @@ class JetstreamEngine:
         self._closed = False
 
     @classmethod
-    def open(cls, url: str, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> "JetstreamEngine":
-        return cls(parse(url), clock=clock, changes_kept=changes_kept)
+    def open(
+        cls, url: str, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT, create: bool = True
+    ) -> "JetstreamEngine":
+        """The engine on the bucket that a URL names: see `settings`. `create`: a bucket that is not there is made."""
+        return cls(replace(parse(url), create=create), clock=clock, changes_kept=changes_kept)
+
+    async def connect(self) -> None:
+        """Reach the server and its JetStream, or say why that can't be. The bucket is opened when it is first used."""
+        with self._while_open():
+            wire = await self._connected()
+            bucket = self._settings.layout.bucket
+            if bucket is None:
+                await wire.find_jetstream("STREAM.NAMES")
+            elif not await wire.find_jetstream(f"STREAM.INFO.{Names(bucket).stream}") and not self._settings.create:
+                raise UsageError("There is no such bucket.", server=self._settings.place, bucket=bucket)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -205,9 +219,12 @@ def _check_sync(monitor: str) -> None:
         with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=5) as answer:
             state = json.load(answer)
     except (OSError, ValueError) as error:
-        raise UnavailableError("The monitoring of the NATS server does not answer.", monitor=monitor) from error
+        raise UnavailableError(
+            "The monitoring of the NATS server does not answer; look at its address in the URL.",
+            monitor=public_url(monitor),
+        ) from error
     if not state.get("jetstream", {}).get("config", {}).get("sync_always", False):
         raise UsageError(
             "The NATS server acknowledges before it syncs; run it with sync_interval: always, or leave sync=always out.",
-            monitor=monitor,
+            monitor=public_url(monitor),
         )

@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+from nats.errors import Error
 
 from keyhouse.errors import (
     EngineError,
@@ -36,15 +37,23 @@ ABSENT: Final = frozenset({10_014, 10_037, 10_059})
 MISMATCH: Final = frozenset({10_071, 10_164})
 """A row is not at the sequence that was expected. 10164: or somebody else writes it, or checks it, at this moment."""
 
+_DISABLED: Final = frozenset({10_039, 10_076})
+"""JetStream is not enabled for this account, or not at all."""
+
 _FULL: Final = frozenset({10_002, 10_023, 10_028, 10_047, 10_077})
 _TOO_LARGE: Final = frozenset({10_054})
 _PASSING: Final = frozenset({10_176})
 """A batch that lost some of its messages, because the leader changed under it: nothing of it was written."""
 
 
+_ENABLE: Final = "The NATS server answers without JetStream; enable it there, and for this account."
+
+
 def refused(refusal: Refusal) -> KeyhouseError:
     """The error for an answer that says no. Nothing was written."""
     detail = {"detail": refusal.description, "code": refusal.err_code}
+    if refusal.err_code in _DISABLED:
+        return UnavailableError(_ENABLE, **detail)
     if refusal.err_code in _FULL:
         return FullError("The bucket, or the disk of the NATS server, is full; make room, then try again.", **detail)
     if refusal.err_code in _TOO_LARGE:
@@ -62,8 +71,41 @@ def not_sent(cause: Exception | None = None) -> UnavailableError:
     return error
 
 
-def no_responders() -> UnavailableError:
-    return UnavailableError("No NATS server leads the stream at this moment; try again.")
+def is_refusal(error: Exception) -> bool:
+    """Whether it is what the server said, before it closed the connection: the driver's plain error, and no other."""
+    return type(error) is Error
+
+
+def unreachable(server: str, cause: Exception) -> UnavailableError:
+    if is_refusal(cause):
+        sentence = (
+            "The NATS server refuses the connection; look at the user, the password or the credentials in the URL."
+        )
+    else:
+        sentence = "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
+    error = UnavailableError(sentence, server=server, detail=str(cause))
+    error.__cause__ = cause
+    return error
+
+
+def no_jetstream(server: str) -> UnavailableError:
+    return UnavailableError(_ENABLE, server=server)
+
+
+def silent(request: str, trouble: Exception | None) -> UnavailableError:
+    """A server that does not allow a request says so aside, and answers nothing."""
+    if trouble is None:
+        return UnavailableError("The NATS server did not answer; try again.", request=request)
+    sentence = "The NATS server did not answer, and complained; if of permissions, grant them to this user."
+    return UnavailableError(sentence, request=request, detail=str(trouble))
+
+
+class NoResponders(UnavailableError):
+    """Nobody listens to what was asked: no leader at this moment, or no JetStream at all."""
+
+
+def no_responders() -> NoResponders:
+    return NoResponders("No NATS server leads the stream at this moment; try again.")
 
 
 def unanswered(seconds: float) -> UnknownOutcomeError:

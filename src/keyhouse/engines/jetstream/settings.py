@@ -21,6 +21,7 @@ VALUES_BYTES_MAX: Final = 64 * 1_024 * 1_024
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`sync_always`: the operator says that the servers run with `sync_interval: always`; `monitor`, the address of a
     server's monitoring, lets us see for ourselves. `fresh_reads`: a read sees every commit that anyone was told of before.
+    `create`: make a bucket that is not there.
     """
 
     servers: tuple[str, ...]
@@ -31,6 +32,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fresh_reads: bool = True
     credentials: str | None = None
     values_bytes_max: int = VALUES_BYTES_MAX
+    create: bool = True
+
+    @property
+    def place(self) -> str:
+        """Where the servers are, for errors."""
+        return ",".join(public_url(server).partition("//")[2] for server in self.servers)
 
     def __post_init__(self) -> None:
         if self.replicas not in (1, 3, 5):

@@ -19,17 +19,23 @@ from nats.errors import Error as NatsError
 
 from keyhouse.engines.jetstream.faults import (
     ABSENT,
+    NoResponders,
     Refusal,
     cut_off,
+    is_refusal,
+    no_jetstream,
     no_responders,
     not_sent,
     refused,
+    silent,
     too_old,
     unanswered,
+    unreachable,
 )
 from keyhouse.engines.jetstream.message import Message
+from keyhouse.engines.jetstream.patience import patiently
 from keyhouse.engines.jetstream.settings import Settings
-from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
 
 VERSION_NEEDED: Final = "2.12.0"
@@ -80,6 +86,7 @@ class Wire:
         self._asked = 0
         self._inbox = ""
         self._trouble: Exception | None = None
+        self._opening: asyncio.Timeout | None = None
         self._closed = False
         self._reopening: asyncio.Task[None] | None = None
 
@@ -90,18 +97,21 @@ class Wire:
     async def open(self) -> None:
         """Connect, or say why that can't be; then it can be called again."""
         client = _Client()
+        self._trouble = None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_SECONDS) as self._opening:
                 await self._connect(client)
                 self._check(client)
                 self._inbox = client.new_inbox()
                 await client.subscribe(f"{self._inbox}.*", cb=self._answered)
         except (NatsError, OSError) as error:  # TimeoutError is an OSError
             await _end(client)
-            raise not_sent(self._trouble or error) from error
+            raise unreachable(self._settings.place, self._heard() or error) from error
         except BaseException:
             await _end(client)
             raise
+        finally:
+            self._opening = None
         self._client = client
 
     async def close(self) -> None:
@@ -130,6 +140,13 @@ class Wire:
         if message.headers is not None and message.headers.get("Status") == "503":
             raise no_responders()
         return message
+
+    async def find_jetstream(self, subject: str) -> bool:
+        """Ask a first thing of JetStream's API; whether what it asks for is there."""
+        try:
+            return await patiently(lambda: self.api(subject)) is not None
+        except NoResponders:
+            raise no_jetstream(self._settings.place) from None
 
     async def api(self, subject: str, /, **body: object) -> dict[str, Any] | None:
         """A request of JetStream's API that may be made twice. `None`: what it asks for is not there."""
@@ -166,7 +183,7 @@ class Wire:
             async with asyncio.timeout(API_SECONDS):
                 status = await end
         except TimeoutError:
-            raise UnavailableError("The NATS server did not answer; try again.", request=subject) from None
+            raise silent(subject, self._heard()) from None
         finally:
             await self.leave(subscription)
         if status not in ("204", "404"):
@@ -231,10 +248,11 @@ class Wire:
             raise not_sent(error) from error
 
     async def _request(self, subject: str, payload: bytes) -> Msg:
+        self._trouble = None
         try:
             return await self.ask([Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS)
         except UnknownOutcomeError as error:
-            raise UnavailableError("The NATS server did not answer; try again.", request=subject) from error
+            raise silent(subject, self._heard()) from error
 
     async def _answered(self, message: Msg) -> None:
         answer = self._waiting.get(message.subject.rpartition(".")[2])
@@ -243,6 +261,8 @@ class Wire:
 
     async def _troubled(self, error: Exception) -> None:
         self._trouble = error
+        if is_refusal(error) and self._opening is not None:  # which the driver answers by asking again and again
+            self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
 
     async def _disconnected(self) -> None:
         self._break_off()
@@ -261,6 +281,10 @@ class Wire:
                 await asyncio.sleep(RECONNECT_SECONDS)
             else:
                 return
+
+    def _heard(self) -> Exception | None:
+        """What went wrong beside the last request, or while connecting."""
+        return self._trouble
 
     def _break_off(self) -> None:
         for answer in self._waiting.values():

@@ -51,15 +51,21 @@ class PostgresEngine:
         clock: Clock | None = None,
         changes_kept: int = CHANGES_KEPT,
         layout: Layout | None = None,
+        create: bool = True,
     ) -> "PostgresEngine":
         """The engine on the database that a URL names: `postgresql://user:password@host:port/database`.
 
         `layout=NAME` in its query names the tables, which are `keyhouse_rows` and so on without it. The first call
-        connects, and makes the tables in a database that has none; after that, the server may come and go.
+        connects, and makes the tables in a database that has none, unless `create` is false; after that, the server may
+        come and go.
         """
         bare, named = split_layout(url)
         chosen = layout or named or Layout.named("keyhouse")
-        return cls(Server(bare, chosen), chosen, clock or SystemClock(), changes_kept)
+        return cls(Server(bare, chosen, create=create), chosen, clock or SystemClock(), changes_kept)
+
+    async def connect(self) -> None:
+        """Reach the server and its tables, as the first call would, or say why that can't be."""
+        self._writes.give(await self._writes.take())
 
     @property
     def capabilities(self) -> Capabilities:

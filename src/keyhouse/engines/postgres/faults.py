@@ -83,7 +83,9 @@ _FAULTS = (
         "The server has no connection or memory to spare; try again, or give it more.",
     ),
     _Fault((asyncpg.DataError, ValueError), DocumentError, UNKEEPABLE),
-    _Fault(LOST, UnavailableError, "The server can't be reached; try again."),
+    _Fault(
+        LOST, UnavailableError, "The server can't be reached; see that it runs, and look at host and port in the URL."
+    ),
     _Fault(UNSENT, UnavailableError, "The connection was already gone; try again."),
 )
 

@@ -58,9 +58,10 @@ Answer = TypeVar("Answer")
 class Server:
     """`name` is the URL without the password, for errors."""
 
-    def __init__(self, url: str, layout: Layout) -> None:
+    def __init__(self, url: str, layout: Layout, *, create: bool = True) -> None:
         self._url = url
         self._layout = layout
+        self._create = create
         self.name = _name(url)
 
     async def connect(self) -> Connection:
@@ -76,6 +77,8 @@ class Server:
     async def reach(self) -> Connection:
         """A connection, whatever the tables are."""
         try:
+            if "@" in urlsplit(self._url).path:
+                raise ValueError("the password holds a slash")  # and the driver would take a part of it for the host
             return await self.translating(
                 asyncpg.connect(
                     self._url,
@@ -118,6 +121,12 @@ class Server:
             )
         if state["synchronous_commit"] not in ("on", "remote_apply"):
             await connection.execute("SET synchronous_commit = on")
+        if not state["present"] and not self._create:
+            raise UsageError(
+                "The database has no such tables; make them with: keyhouse tables up URL",
+                server=self.name,
+                tables=self._layout.rows,
+            )
         if not state["present"]:
             await upgrade(connection, self._layout)
         self._check(await version(connection, self._layout))
@@ -127,7 +136,7 @@ class Server:
             return
         if found in VERSIONS:
             raise UsageError(
-                "The tables are of an older version; run the migrations first.",
+                "The tables are of an older version; bring them up with: keyhouse tables up URL",
                 server=self.name,
                 version=found,
                 needed=HEAD,

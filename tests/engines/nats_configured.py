@@ -1,0 +1,34 @@
+"""NATS servers that are configured as no test's own is: with users, without JetStream."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from keyhouse.engines.jetstream.server import NatsServer
+
+
+class ConfiguredServer(NatsServer):
+    """`more` is added to the configuration; a value of `None` takes a part of it away."""
+
+    def __init__(self, folder: Path, more: dict[str, Any]) -> None:
+        super().__init__(folder)
+        self._more = more
+
+    def _configuration(self) -> dict[str, Any]:
+        whole = super()._configuration() | self._more
+        return {name: value for name, value in whole.items() if value is not None}
+
+    def address(self, user: str = "") -> str:
+        return f"nats://{user}127.0.0.1:{self.port}"
+
+
+@contextmanager
+def configured(folder: Path, **more: Any) -> Iterator[ConfiguredServer]:
+    server = ConfiguredServer(folder, more)
+    server.start()
+    try:
+        server.ready()
+        yield server
+    finally:
+        server.kill()
