@@ -1,8 +1,7 @@
-"""What `open_engine` says when a server is not there: one sentence that says what to do. Others are beside each engine's tests."""
+"""What `open_engine` says when a server is not there: one sentence that says what to do."""
 
 import pytest
 
-from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import UnavailableError, UsageError
 from tests.engines.refusals import SECRET, refusal
 
@@ -32,8 +31,3 @@ def test_dynamodb_that_is_not_there_is_said_to_be_so(monkeypatch: pytest.MonkeyP
 
 def test_a_password_with_a_slash_is_not_taken_for_a_host() -> None:
     assert isinstance(refusal(f"postgresql://ann:1/{SECRET}@host/rows"), UsageError)
-
-
-def test_a_port_that_is_free_is_not_answered() -> None:
-    """The tests above rest on port 1 being nobody's; here is one that surely is."""
-    assert isinstance(refusal(f"nats://127.0.0.1:{free_port()}/"), UnavailableError)

@@ -9,6 +9,7 @@ that hands out whole sessions.
 
 from collections.abc import Awaitable
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 import asyncpg
 
