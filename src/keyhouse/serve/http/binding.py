@@ -18,7 +18,7 @@ from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.table import path_fields
 
 NOTHING = type(None)
-ARGUMENTS = ("query", "headers", "body", "caller", "conditions")
+ARGUMENTS = ("query", "headers", "body", "caller", "conditions", "root")
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -30,6 +30,7 @@ class Taken(msgspec.Struct, frozen=True):
     body: Any
     caller: bool
     conditions: bool
+    root: bool
     replies: dict[int, Returns]
 
     @property
@@ -65,6 +66,7 @@ def taken(route: Route) -> Taken:
         body=hints["body"] if "body" in names else NOTHING,
         caller="caller" in names,
         conditions="conditions" in names,
+        root="root" in names,
         replies=_replies(route, hints.get("return", Any)),
     )
 
@@ -106,6 +108,8 @@ class Binding:
             arguments["caller"] = caller
         if self.taken.conditions:
             arguments["conditions"] = given
+        if self.taken.root:
+            arguments["root"] = request.root
         if self._body is not None:
             arguments["body"] = await self._read_body(self._body, request)
         return await self._handler(**arguments)

@@ -40,6 +40,7 @@ _PAGE = """\
 <title>{title}</title>
 <link rel="stylesheet" href="{assets}/swagger-ui.css">
 <style>
+body {{ margin: 0; }}
 nav {{ font: 15px/1.6 sans-serif; margin: 0; padding: 12px 24px; background: #1b1b1b; color: #ccc; }}
 nav a {{ color: #fff; margin-left: 18px; }}
 nav a[aria-current] {{ text-decoration: none; font-weight: bold; border-bottom: 2px solid #62d47f; }}
@@ -64,12 +65,11 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
     shown = [section for section in sections if any(route.listed for route in section.routes)]
     for section in shown:
         prefix = "" if alone else f"/{section.name}"
-        document = msgspec.json.encode(openapi(section, version=__version__))
         others = [] if alone else [(each.name, f"../{each.name}/docs") for each in shown]
         page = _page(
             section.title or section.name, "openapi.json", others, section.name, "docs" if alone else "../docs"
         )
-        yield _constant(f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system.")
+        yield _document(section, prefix)
         yield _constant(f"{prefix}/docs", page, _HTML, "The reference of this system.")
     if shown and not alone:
         first = shown[0]
@@ -86,6 +86,16 @@ def _page(title: str, document: str, links: list[tuple[str, str]], current: str,
         for name, link in links
     )
     return _PAGE.format(title=html.escape(title), document=html.escape(document), links=shown, assets=assets).encode()
+
+
+def _document(section: Section, prefix: str) -> Route:
+    made = openapi(section, version=__version__, at=prefix)
+
+    async def document(root: str) -> Reply[bytes]:
+        body = msgspec.json.encode(made | {"servers": [{"url": root + prefix or "/"}]})
+        return Reply(body, headers=(("Cache-Control", "no-cache"),), etag=_tag(body))
+
+    return _route(f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system.")
 
 
 def _constant(path: str, body: bytes, media_type: str, about: str) -> Route:

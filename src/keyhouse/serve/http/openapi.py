@@ -35,10 +35,10 @@ _REFERENCE = "#/components/schemas/"
 Json = dict[str, Any]
 
 
-def openapi(section: Section, *, version: str) -> Json:
-    """The document of one system. Its server is the place that the document itself comes from."""
+def openapi(section: Section, *, version: str, at: str) -> Json:
+    """The document of one system. `at` is the path that its routes stand below."""
     routes = [route for route in section.routes if route.listed]
-    return _Document(section, routes).made(version)
+    return _Document(section, routes).made(version, at)
 
 
 class _Document:
@@ -48,7 +48,7 @@ class _Document:
         self._shared: Json = {}
         self._types = _Types([kind for _, each in self._routes for kind in _types(each)])
 
-    def made(self, version: str) -> Json:
+    def made(self, version: str, at: str) -> Json:
         paths: Json = {}
         names: set[str] = set()
         for route, each in self._routes:
@@ -61,7 +61,7 @@ class _Document:
                 "version": version,
                 **({"description": self._section.about} if self._section.about else {}),
             },
-            "servers": [{"url": "."}],
+            "servers": [{"url": at or "/"}],
             "paths": paths,
             "components": {
                 "schemas": self._types.components,

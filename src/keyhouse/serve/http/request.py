@@ -18,7 +18,7 @@ class GoneError(Exception):
 
 
 class Request:
-    __slots__ = ("_receive", "headers", "id", "method", "pairs", "query", "raw_path")
+    __slots__ = ("_receive", "headers", "id", "method", "pairs", "query", "raw_path", "root")
 
     def __init__(self, scope: Any, receive: Any, new_id: str) -> None:
         self._receive = receive
@@ -26,7 +26,8 @@ class Request:
         self.pairs: HeaderPairs = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(self.pairs)
         self.query: bytes = scope["query_string"]
-        self.raw_path = _path(scope)
+        self.root: str = scope.get("root_path", "")
+        self.raw_path = _path(scope, self.root)
         wished = self.headers.get(b"x-request-id")
         self.id = wished.decode() if wished is not None and _SANE_ID.fullmatch(wished) else new_id
 
@@ -42,29 +43,23 @@ class Request:
                 raise UsageError("Content-Length is a number.")
             if len(declared) > 18 or int(declared) > bytes_max:
                 raise too_large(bytes_max)
-        message = await self._receive() if declared == b"0" else await self._soon(seconds_max)
-        return await self._rest(message, bytes_max, seconds_max)
-
-    async def _rest(self, message: Any, bytes_max: int, seconds_max: float) -> bytes:
-        body: bytes = message.get("body", b"")
-        if message["type"] == "http.request" and not message.get("more_body", False) and len(body) <= bytes_max:
-            return body
-        pieces, size = [], 0
         deadline = asyncio.get_running_loop().time() + seconds_max
+        pieces, size = [], 0
         while True:
+            message = await self._message(deadline)
             if message["type"] != "http.request":
                 raise GoneError
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
+            piece: bytes = message.get("body", b"")
+            size += len(piece)
             if size > bytes_max:
                 raise too_large(bytes_max)
+            pieces.append(piece)
             if not message.get("more_body", False):
-                return b"".join(pieces)
-            message = await self._soon(deadline - asyncio.get_running_loop().time())
+                return piece if len(pieces) == 1 else b"".join(pieces)
 
-    async def _soon(self, seconds: float) -> Any:
+    async def _message(self, deadline: float) -> Any:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(deadline):
                 return await self._receive()
         except TimeoutError:
             raise SlowError("The body did not come in time.") from None
@@ -74,13 +69,12 @@ def too_large(bytes_max: int) -> LimitError:
     return LimitError("The body is too large.", limit=bytes_max)
 
 
-def _path(scope: Any) -> bytes:
+def _path(scope: Any, root: str) -> bytes:
     """The path as it was sent, below the place where the app is mounted."""
     sent: bytes | None = scope.get("raw_path")
     if sent is None:  # a server need not keep it
         sent = quote(scope["path"], safe="/:@!$&'()*+,;=~-._").encode()
     raw = sent.partition(b"?")[0]  # some leave the query behind it
-    root = scope.get("root_path", "")
     if root:
         encoded = root.encode()
         if raw.startswith(encoded) and raw[len(encoded) : len(encoded) + 1] in (b"/", b""):

@@ -8,6 +8,7 @@ A handler is an async function of plain values, found by their names:
     body                  any type that msgspec reads from JSON; `bytes` for the body as it came
     caller                the Caller, on a route with a scope
     conditions            If-Match and If-None-Match
+    root                  the path that the whole app is mounted below, "" when it is not
 
 It returns a plain value, or a Reply. It raises KeyhouseErrors, and knows nothing of HTTP beyond that.
 """
