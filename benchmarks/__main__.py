@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import growth, reading, sweeping, writing
+from benchmarks import growth, http, reading, sweeping, writing
 from benchmarks.figure import Figure
 from benchmarks.growth import Grown
 from benchmarks.report import draw, print_figure, print_growth
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-ROWS = ("3", "4", "5", "8", "growth")
+ROWS = ("3", "4", "5", "6", "8", "growth")
 
 
 class Report(msgspec.Struct):
@@ -67,6 +67,8 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
         for figure in await reading.measure(_made(folder / "reading"), rounds, 2_000 if quick else 10_000):
             if figure.row in only:
                 yield figure
+    if "6" in only:
+        yield await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, 4_000 if quick else 20_000)
     if "8" in only:
         for figure in await sweeping.measure(_made(folder / "sweeping"), rounds, 2_000 if quick else 10_000):
             yield figure

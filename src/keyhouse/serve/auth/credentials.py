@@ -3,13 +3,9 @@
 What could be read in two ways is refused: two cookies of the name, two headers, a cookie and a header that differ.
 """
 
-import re
-
 from keyhouse.errors import TokenError
 from keyhouse.limits import TOKEN_BYTES_MAX
 from keyhouse.serve.auth.caller import HeaderPairs
-
-_COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class Credentials:
@@ -35,8 +31,6 @@ class Credentials:
         token = found[0]
         if len(token) > TOKEN_BYTES_MAX:
             raise TokenError("The token is too long.", limit=TOKEN_BYTES_MAX)
-        if not _COMPACT.fullmatch(token):
-            raise TokenError("The token is not a JSON Web Token.")
         return token, bool(cookies)
 
     def _of_cookie(self, header: bytes) -> list[bytes]:

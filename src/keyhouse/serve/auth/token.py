@@ -18,6 +18,9 @@ from keyhouse.serve.auth.settings import JwtSettings
 
 Moment = int | float
 
+_COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+"""Three parts, without padding: a library would take more than this."""
+
 
 class _Header(msgspec.Struct):
     alg: str
@@ -74,6 +77,8 @@ class Verifier:
         return verified
 
     async def _payload(self, token: bytes) -> bytes:
+        if not _COMPACT.fullmatch(token):
+            raise TokenError("The token is not a JSON Web Token.")
         header = _header(token)
         if header.alg != self._settings.jwt_algorithm:
             raise TokenError("The token is not signed by the algorithm that is set here.")

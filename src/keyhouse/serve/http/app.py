@@ -72,7 +72,6 @@ class App:
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)
         self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
-        self._in_flight = 0
         self._idle = asyncio.Event()
         self._draining = False
         self._entry: Any = self._serve if not settings.origins else self._with_cors()
@@ -103,13 +102,13 @@ class App:
     async def drain(self) -> None:
         """Answer 503 to what is new, and return when what had begun is answered, or the time for it is over."""
         self._draining = True
-        if self._in_flight:
+        if self.metrics.in_flight:
             self._idle.clear()
             try:
                 async with asyncio.timeout(self.settings.drain_seconds):
                     await self._idle.wait()
             except TimeoutError:
-                self._log.warning("requests were cut off", count=self._in_flight)
+                self._log.warning("requests were cut off", count=self.metrics.in_flight)
 
     async def _live(self, receive: Any, send: Any) -> None:
         while True:
@@ -125,7 +124,7 @@ class App:
         start = time.perf_counter()
         request = Request(scope, receive, next(self._ids))
         route = _UNMATCHED
-        self._in_flight += 1
+        self.metrics.in_flight += 1
         try:
             try:
                 endpoint, answer = await self._answer(request)
@@ -136,8 +135,8 @@ class App:
             await self._send(request, answer, scope, receive, send)
             self._count(request, route, answer.status, time.perf_counter() - start)
         finally:
-            self._in_flight -= 1
-            if not self._in_flight:
+            self.metrics.in_flight -= 1
+            if not self.metrics.in_flight:
                 self._idle.set()
 
     async def _answer(self, request: Request) -> tuple[Endpoint | None, Answer]:

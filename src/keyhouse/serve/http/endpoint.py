@@ -78,7 +78,8 @@ class Endpoint:
                 check_origin(request, self._origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant)
-        check_accepted(request.header(b"accept"), self._gives)
+        if (accept := request.header(b"accept")) is not None:
+            check_accepted(accept, self._gives)
         given = request_conditions(request)
         value = await self.binding.call(request, values, caller, given)
         if type(value) is not Reply:
@@ -92,13 +93,19 @@ class Endpoint:
         return answer
 
     def _of_reply(self, reply: Reply[Any]) -> Answer:
-        headers: Headers = [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in reply.headers]
-        if self._private and not any(name == b"cache-control" for name, _ in headers):
-            headers.append(_PRIVATE)
+        headers: Headers = [_PRIVATE] if self._private else []
+        if reply.headers:
+            given = [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in reply.headers]
+            headers = given if any(name == b"cache-control" for name, _ in given) else headers + given
         if reply.etag is not None:
             headers.append((b"etag", reply.etag.encode("latin-1")))
-        if reply.body is None:
+        body = reply.body
+        if body is None:
             return Answer(reply.status, headers)
-        headers.append((b"content-type", reply.media_type.encode("latin-1")))
-        is_raw = isinstance(reply.body, bytes) or hasattr(reply.body, "__aiter__")
-        return Answer(reply.status, headers, reply.body if is_raw else encode(reply.body))
+        if reply.media_type is JSON:
+            headers.append(_JSON_TYPE)
+        else:
+            headers.append((b"content-type", reply.media_type.encode("latin-1")))
+        if not isinstance(body, bytes) and not hasattr(body, "__aiter__"):
+            body = encode(body)
+        return Answer(reply.status, headers, body)

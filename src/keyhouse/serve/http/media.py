@@ -21,7 +21,7 @@ def check_json(content_type: str | None, encoding: str | None) -> None:
 
 def check_accepted(accept: str | None, media_type: str) -> None:
     """Refuse when the client says that it takes no such thing: AcceptError."""
-    if accept is None or accept == "*/*" or accept == media_type:
+    if accept is None or accept in ("*/*", media_type):
         return
     kind, _, _ = media_type.partition(";")
     family = kind.partition("/")[0] + "/*"

@@ -1,27 +1,38 @@
-"""What the face counts: requests by route and status, their time, and how many are being answered."""
+"""What the face counts: requests by method, route and status, with their time, and how many are being answered.
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+Counted in plain integers, as the engines' are, and made into metrics when somebody looks.
+"""
 
-_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from keyhouse.serve.metrics import Timing
 
 
 class HttpMetrics:
     """The route in a label is the template, never the path: a path would be a label for each id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("method", "route")
-        self._requests = Counter("keyhouse_http_requests", "Requests answered.", (*labels, "status"), registry=registry)
-        self._seconds = Histogram(
-            "keyhouse_http_request_seconds", "Time to answer a request.", labels, buckets=_BUCKETS, registry=registry
-        )
-        self.in_flight = Gauge("keyhouse_http_in_flight", "Requests being answered now.", registry=registry)
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self.in_flight = 0
+        self._timings: dict[tuple[str, str, int], Timing] = {}
+        registry.register(self)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         key = (method, route, status)
-        child = self._children.get(key)
-        if child is None:
-            child = (self._requests.labels(method, route, str(status)), self._seconds.labels(method, route))
-            self._children[key] = child
-        child[0].inc()
-        child[1].observe(seconds)
+        timing = self._timings.get(key)
+        if timing is None:
+            timing = self._timings[key] = Timing()
+        timing.add(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        seconds = HistogramMetricFamily(
+            "keyhouse_http_request_seconds",
+            "How long a request took to answer.",
+            labels=["method", "route", "status"],
+        )
+        for (method, route, status), timing in self._timings.items():
+            seconds.add_metric([method, route, str(status)], timing.rising(), timing.seconds)
+        yield seconds
+        yield GaugeMetricFamily("keyhouse_http_in_flight", "Requests being answered now.", value=self.in_flight)

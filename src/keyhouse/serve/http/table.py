@@ -40,9 +40,18 @@ class Table(Generic[T]):
 
     def find(self, raw_path: bytes) -> tuple[dict[str, T], list[str]] | None:
         """What there is by method, and the values of the path's fields; None when nothing is there."""
+        parts = segments(raw_path)
         values: list[str] = []
-        node = self._walk(self._root, segments(raw_path), 0, values)
-        return None if node is None else (node.by_method, values)
+        node = self._root
+        for at, part in enumerate(parts):
+            if node.fields:  # more than one way may lead on from here
+                found = self._walk(node, parts, at, values)
+                return None if found is None else (found.by_method, values)
+            below = node.texts.get(part)
+            if below is None:
+                return None
+            node = below
+        return (node.by_method, values) if node.by_method else None
 
     def _below(self, node: _Node[T], segment: str, path: str) -> _Node[T]:
         found = _SEGMENT.fullmatch(segment)
