@@ -151,7 +151,11 @@ def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path
     shown = json.loads(run("get", "audiobooks", f"u:{ulid}", *where, cwd=tmp_path).stdout)
     assert "password_hash" not in shown
     run("put", "audiobooks", f"u:{ulid}", json.dumps(shown | {"username": "lovelace"}), *where, cwd=tmp_path)
-    [line] = [line for line in run("export", "sqlite:a.db", cwd=tmp_path).stdout.splitlines() if f'"u:{ulid}"' in line]
+    [line] = [
+        line
+        for line in run("export", "--store", "sqlite:a.db", cwd=tmp_path).stdout.splitlines()
+        if f'"u:{ulid}"' in line
+    ]
     assert json.loads(line)["value"]["password_hash"] == "secret"
 
 

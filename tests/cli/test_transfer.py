@@ -57,11 +57,11 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
         (("move", "sqlite:gone.db", "rocksdb:two"), "There is no such file. (file='gone.db')"),
         (("move", "rocksdb:gone", "sqlite:two.db"), "There is no such file. (file='gone')"),
         (("move", "sqlite:one.db", "sqlite:one.db"), "Both are the same engine"),
-        (("export", "sqlite:gone.db"), "There is no such file."),
-        (("export", "sqlite:one.db", "--resume"), "--to"),
-        (("export", "sqlite:one.db", "--to", "one.db"), "there already"),
-        (("export", "sqlite:one.db", "--to", "gone.jsonl", "--resume"), "can't be opened"),
-        (("import", "sqlite:two.db", "--from", "gone.jsonl"), "can't be opened"),
+        (("export", "--store", "sqlite:gone.db"), "There is no such file."),
+        (("export", "--store", "sqlite:one.db", "--resume"), "--to"),
+        (("export", "--store", "sqlite:one.db", "--to", "one.db"), "there already"),
+        (("export", "--store", "sqlite:one.db", "--to", "gone.jsonl", "--resume"), "can't be opened"),
+        (("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"), "can't be opened"),
     ],
 )
 def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -73,27 +73,32 @@ def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: 
 
 def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
-    assert "600 rows, SHA-256 " in run("export", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
-    shown = run("import", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
+    assert "600 rows, SHA-256 " in run("export", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    shown = run("import", "--store", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
     assert "600 of 600 rows were written; 0 were there already, 0 have expired." in shown
-    again = json.loads(run("import", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
+    again = json.loads(run("import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
     assert again == {"rows": 600, "written": 0, "expired": 0}
-    assert run("export", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()
-    one = json.loads(run("export", "rocksdb:two", "--space", "a", "--to", "a.jsonl", "--json", cwd=tmp_path).stdout)
+    assert run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()
+    one = json.loads(
+        run("export", "--store", "rocksdb:two", "--space", "a", "--to", "a.jsonl", "--json", cwd=tmp_path).stdout
+    )
     assert one["rows"] == 300
 
 
 def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
-    run("export", "sqlite:one.db", "--to", "whole.jsonl", cwd=tmp_path)
+    run("export", "--store", "sqlite:one.db", "--to", "whole.jsonl", cwd=tmp_path)
     whole = (tmp_path / "whole.jsonl").read_bytes()
     for cut in (0, 1_000, len(whole) - 3, len(whole)):
         (tmp_path / "part.jsonl").write_bytes(whole[:cut])
-        run("export", "sqlite:one.db", "--to", "part.jsonl", "--resume", cwd=tmp_path)
+        run("export", "--store", "sqlite:one.db", "--to", "part.jsonl", "--resume", cwd=tmp_path)
         assert (tmp_path / "part.jsonl").read_bytes() == whole
     (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
-    assert "cut off" in run("import", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1).stderr
-    assert "0 of 600" in run("import", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path).stdout
+    assert "cut off" in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1).stderr
+    assert (
+        "0 of 600"
+        in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path).stdout
+    )
 
 
 def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
@@ -103,12 +108,12 @@ def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
         await engine.close()
 
     asyncio.run(write())
-    shown = run("export", "sqlite:one.db", "--system", BOARD, "--to", "one.jsonl", cwd=tmp_path).stdout
-    assert "0 rows" in shown and "1 rows were left out" in shown
+    shown = run("export", BOARD, "--records", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    assert "0 rows" in shown and "1 row left out" in shown
 
 
 def test_an_import_reads_standard_input(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "keyhouse.cli", "import", "rocksdb:two", "--partial", "--json"]
+    program = [sys.executable, "-m", "keyhouse.cli", "import", "--store", "rocksdb:two", "--partial", "--json"]
     ran = subprocess.run(
         program,
         cwd=tmp_path,

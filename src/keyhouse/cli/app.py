@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from keyhouse import __version__
+from keyhouse.cli.backup import backup
 from keyhouse.cli.count import count
 from keyhouse.cli.delete import delete
 from keyhouse.cli.describe import describe
@@ -14,12 +15,16 @@ from keyhouse.cli.export import export
 from keyhouse.cli.get import get
 from keyhouse.cli.import_ import import_
 from keyhouse.cli.list import list_
+from keyhouse.cli.migrate import migrate
 from keyhouse.cli.move import move
 from keyhouse.cli.put import put
+from keyhouse.cli.restore import restore
 from keyhouse.cli.scan import scan
 from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
 from keyhouse.cli.stats import stats
+from keyhouse.cli.sweep import sweep
+from keyhouse.cli.verify import verify
 from keyhouse.cli.watch import watch
 
 app = typer.Typer(
@@ -41,10 +46,15 @@ app.command()(watch)
 app.command()(spaces)
 app.command()(stats)
 app.command()(explain)
-app.command()(describe)
+app.command()(verify)
+app.command()(migrate)
+app.command()(sweep)
+app.command()(backup)
+app.command()(restore)
 app.command()(export)
 app.command("import")(import_)
 app.command()(move)
+app.command()(describe)
 
 
 def _show_version(wanted: bool) -> None:

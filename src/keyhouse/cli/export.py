@@ -8,54 +8,77 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.opening import URL_HELP
-from keyhouse.cli.output import Report, show_json, show_reports
+from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
 from keyhouse.cli.progress import Line
-from keyhouse.cli.target import system_names
+from keyhouse.cli.target import SYSTEM_HELP, system_names
+from keyhouse.cli.whole import Spaces, stoppable
 
 
+@examples(
+    "keyhouse export --store sqlite:library.db --to rows.jsonl",
+    "keyhouse export --store sqlite:library.db --to rows.jsonl --resume",
+    "keyhouse export audiobooks --records --store sqlite:library.db",
+)
 def export(
-    url: Annotated[str, typer.Argument(help=URL_HELP)],
-    to: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a file whose export was cut off.")] = False,
-    space: Annotated[list[str] | None, typer.Option(help="Only this space; may be given several times.")] = None,
     system: Annotated[
         str | None,
-        typer.Option(
-            help="For people: the records of this system (or module:NAME), without private members. Can't be imported.",
-            autocompletion=system_names,
-        ),
+        typer.Argument(help=SYSTEM_HELP + " Only --data and --records need it.", autocompletion=system_names),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="What was done as JSON, for programs.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write; without it, standard output.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a file whose export was cut off.")] = False,
+    space: Spaces = None,
+    records: Annotated[
+        bool,
+        typer.Option("--records", help="For people: the records alone, without private members. Can't be imported."),
+    ] = False,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
 ) -> None:
     """Write every row as a line of JSON: space, key, value and expiry.
 
-    It is complete, private members included: guard it like the store.
+    It is complete, private members included: guard it like the store. Each page of rows is of its own moment: see backup for
+    one moment of the whole.
     """
+    from keyhouse.cli.output import Report, number, show_json, show_reports
     from keyhouse.errors import UsageError
 
     if to is None and resume:
         raise UsageError("Only an export to a file can be resumed: name it with --to.")
-    exported = asyncio.run(_export(url, to, resume, space or None, system))
-    left_out = f" {exported.left_out:,} rows were left out." if system is not None else ""
+    if records and system is None:
+        raise UsageError("Name the system whose records you want: keyhouse export SYSTEM --records.")
+    with stoppable("Cut off. Run the same command again with --resume: it goes on behind the last whole line."):
+        done = asyncio.run(_export(system, store, data, to, resume, space or None, records))
     if to is None:
         return
     if json:
-        show_json(exported)
+        show_json(done)
     else:
-        show_reports([Report(str(to), f"{exported.rows:,} rows, SHA-256 {exported.sha256}.{left_out}")])
+        left_out = f" {number(done.left_out, 'row')} left out." if records else ""
+        show_reports([Report(str(to), f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}")])
 
 
-async def _export(url: str, to: Path | None, resume: bool, spaces: list[str] | None, system: str | None) -> Any:
+async def _export(
+    system: str | None,
+    url: str | None,
+    data: Any,
+    to: Path | None,
+    resume: bool,
+    spaces: list[str] | None,
+    records: bool,
+) -> Any:
     from keyhouse import store
     from keyhouse.cli.opening import opened, opened_file
+    from keyhouse.cli.place import url_of
     from keyhouse.cli.target import target
 
-    schemas = target(system).schemas if system is not None else ()
+    schemas = target(system).schemas if records and system is not None else ()
 
     async def run(write: Callable[[bytes], object], start: store.Begun | None) -> store.Exported:
         with Line() as line:
-            async with opened(url, existing=True) as engine:
+            async with opened(url_of(system, url, data), existing=True) as engine:
                 return await store.export_rows(
                     engine,
                     write,

@@ -7,14 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.output import Part, Report, show_json, show_reports
+from keyhouse.cli.options import examples
+from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 from keyhouse.cli.progress import Line
+from keyhouse.cli.whole import stoppable
 
 _SPACES_SHOWN = 20
 
 _STOP = "All rows are copied, and changes are followed. Stop the writers of the source, then press Enter."
 
 
+@examples(
+    "keyhouse move sqlite:library.db postgresql://keyhouse@host/library",
+    "keyhouse move sqlite:library.db rocksdb:library --follow",
+)
 def move(
     source: Annotated[str, typer.Argument(metavar="FROM_URL", help="The engine that holds the store: sqlite:data.db")],
     target: Annotated[str, typer.Argument(metavar="TO_URL", help="An engine without rows: rocksdb:folder")],
@@ -28,14 +34,16 @@ def move(
 
     Cut off, it is run again, and goes on. The source is only read.
     """
-    moved = asyncio.run(_move(source, target, follow))
+    with stoppable("The move has not ended. Run the same command again: it goes on."):
+        moved = asyncio.run(_move(source, target, follow))
     if json:
         show_json(moved)
         return
     spaces = [(space.space, f"{space.rows:,} rows", space.digest[:16]) for space in moved.spaces[:_SPACES_SHOWN]]
     if len(moved.spaces) > _SPACES_SHOWN:
         spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
-    text = f"{moved.rows:,} rows of {len(moved.spaces):,} spaces are the same in both; {moved.written:,} were written."
+    what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
+    text = f"{what} are the same in both; {moved.written:,} were written."
     show_reports([Report("Moved", text, [Part("Spaces, with their digests", list(spaces))])])
 
 

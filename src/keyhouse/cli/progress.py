@@ -31,9 +31,13 @@ class Line:
             self._due = now + REPORT_SECONDS
             self._write(text)
 
+    def clear(self) -> None:
+        """Before something else is shown."""
+        self._write("")
+
     def note(self, text: str) -> None:
         """A line that stays."""
-        self._write("")
+        self.clear()
         print(visible(text), file=sys.stderr, flush=True)
 
     def _write(self, text: str) -> None:

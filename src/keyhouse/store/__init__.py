@@ -16,11 +16,12 @@ from keyhouse.store.removal import Removal, Removed
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.transfer import Moved, Progress, SpaceMoved, move
+from keyhouse.store.transfer import MARK_SPACE, Moved, Progress, SpaceMoved, move
 from keyhouse.store.verify import Finding, verify
 
 __all__ = [
     "ANY",
+    "MARK_SPACE",
     "BackedUp",
     "Begun",
     "Entry",

@@ -1,0 +1,31 @@
+"""What a backup holds, in the words of the question that comes before a restore."""
+
+import msgspec
+
+from keyhouse.cli.output import number
+from keyhouse.schema import MILLISECONDS
+from keyhouse.store import Kept
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`made` and `moment`: as the backup says; a plain export does not."""
+
+    rows: int
+    spaces: int
+    made: str | None
+    moment: str | None
+    sha256: str
+
+
+def plan_of(kept: Kept) -> Plan:
+    ending = kept.ending
+    made = None if ending.made is None else MILLISECONDS.format(ending.made)
+    return Plan(ending.rows, len(kept.spaces_at), made, ending.moment, ending.sha256)
+
+
+def question(plan: Plan, store: str) -> str:
+    made = f" of {plan.made}" if plan.made else ""
+    return (
+        f"{store} will hold what the backup{made} holds, {number(plan.rows, 'row')} of {number(plan.spaces, 'space')}, "
+        "and nothing else: its other rows are deleted. Go on?"
+    )
