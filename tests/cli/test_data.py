@@ -305,3 +305,49 @@ def test_rows_and_bytes_are_counted_by_space_and_template(folder: Path) -> None:
     assert told["bytes"] == sum(len(row.key.encode()) + len(row.value) for row in rows)
     assert told["spaces"][0]["space"] == "channel-7"
     assert sum(each["rows"] for each in told["templates"]) == told["rows"] == len(rows)
+
+
+# What a service keeps
+
+
+def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    run("put", "rosey", "theme", "1", "--space", "trivia", "--data", str(data), cwd=tmp_path)
+    assert [path.name for path in data.glob("*.db")] == ["rosey.db"]
+    (tmp_path / "keyhouse.toml").write_text('data = "data"\nhttp = "off"\n')
+    assert run("spaces", "rosey", cwd=tmp_path).stdout == "trivia\n"
+    assert "name the system" in run("spaces", "--data", "data", cwd=tmp_path, code=1).stderr
+    assert "or a system with --data" in run("spaces", cwd=tmp_path, code=1).stderr
+    (tmp_path / "keyhouse.toml").write_text("data = ")
+    assert "settings can't be read" in run("spaces", "rosey", cwd=tmp_path, code=1).stderr
+
+
+def test_a_service_and_the_command_line_name_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`served` reads three settings by itself, so as to start quickly; here it is held to how the service reads them."""
+    from keyhouse.cli.served import served_url
+    from keyhouse.engines.placing import file_of, url_of
+    from keyhouse.serve.sources import gather
+    from keyhouse.systems.registry import NAMES
+
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("KEYHOUSE_")]:
+        monkeypatch.delenv(variable)
+    assert served_url("rosey") is None
+    for settings, environment in (
+        ('data = "d"', {}),
+        ('engine = "sqlite:all.db"', {}),
+        ('engine = "rocksdb:all"\n[rosey]\nengine = "sqlite:own.db"', {}),
+        ('engine = "sqlite:all.db"', {"KEYHOUSE_ENGINE": "rocksdb:here", "KEYHOUSE_STREAMKIT_ENGINE": "memory:"}),
+        ('data = "d"', {"KEYHOUSE_DATA": "e"}),
+    ):
+        (tmp_path / "keyhouse.toml").write_text(settings)
+        given = gather({}, environment, None, systems=NAMES)
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            for system in ("rosey", "streamkit", "playlist"):
+                own, shared = given.engines.get(system), given.settings.engine
+                expected = url_of(system, own, alone=True) if own else None
+                expected = expected or (url_of(system, shared, alone=False) if shared else None)
+                assert served_url(system) == (expected or file_of(system, Path(given.settings.data)))

@@ -31,9 +31,7 @@ StoreUrl = Annotated[
 ]
 DataFolder = Annotated[
     Path | None,
-    typer.Option(
-        "--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve [KEYHOUSE_DATA]"
-    ),
+    typer.Option("--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve."),
 ]
 SpaceName = Annotated[
     str | None,

@@ -1,7 +1,8 @@
 """Where a command works: a schema in one space of one store. Every command names it in the same way.
 
 The system is the first argument. The store is `--store URL`, or `--data DIR` for what `keyhouse serve` keeps in a folder;
-else `KEYHOUSE_STORE`, else `KEYHOUSE_DATA`. The space is `--space NAME`, else `KEYHOUSE_SPACE`, else what the key names.
+else `KEYHOUSE_STORE`, else where `keyhouse serve` would keep the rows by its own settings: the environment and
+`keyhouse.toml`. The space is `--space NAME`, else `KEYHOUSE_SPACE`, else the one that the key names.
 """
 
 import os
@@ -12,15 +13,14 @@ from typing import Any
 import msgspec
 
 from keyhouse import Store
+from keyhouse.cli.served import served_url
 from keyhouse.engine import Engine
+from keyhouse.engines.placing import file_of
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import Found, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.systems.registry import System
-
-_LAYOUTS = {"rosey": "?layout=rosey"}
-"""In a file of its own a system has the usual tables, unless its document names them."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -38,17 +38,19 @@ def named_url(system: str | None, store: str | None, data: Path | None) -> str |
     """The store that the options or the environment name; `None` when neither does."""
     if store is not None and data is not None:
         raise UsageError("Name the rows by --store or by --data, not by both.")
-    if store is None and data is None:
-        store = os.environ.get("KEYHOUSE_STORE") or None
-    if store is None and data is None and (folder := os.environ.get("KEYHOUSE_DATA")):
-        data = Path(folder)
-    return store if data is None else _url_in(data, system)
+    if data is not None:
+        return _url_in(data, system)
+    return store or os.environ.get("KEYHOUSE_STORE") or served_url(system)
 
 
 def url_of(system: str | None, store: str | None, data: Path | None) -> str:
     url = named_url(system, store, data)
     if url is None:
-        raise UsageError("Say which store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE in the environment.")
+        raise UsageError(
+            "Say which store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE in the environment."
+            if system is not None
+            else "Say which store: --store sqlite:data.db, or a system with --data DIR."
+        )
     return url
 
 
@@ -127,7 +129,7 @@ def _no_template(system: System, key: str) -> UsageError:
 
 
 def _url_in(data: Path, system: str | None) -> str:
-    """Where `keyhouse serve` keeps a system's rows."""
+    """Where `keyhouse serve --data` keeps a system's rows."""
     if system is None or ":" in system:
         raise UsageError("A data folder has a store for each system: name the system.", data=str(data))
-    return f"sqlite:{data / system}.db{_LAYOUTS.get(system, '')}"
+    return file_of(system, data)

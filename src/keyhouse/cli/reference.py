@@ -33,7 +33,12 @@ _ABOUT = """\
 Commands name what they work on in one way. The **system** is the first argument: one of the five, or a schema of your own
 as `module:NAME`. A **key** is written as it is stored. The **store** is `--store URL`, or `--data DIR` for the folder of
 `keyhouse serve`; the **space** is `--space NAME`, and need not be said where the key names it. What is the same all day goes
-into the environment: `KEYHOUSE_STORE`, `KEYHOUSE_DATA`, `KEYHOUSE_SPACE`; an option goes before it.
+into the environment: `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. An option goes before it. Where nothing is said, the rows are
+where `keyhouse serve` keeps them by its own settings (`engine`, `data`, and the `engine` of a system), in the environment or
+in `keyhouse.toml`.
+
+A service need not stop to be looked at: SQLite, PostgreSQL, NATS and DynamoDB may be opened beside it, and a watch sees what
+it writes. A RocksDB folder belongs to one process: stop the service, or ask it over HTTP.
 
 It comes with the extra `cli`. `keyhouse --install-completion` adds completion to your shell. Every command has `--json`, for
 programs; without it, output is for people: in colour on a terminal, plain in a pipe. An error goes to standard error as one
