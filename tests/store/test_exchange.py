@@ -23,8 +23,8 @@ from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
 from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
+from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.store.test_transfer import contents, digests, fill
-from tests.store.wrapping import Dying, Killed, Narrow
 
 ODD_VALUES = (
     b"",
@@ -197,7 +197,7 @@ def test_it_is_written_a_little_at_a_time_and_says_how_far_it_is() -> None:
         assert max(map(len, pieces)) < 200_000
         assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 10
         reports.clear()
-        target = Narrow(MemoryEngine(), rows=50, bytes=2_000)
+        target = FaultyEngine(MemoryEngine(), rows=50, bytes=2_000)
         await import_rows(target, io.BytesIO(b"".join(pieces)), on_progress=reports.append)
         assert reports == sorted(reports) and reports[-1] == 18_000 and len(reports) > 4
         assert await contents(target) == await contents(engine)
@@ -234,7 +234,7 @@ def test_an_import_killed_at_any_call_is_run_again_and_writes_only_the_rest(late
             calls += 1
             target = MemoryEngine(source.clock)
             try:
-                await imported(Dying(target, calls, late=late), data)
+                await imported(FaultyEngine(target, die(calls, after=late)), data)
                 break
             except Killed:
                 there = sum([len(rows) for rows in (await contents(target)).values()])

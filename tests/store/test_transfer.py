@@ -1,7 +1,7 @@
 """A move: every row arrives, whatever it is called, whoever kills it, whoever writes meanwhile; and it is proved."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ from keyhouse.store.transfer import MARK_KEY, MARK_SPACE
 from keyhouse.store.walking import PAGE_BYTES, PAGE_ROWS, rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
-from tests.store.wrapping import Dying, Faltering, Killed, Meddling, Narrow
+from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 
 ENGINES = ("memory", "sqlite", "rocksdb")
 
@@ -160,7 +160,7 @@ def test_a_digest_tells_every_difference_between_two_spaces() -> None:
 def test_commits_keep_to_what_the_target_takes() -> None:
     async def scenario() -> None:
         source = MemoryEngine(ManualClock())
-        target = Narrow(MemoryEngine(source.clock), rows=7, bytes=1_000)
+        target = FaultyEngine(MemoryEngine(source.clock), rows=7, bytes=1_000)
         for number in range(100):
             await source.commit("s", Batch(puts=(Put(f"k{number:03d}", b"x" * (number * 9)),)))
         await move(source, target, name="wide")
@@ -177,10 +177,7 @@ def test_pages_are_small_where_values_are_large() -> None:
         for number in range(40):
             await inner.commit("large", Batch(puts=tuple(Put(f"{number}/{part}", b"x" * 300_000) for part in range(5))))
         await inner.commit("small", Batch(puts=tuple(Put(f"k{number:05d}", b"1") for number in range(5_000))))
-
-        async def nothing(scan: int) -> None: ...
-
-        engine = Meddling(inner, nothing)
+        engine = FaultyEngine(inner)
         assert len([row async for row in rows(engine, "large")]) == 200
         assert max(engine.limits) * 300_000 <= 2 * PAGE_BYTES
         engine.limits.clear()
@@ -202,7 +199,7 @@ def test_killed_at_any_call_it_is_run_again_and_arrives(side: str, late: bool) -
             clock = ManualClock()
             source, target = MemoryEngine(clock), MemoryEngine(clock)
             await fill(source, rows=15)
-            dying = Dying(source if side == "source" else target, killed + 1, late=late)
+            dying = FaultyEngine(source if side == "source" else target, die(killed + 1, after=late))
             try:
                 await move(dying if side == "source" else source, dying if side == "target" else target, name="one")
             except Killed:
@@ -228,7 +225,7 @@ def test_killed_again_and_again_it_comes_further_each_time(tmp_path: Path) -> No
         while True:
             runs += 1
             try:
-                await move(source, Dying(target, 20), name="one")
+                await move(source, FaultyEngine(target, die(20)), name="one")
                 break
             except Killed:
                 await target.close()
@@ -253,7 +250,7 @@ def test_what_changed_at_the_source_since_the_kill_arrives_as_well() -> None:
         source, target = MemoryEngine(clock), MemoryEngine(clock)
         await fill(source)
         with pytest.raises(Killed):
-            await move(source, Dying(target, 12), name="one")
+            await move(source, FaultyEngine(target, die(12)), name="one")
         assert any([space != MARK_SPACE async for space in target.spaces()])
         await source.commit("s0", Batch(puts=(Put("k00001", b'"changed"'),), deletes=("k00002", "k00003")))
         await source.commit("new", Batch(puts=(Put("a", b"1"),)))
@@ -300,7 +297,7 @@ def test_the_target_of_another_move_is_refused() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
         with pytest.raises(Killed):
-            await move(source, Dying(target, 5), name="one")
+            await move(source, FaultyEngine(target, die(5)), name="one")
         with pytest.raises(UsageError, match="another source") as refusal:
             await move(source, target, name="two")
         assert refusal.value.fields["begun_from"] == "one"
@@ -313,7 +310,7 @@ def test_a_target_that_was_not_moved_to_the_end_is_no_source() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
         with pytest.raises(Killed):
-            await move(source, Dying(target, 5), name="one")
+            await move(source, FaultyEngine(target, die(5)), name="one")
         with pytest.raises(UsageError, match="not ended"):
             await move(target, MemoryEngine(), name="half")
 
@@ -334,13 +331,11 @@ def test_of_two_moves_that_begin_at_the_same_moment_one_is_told() -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
 
-        class Slow(Faltering):
-            async def commit(self, space: str, batch: Batch) -> int | None:
-                await target.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"x","started":1}'),)))
-                return await super().commit(space, batch)
+        async def begin() -> None:
+            await target.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"x","started":1}'),)))
 
         with pytest.raises(ConflictError, match="just begun"):
-            await move(source, Slow(target), name="one")
+            await move(source, FaultyEngine(target, meanwhile(1, begin, call="commit")), name="one")
 
     asyncio.run(scenario())
 
@@ -355,15 +350,15 @@ def test_an_engine_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.Mo
         source, inner = MemoryEngine(), MemoryEngine()
         await source.commit("s", Batch(puts=(Put("a", b"1"),)))
         await inner.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),)))
-        away = [UnavailableError("away"), UnknownOutcomeError("unknown"), UnavailableError("away")]
-        await move(source, Faltering(inner, *away, late=True), name="one")
+        away = [fail(1, UnavailableError), fail(2, UnknownOutcomeError, after=True), fail(3, UnavailableError)]
+        await move(source, FaultyEngine(inner, *away), name="one")
         assert await contents(source) == await contents(inner)
         with pytest.raises(FullError):
             await source.commit("s", Batch(puts=(Put("b", b"1"),)))
             await inner.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),)))
-            await move(source, Faltering(inner, FullError("full")), name="one")
+            await move(source, FaultyEngine(inner, fail(1, FullError)), name="one")
         with pytest.raises(UnavailableError):
-            await move(source, Faltering(inner, *[UnavailableError("away")] * 6), name="one")
+            await move(source, FaultyEngine(inner, *(fail(at, UnavailableError) for at in range(1, 7))), name="one")
         await move(source, inner, name="one")
         assert await contents(source) == await contents(inner)
 
@@ -378,10 +373,11 @@ def test_rows_that_expire_on_the_way_are_no_difference() -> None:
             expires = clock.now() + 1 + number % 200 if number % 2 else None
             await inner.commit("s", Batch(puts=(Put(f"k{number:03d}", b"1", expires),)))
 
-        async def tick(scan: int) -> None:
+        async def tick() -> None:
             clock.advance(milliseconds=7)
 
-        moved = await move(Meddling(inner, tick), Meddling(target, tick), name="one")
+        ticking = meanwhile(None, tick, call="scan", after=True)
+        moved = await move(FaultyEngine(inner, ticking), FaultyEngine(target, ticking), name="one")
         assert 150 <= moved.rows < 300
         assert await contents(inner) == await contents(target)
 
@@ -393,11 +389,13 @@ def test_a_source_that_is_written_for_a_while_is_compared_until_it_is_the_same()
         inner, target = MemoryEngine(), MemoryEngine()
         await fill(inner)
 
-        async def write(scan: int) -> None:
+        async def write() -> None:
+            scan = source.calls["scan"]
             if scan < 12:
                 await inner.commit("s2", Batch(adds=(Add(f"n{scan % 4}", 1),), deletes=(f"k{scan:05d}",)))
 
-        moved = await move(Meddling(inner, write), target, name="one")
+        source = FaultyEngine(inner, meanwhile(None, write, call="scan", after=True))
+        moved = await move(source, target, name="one")
         assert moved.passes > 2
         assert await contents(inner) == await contents(target)
 
@@ -409,11 +407,11 @@ def test_a_source_that_is_always_written_is_told_to_stop_its_writers() -> None:
         inner, target = MemoryEngine(), MemoryEngine()
         await fill(inner)
 
-        async def write(scan: int) -> None:
+        async def write() -> None:
             await inner.commit("s2", Batch(adds=(Add("k00000n", 1),)))
 
         with pytest.raises(ConflictError, match="stop its writers"):
-            await move(Meddling(inner, write), target, name="one")
+            await move(FaultyEngine(inner, meanwhile(None, write, call="scan", after=True)), target, name="one")
         await move(inner, target, name="one")
         assert await contents(inner) == await contents(target)
 
@@ -501,14 +499,15 @@ def test_changes_that_were_pruned_before_they_were_followed_are_copied(monkeypat
         source, target = MemoryEngine(clock, changes_kept=5), MemoryEngine(clock)
         await source.commit("s", Batch(puts=(Put("a", b"0"),)))
 
-        async def prune(scan: int) -> None:
-            if scan == 3:  # behind the revision from which the watch will begin
-                for number in range(50):
-                    await source.commit("s", Batch(puts=(Put(f"k{number}", b"1"),), deletes=("a",)))
-                await source.sweep(limit=1)
+        async def prune() -> None:
+            for number in range(50):
+                await source.commit("s", Batch(puts=(Put(f"k{number}", b"1"),), deletes=("a",)))
+            await source.sweep(limit=1)
 
         switch = asyncio.Event()
-        moving = asyncio.ensure_future(move(Meddling(source, prune), target, name="one", switch=switch))
+        behind_the_revision_that_the_watch_begins_from = meanwhile(3, prune, call="scan", after=True)
+        pruned = FaultyEngine(source, behind_the_revision_that_the_watch_begins_from)
+        moving = asyncio.ensure_future(move(pruned, target, name="one", switch=switch))
         await until(target, "s", "k49", b"1")
         await source.commit("s", Batch(puts=(Put("after", b"1"),)))
         await until(target, "s", "after", b"1")
@@ -526,19 +525,10 @@ def test_a_watch_that_breaks_off_is_begun_again(monkeypatch: pytest.MonkeyPatch)
         inner, target = MemoryEngine(), MemoryEngine()
         await fill(inner)
 
-        class Breaking(Faltering):
-            broken = 0
-
-            async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Any, None]:
-                self.broken += 1
-                if self.broken < 6:
-                    raise UnavailableError("away")
-                async for change in self.inner.watch(space, span, since=since):
-                    yield change
-
-        source, switch = Breaking(inner), asyncio.Event()
+        source = FaultyEngine(inner, *(fail(at, UnavailableError, call="watch") for at in range(1, 6)))
+        switch = asyncio.Event()
         moving = asyncio.ensure_future(move(source, target, name="one", switch=switch))
-        while source.broken < 8:
+        while source.calls["watch"] < 8:
             await asyncio.sleep(0.005)
         await inner.commit("s1", Batch(puts=(Put("after", b"1"),)))
         await until(target, "s1", "after", b"1")
@@ -553,11 +543,11 @@ def test_a_target_that_fails_while_following_ends_the_move_with_its_error() -> N
     async def scenario() -> None:
         source, inner = MemoryEngine(), MemoryEngine()
         await fill(source, spaces=1, rows=1)
-        target = Faltering(inner)
+        target = FaultyEngine(inner)
         moving = asyncio.ensure_future(move(source, target, name="one", switch=asyncio.Event()))
         await until(inner, "s0", "k00000", b'{"n":0}')
         await asyncio.sleep(0.05)
-        target._errors = [FullError("The disk is full.")]
+        target.faults.append(fail(target.calls["commit"] + 1, FullError))
         await source.commit("s0", Batch(puts=(Put("after", b"1"),)))
         with pytest.raises(FullError):
             async with asyncio.timeout(20):

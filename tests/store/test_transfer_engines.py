@@ -13,9 +13,9 @@ from keyhouse.store import export_rows, import_rows, move
 from keyhouse.store.transfer import MARK_SPACE
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
+from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.engines.openers import OPENERS
 from tests.store.test_transfer import contents, digests, until
-from tests.store.wrapping import Dying, Killed
 
 ENGINES = [name for name in OPENERS if name != "memory"]
 
@@ -42,7 +42,7 @@ def test_a_store_is_moved_into_every_engine_though_killed_and_out_again(name: st
         try:
             for calls in (4, 15, 25):
                 with pytest.raises(Killed):
-                    await move(source, Dying(engine, calls, late=calls % 2 == 0), name="first")
+                    await move(source, FaultyEngine(engine, die(calls, after=calls % 2 == 0)), name="first")
             moved = await move(source, engine, name="first")
             assert {space.space: (space.rows, space.digest) for space in moved.spaces} == expected
             assert await digests(engine) == expected
