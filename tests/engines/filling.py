@@ -1,19 +1,27 @@
-"""What happens to RocksDB on a disk that fills up, told by asserts. Runs in a process and on a small disk of its own.
+"""What happens to an engine on a disk that fills up, told by asserts. Runs in a process and on a small disk of its own.
 
-python -m tests.engines.filling FOLDER
+python -m tests.engines.filling ENGINE FOLDER
 """
 
 import asyncio
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from keyhouse.engine import Add, Batch, Put, Span
+from keyhouse.engine import Add, Batch, Engine, Put, Span
 from keyhouse.engines.rocksdb import RocksdbEngine
+from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import FullError
 
 FILLER_BYTES = 48 * 1_024 * 1_024
 VALUE_BYTES = 100_000
+
+OPENERS: dict[str, Callable[[Path], Engine]] = {
+    "sqlite": lambda folder: SqliteEngine.open(folder / "rows.db"),
+    "rocksdb": lambda folder: RocksdbEngine.open(folder / "rows"),
+}
 
 
 def fill(path: Path, size: int) -> None:
@@ -33,7 +41,7 @@ def fill_up(path: Path) -> None:
                 pass
 
 
-async def count(engine: RocksdbEngine) -> int:
+async def count(engine: Engine) -> int:
     total, span, more = 0, Span.prefix("k"), True
     while more:
         page = await engine.scan("s", span, limit=100)
@@ -42,12 +50,19 @@ async def count(engine: RocksdbEngine) -> int:
     return total
 
 
+async def is_whole(engine: Engine, written: int) -> None:
+    """What was acknowledged is there, and nothing else: as rows, and as the counter that was written with them."""
+    assert await count(engine) == written
+    (row,) = await engine.read("s", ["n"])
+    assert row is not None and row.value == b"%d" % written
+
+
 def batch(number: int) -> Batch:
-    value = os.urandom(VALUE_BYTES // 2).hex().encode()
+    value = b'"%s"' % os.urandom(VALUE_BYTES // 2).hex().encode()
     return Batch(puts=(Put(f"k{number:05d}", value),), adds=(Add("n", 1),), id=f"id {number}")
 
 
-async def write_until_full(engine: RocksdbEngine, number: int) -> int:
+async def write_until_full(engine: Engine, number: int) -> int:
     while True:
         try:
             await engine.commit("s", batch(number))
@@ -57,40 +72,44 @@ async def write_until_full(engine: RocksdbEngine, number: int) -> int:
         number += 1
 
 
-async def scenario(folder: Path) -> None:
+async def reopened_on_a_full_disk(name: str, folder: Path) -> None:
+    """RocksDB needs room to open; SQLite reads what is there, and says no more than that it is full."""
+    try:
+        engine = OPENERS[name](folder)
+    except FullError as error:
+        assert "make room" in str(error)
+        return
+    assert name == "sqlite", "it was opened on a disk that is full"
+    with suppress(FullError):
+        await engine.commit("s", Batch(puts=(Put("last", b"1"),)))
+    await engine.close()
+
+
+async def scenario(name: str, folder: Path) -> None:
     filler = folder / "filler"
     fill(filler, FILLER_BYTES)
-    engine = RocksdbEngine.open(folder / "rows")
+    engine = OPENERS[name](folder)
 
     written = await write_until_full(engine, 0)
     assert written > 50
     for _ in range(20):
         results = await asyncio.gather(*(engine.commit("s", batch(written)) for _ in range(3)), return_exceptions=True)
         assert [type(result) for result in results] == [FullError] * 3
-    assert await count(engine) == written, "reads go on, and show what was acknowledged and nothing else"
-    (row,) = await engine.read("s", ["n"])
-    assert row is not None and row.value == b"%d" % written
+    await is_whole(engine, written)  # reads go on
 
     filler.unlink()
-    revision = await engine.commit("s", batch(written))
-    assert revision == written + 1, "there is room, so it is written; the failed ones have used no revision"
-    assert await count(engine) == written + 1
+    assert await engine.commit("s", batch(written)) == written + 1, "there is room; what failed has used no revision"
+    written += 1
+    await is_whole(engine, written)
 
     fill(filler, FILLER_BYTES // 2)
-    written = await write_until_full(engine, written + 1)
+    written = await write_until_full(engine, written)
     fill_up(folder / "more")
     await engine.close()
-    try:
-        RocksdbEngine.open(folder / "rows")
-    except FullError as error:
-        assert "make room" in str(error)
-    else:
-        raise AssertionError("it was opened on a disk that is full")
+    await reopened_on_a_full_disk(name, folder)
     filler.unlink()  # opening reads the log again, and needs room for what was in it
-    engine = RocksdbEngine.open(folder / "rows")
-    assert await count(engine) == written
-    (row,) = await engine.read("s", ["n"])
-    assert row is not None and row.value == b"%d" % written
+    engine = OPENERS[name](folder)
+    await is_whole(engine, written)
     gone = tuple(f"k{number:05d}" for number in range(written))
     assert await engine.commit("s", Batch(deletes=gone, adds=(Add("n", 1),))) is not None
     assert (await engine.scan("s", Span.prefix("k"), limit=1)).rows == []
@@ -99,4 +118,4 @@ async def scenario(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(scenario(Path(sys.argv[1])))
+    asyncio.run(scenario(sys.argv[1], Path(sys.argv[2])))

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span, check_limits
@@ -234,6 +234,25 @@ async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> No
         assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
         assert (await engine.scan("s", ALL, limit=5)).rows == [Row("a", b"1", 1)]
         assert not any(stand.steps.values())
+
+
+UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
+
+
+@scenario
+async def test_what_did_not_reach_it_in_time_is_asked_again_and_after_three_times_told() -> None:
+    """A machine that has much else to do is late to connect. Nothing was sent, so nothing is risked by another try."""
+    async with opened() as engine:
+        stand = between(engine)
+        stand.plan("transact_write_items", raising(UNREACHED), raising(UNREACHED))
+        stand.plan("get_item", raising(UNREACHED))
+        assert await put(engine, "a") == 1
+        assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
+        stand.plan("transact_write_items", *[raising(UNREACHED)] * 3)
+        with pytest.raises(UnavailableError, match="can't be reached"):
+            await put(engine, "b")
+        assert not any(stand.steps.values())
+        assert await value(engine, "b") is None
 
 
 @scenario

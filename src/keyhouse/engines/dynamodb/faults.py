@@ -13,6 +13,7 @@ class Verdict(Enum):
 
     LOST = auto()  # a condition did not hold; nothing was done
     BUSY = auto()  # throttled, or in the way of another transaction; nothing was done, and it may be asked again
+    UNREACHED = auto()  # no connection, in time: nothing was sent, and it may be asked again
     UNSURE = auto()  # sent, and not answered: it may have been done
     FAILED = auto()  # nothing was done, and asking again does not help now
 
@@ -36,7 +37,6 @@ _BUSY_CODES: Final = {
 _UNSURE_CODES: Final = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "500", "502", "503", "504"}
 _CREDENTIALS: Final = (driver.NoCredentialsError, driver.PartialCredentialsError, driver.CredentialRetrievalError)
 _NOT_SENT: Final = (
-    driver.ConnectionError,  # no connection; one that breaks is another error
     driver.NoRegionError,
     driver.ParamValidationError,
     *_CREDENTIALS,
@@ -76,6 +76,8 @@ _BY_CODE: Final = {
 def verdict(error: Exception) -> Verdict:
     if isinstance(error, driver.ClientError):
         return _verdict_of_answer(error)
+    if isinstance(error, driver.ConnectionError):  # there was none; one that breaks is another error
+        return Verdict.UNREACHED
     return Verdict.FAILED if isinstance(error, _NOT_SENT) else Verdict.UNSURE
 
 

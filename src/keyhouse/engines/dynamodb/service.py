@@ -24,6 +24,9 @@ WRITE_ITEMS_MAX: Final = 25
 BUSY_ATTEMPTS_MAX: Final = 12
 """Tries of a request that is throttled or in another's way: about eight seconds."""
 
+UNREACHED_ATTEMPTS_MAX: Final = 3
+"""Tries to connect: a machine that has much to do may take longer than one try is given."""
+
 UNSURE_ATTEMPTS_MAX: Final = 3
 """Times that a request is sent without an answer."""
 
@@ -100,7 +103,7 @@ class Service:
         """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
         if self._client is None:
             await self.connect()
-        busy = unsure = 0
+        busy = unreached = unsure = 0
         while True:
             self._check_open()
             try:
@@ -111,6 +114,8 @@ class Service:
                         return unsure > 0 and await applied()
                     case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
                         busy += 1
+                    case Verdict.UNREACHED if unreached + 1 < UNREACHED_ATTEMPTS_MAX:
+                        unreached += 1
                     case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
                         unsure += 1
                     case Verdict.UNSURE:
@@ -119,7 +124,7 @@ class Service:
                         raise unknown_outcome(error, self._table) from error
                     case _:
                         raise translated(error, self._table) from error
-                await pause(max(busy, unsure))
+                await pause(max(busy, unreached, unsure))
             else:
                 return True
 
@@ -156,7 +161,7 @@ class Service:
         """For requests that may be done twice."""
         if self._client is None:
             await self.connect()
-        busy = unsure = 0
+        busy = unreached = unsure = 0
         while True:
             self._check_open()
             try:
@@ -168,12 +173,14 @@ class Service:
                         raise _LostError from error
                     case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
                         busy += 1
+                    case Verdict.UNREACHED if unreached + 1 < UNREACHED_ATTEMPTS_MAX:
+                        unreached += 1
                     case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
                         unsure += 1
                     case _:
                         self._check_open()
                         raise translated(error, self._table) from error
-            await pause(max(busy, unsure))
+            await pause(max(busy, unreached, unsure))
 
     def _check_open(self) -> None:
         if self._closed:
