@@ -21,6 +21,12 @@ answer, not an error. It raises `CounterError` when an add meets a row that is n
 (nothing written); `UnavailableError` or `FullError` (nothing written); `UnknownOutcomeError` when the engine can't
 tell: then the same batch with the same `id` may be sent again, and is applied once.
 
+**Freshness.** A read, a scan and a check show every commit that anybody was told of before they began, in this process or
+another. Who wants less says so when opening the engine.
+
+**Values** are bytes, kept as they are. Where not `capabilities.binary`, one that is not UTF-8 or holds a zero byte, which
+no JSON does, is refused with `DocumentError`, and nothing is written.
+
 **Isolation.** A space is an argument of its own. No key, span or cursor reaches another space.
 
 Whoever writes an engine runs `keyhouse.testing.conformance` over it.
@@ -107,13 +113,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between engines, and nothing else does.
 
     `durable`: acknowledged is on disk. `shared`: several processes may have it open at once. `snapshots`: it is one of
-    `Snapshots`, and can show all its rows as of one moment for as long as one likes.
+    `Snapshots`, and can show all its rows as of one moment for as long as one likes. `binary`: any bytes can be a value.
     """
 
     name: str
     durable: bool
     shared: bool
     snapshots: bool = False
+    binary: bool = True
     commit_rows_max: int = COMMIT_ROWS_MAX
     commit_bytes_max: int = COMMIT_BYTES_MAX
 
@@ -141,12 +148,18 @@ class Engine(Protocol):
         """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
 
         Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
-        behind may be given only the newest of several changes of one key. `WatchExpiredError` when `since` is older than
-        what is kept. An expiry shows as a change when the row is swept; a row that has expired before its change is
-        delivered is given as gone. Deleting an absent row may show as a change.
+        behind may be given only the newest of several changes of one key. An expiry shows as a change when the row is
+        swept; a row that has expired before its change is delivered is given as gone. Deleting an absent row may show as a
+        change.
+
+        `WatchExpiredError` when `since` is older than what is kept. Any revision behind which all spaces together have
+        written no more than `CHANGES_KEPT` rows and batch ids is kept; an engine may keep more.
 
         The changes of one commit share its revision. Who stops within a commit resumes from the revision before it, and
         is given that commit again as a whole. Close the generator (`aclose`) when done with it.
+
+        A watch that begins while the server is away raises `UnavailableError`. One that has begun waits until the server
+        is back, and goes on without a gap.
         """
         ...
 

@@ -46,7 +46,8 @@ TRANSACTION_ATTEMPTS_MAX: Final = 200
 """Tries of one transaction that keeps losing races, before the caller is told."""
 
 CHANGES_KEPT: Final = 100_000
-"""Commits that a watch can be resumed from; older ones are pruned by the sweep."""
+"""Rows and batch ids, of all spaces together, behind which a watch can still be resumed. Older changes are pruned by the
+sweep; most engines count commits, and so keep more."""
 
 PLUGIN_VALUE_BYTES_MAX: Final = 65_536
 """A value of a plugin (rosey) as compact JSON: what its document allows."""

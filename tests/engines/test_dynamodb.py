@@ -484,6 +484,24 @@ async def _nothing() -> None:
 
 
 @scenario
+async def test_a_watch_waits_while_dynamodb_is_away_and_one_that_begins_meanwhile_is_told() -> None:
+    async with opened() as engine:
+        watch = engine.watch("s", ALL, since=await put(engine, "start"))
+        await put(engine, "before")
+        assert (await anext(watch)).key == "before"
+        stand = between(engine)
+        stand.plan("query", *[raising(UNREACHED)] * 7)
+        stand.plan("get_item", *[raising(UNREACHED)] * 3)
+        with pytest.raises(UnavailableError):
+            await anext(engine.watch("s", ALL))
+        waiting = asyncio.ensure_future(anext(watch))
+        revision = await put(engine, "after")
+        assert (await waiting).revision == revision
+        assert not any(stand.steps.values())
+        await watch.aclose()
+
+
+@scenario
 async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
     """Its own time to live tells no one: the log's entry knows when the row expired."""
     where, clock = settings(), ManualClock()

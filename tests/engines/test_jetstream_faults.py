@@ -111,6 +111,31 @@ def test_a_restart_that_is_short_is_waited_for(server: NatsServer) -> None:
     asyncio.run(scenario())
 
 
+def test_a_watch_waits_for_a_server_that_is_away_for_long(server: NatsServer, impatient: None) -> None:
+    """Even for the value of a change that it has heard of; one that begins meanwhile is told."""
+
+    async def scenario() -> None:
+        engine = JetstreamEngine.open(url_of(server, "&values=1"))
+        watch = engine.watch("s", ALL, since=await put(engine, "start"))
+        await put(engine, "before")
+        assert (await step(watch)).key == "before"
+        heard = await put(engine, "heard")
+        server.kill()
+        waiting = asyncio.ensure_future(step(watch))
+        with pytest.raises(UnavailableError):
+            await step(engine.watch("s", ALL))
+        await asyncio.wait([waiting], timeout=2.5 * patience.PATIENCE_SECONDS)
+        assert not waiting.done()
+        server.start()
+        assert (await waiting).revision == heard
+        after = await put(engine, "after")
+        assert (await step(watch)).revision == after
+        await watch.aclose()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_commit_that_is_not_answered_is_unknown_and_its_repeat_applies_once(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,28 @@ def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -
     asyncio.run(scenario())
 
 
+def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_is_told(server: PostgresServer) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(server.url)
+        start = await engine.commit("s", Batch(puts=(Put("start", b"1"),)))
+        watch = engine.watch("s", ALL, since=start)
+        await engine.commit("s", Batch(puts=(Put("before", b"1"),)))
+        assert (await step(watch)).key == "before"
+        waiting = asyncio.ensure_future(step(watch))
+        server.stop()
+        with pytest.raises(UnavailableError):
+            await step(engine.watch("s", ALL))
+        await asyncio.wait([waiting], timeout=1)
+        assert not waiting.done()
+        server.start()
+        revision = await engine.commit("s", Batch(puts=(Put("after", b"1"),)))
+        assert (await waiting).revision == revision
+        await watch.aclose()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_waiting_watch_hears_of_another_process_at_once() -> None:
     async def scenario() -> None:
         url = await postgres_schema()

@@ -14,10 +14,10 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, read_kept, restore
 from keyhouse.store.transfer import MARK_SPACE
+from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.engines.openers import OPENERS
 from tests.store.test_exchange import ODD_VALUES, hostile
 from tests.store.test_transfer import contents, digests, fill
-from tests.store.wrapping import Dying, Killed, Wrapped
 
 
 async def kept_in(path: Path, engine: Engine) -> BackedUp:
@@ -36,7 +36,7 @@ def write_lines(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> Pat
     return changed
 
 
-class Beside(Wrapped):
+class Beside(FaultyEngine):
     """Another writer commits before each scan; without snapshots, as some engines are."""
 
     def __init__(self, inner: Engine, write: Callable[[], Awaitable[object]], times: int) -> None:
@@ -192,7 +192,7 @@ def test_a_restore_that_was_cut_off_goes_on_and_no_other_does(tmp_path: Path) ->
         for calls in (3, 6, 9, 12):
             target = MemoryEngine(source.clock)
             with pytest.raises(Killed):
-                await restored(tmp_path / "b.jsonl", Dying(target, calls))
+                await restored(tmp_path / "b.jsonl", FaultyEngine(target, die(calls)))
             if await contents(target):
                 with pytest.raises(UsageError, match="has not ended"):
                     await restored(tmp_path / "c.jsonl", target, replace=True)

@@ -84,15 +84,15 @@ def limits_table() -> str:
 def engines_table() -> str:
     """What each engine says of itself, without a server or a file."""
     rows = [
-        "| engine | durable | shared | snapshots | rows in a commit | bytes in a commit |",
-        "|---|---|---|---|---|---|",
+        "| engine | durable | shared | snapshots | binary | rows in a commit | bytes in a commit |",
+        "|---|---|---|---|---|---|---|",
     ]
     rows += [_engine_row(import_module(f"keyhouse.engines.{module}").CAPABILITIES) for module in _ENGINES]
     return "\n".join(rows)
 
 
 def _engine_row(each: Capabilities) -> str:
-    flags = ["yes" if flag else "no" for flag in (each.durable, each.shared, each.snapshots)]
+    flags = ["yes" if flag else "no" for flag in (each.durable, each.shared, each.snapshots, each.binary)]
     return f"| {each.name} | {' | '.join(flags)} | {each.commit_rows_max:,} | {each.commit_bytes_max:,} |"
 
 

@@ -84,6 +84,7 @@ class FaultyEngine:
         able = engine.capabilities
         self._capabilities = msgspec.structs.replace(
             able,
+            snapshots=False,
             commit_rows_max=min(rows, able.commit_rows_max),
             commit_bytes_max=min(bytes, able.commit_bytes_max),
         )

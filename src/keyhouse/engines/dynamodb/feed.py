@@ -16,7 +16,7 @@ from keyhouse.engine import Change, Row, Span
 from keyhouse.engines.dynamodb.items import is_live
 from keyhouse.engines.dynamodb.log import Entry, Mention, newest
 from keyhouse.engines.dynamodb.reader import Reader
-from keyhouse.errors import ClosedError, WatchExpiredError
+from keyhouse.errors import ClosedError, UnavailableError, WatchExpiredError
 
 POLL_SECONDS_MIN: Final = 0.1
 POLL_SECONDS_MAX: Final = 1.0
@@ -50,12 +50,18 @@ class Feed:
             idle = 0
             while True:
                 woken.clear()
-                entries = await self._reader.entries(space, position, WINDOW_ENTRIES)
+                try:
+                    entries = await self._reader.entries(space, position, WINDOW_ENTRIES)
+                    changes = await self._newest(space, span, entries, position) if entries else []
+                except UnavailableError:  # since it began: it is waited for
+                    await _wait(woken, POLL_SECONDS_MAX)
+                    self._check_open()
+                    continue
                 self._check_open()
                 if entries:
                     if entries[0].before > position:
                         raise _expired(position, entries[0].before)
-                    for change in await self._newest(space, span, entries, position):
+                    for change in changes:
                         yield change
                     position, idle = entries[-1].revision, 0
                 else:

@@ -1,7 +1,8 @@
 """What the sweep does to one bucket: rows that have expired, entries that no watch needs any more, batch ids of yesterday.
 
-Rows go as any row goes: by a marker, which watches see. Markers stay until they are `changes_kept` messages old; then the
-horizon is moved over them, and a while later, when everyone who follows the stream has heard of it, they are purged.
+Rows go as any row goes: by a marker, which watches see. Markers stay until they are `changes_kept` messages old, of which
+each row and each batch id is one; then the horizon is moved over them, and a while later, when everyone who follows the
+stream has heard of it, they are purged.
 """
 
 import asyncio
@@ -25,6 +26,9 @@ PRUNE_ROWS: Final = 2_000
 """Markers that one sweep purges from one bucket: each is a request."""
 
 PRUNE_AT_ONCE: Final = 32
+
+HORIZONS_KEPT: Final = 32
+"""Messages about the horizon, which are no changes, among those that are kept: up to two for each tenth of them."""
 
 ID_MARGIN_MILLISECONDS: Final = 3_600_000
 """How much longer than a day a batch id is kept: its time is by the clock of whoever wrote it."""
@@ -55,7 +59,7 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
             some = gone[start : start + PRUNE_AT_ONCE]
             await asyncio.gather(*(_purge(bucket, bucket.names.row(*place), sequence + 1) for place, sequence in some))
         pruned = mirror.horizon if len(gone) <= PRUNE_ROWS else pruned
-    horizon = max(mirror.horizon, mirror.position - changes_kept)
+    horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
     if due or pruned > mirror.pruned:
         await _announce(bucket, Horizon(horizon if due else mirror.horizon, pruned, now))

@@ -12,7 +12,7 @@ from keyhouse.engine import Change, Span
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.patience import patiently
-from keyhouse.errors import WatchExpiredError
+from keyhouse.errors import UnavailableError, WatchExpiredError
 
 
 async def changes(
@@ -32,17 +32,28 @@ async def changes(
                     oldest=mirror.horizon,
                 )
             for key, entry in mirror.since(space, position):
-                if key in span and (change := await _newest(bucket, space, key, entry, clock)) is not None:
+                if key in span and (change := await _newest(bucket, space, key, entry, clock, check_open)) is not None:
                     yield change
             position = max(position, shown)
         if mirror is bucket.mirror and mirror.position == shown:
             await news.wait()
 
 
-async def _newest(bucket: Bucket, space: str, key: str, entry: Entry, clock: Clock) -> Change | None:
+async def _newest(
+    bucket: Bucket, space: str, key: str, entry: Entry, clock: Clock, check_open: Callable[[], None]
+) -> Change | None:
     if bucket.mirror.entry(space, key) is not entry:
         return None
     if not entry.lives(clock.now()):
         return Change(key, entry.revision, None)
-    value = await patiently(lambda: bucket.value(entry))
+    value = await _waited_for(bucket, entry, check_open)
     return None if value is None else Change(key, entry.revision, value, entry.expires)
+
+
+async def _waited_for(bucket: Bucket, entry: Entry, check_open: Callable[[], None]) -> bytes | None:
+    """The entry's value, however long the server is away: a watch that has begun waits for it."""
+    while True:
+        try:
+            return await patiently(lambda: bucket.value(entry))
+        except UnavailableError:
+            check_open()

@@ -26,7 +26,7 @@ SWEEP_ROWS: Final = 5_000
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
-CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True, snapshots=True)
+CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True, snapshots=True, binary=False)
 
 
 class PostgresEngine:

@@ -1,6 +1,9 @@
 """Keys and values that break stores which build strings, fold text or read JSON. An engine keeps each, to the byte."""
 
+import pytest
+
 from keyhouse.engine import Span
+from keyhouse.errors import DocumentError
 from keyhouse.limits import KEY_BYTES_MAX
 from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
 
@@ -38,6 +41,8 @@ VALUES = (
     b"[" * 128 + b"]" * 128,
     b"{" + b",".join(b'"m%d":%d' % (number, number) for number in range(10_000)) + b"}",
 )
+
+NO_TEXT = (b"\xff", b"\x00", b'"\x00"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b"\x80\x81")
 
 
 class Poison:
@@ -84,6 +89,22 @@ class Poison:
         page = await stage.engine.scan(SPACE, Span.prefix("k"), limit=1_000)
         assert [row.value for row in page.rows] == list(VALUES)
         assert [change.value for change in await stage.changes(since=start)] == list(VALUES)
+
+    @scenario()
+    async def test_what_is_no_text_is_kept_to_the_byte_or_refused_by_name(self, stage: Stage) -> None:
+        for value in NO_TEXT:
+            if stage.engine.capabilities.binary:
+                await stage.put("a", "b", value=value)
+                assert await stage.value("a") == value
+                assert [row.value for row in (await stage.engine.scan(SPACE, Span.prefix("a"), limit=2)).rows] == [
+                    value
+                ]
+            else:
+                with pytest.raises(DocumentError):
+                    await stage.commit(puts={"a": value, "b": b"1"}, adds={"n": 1})
+                assert await stage.keys() == []
+        await stage.put("n", value=b"7")
+        assert await stage.value("n") == b"7"
 
     @scenario(durable=True)
     async def test_keys_and_values_are_the_same_after_reopening(self, stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Rows come back as they were put, in the order asked."""
 
-from keyhouse.engine import Row
-from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+from keyhouse.engine import Batch, Check, Put, Row
+from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
 
 
 class Reads:
@@ -45,3 +45,18 @@ class Reads:
         for number in range(50):
             await stage.put("a", value=b"%d" % number)
             assert await stage.value("a") == b"%d" % number
+
+    @scenario(shared=True)
+    async def test_whoever_has_the_store_open_sees_what_another_was_told(self, stage: Stage) -> None:
+        other = await stage.another()
+        try:
+            for number in range(10):
+                one, two = (stage.engine, other) if number % 2 else (other, stage.engine)
+                revision = await one.commit(SPACE, Batch(puts=(Put("a", b"%d" % number),)))
+                assert revision is not None
+                assert await two.read(SPACE, ["a"]) == [Row("a", b"%d" % number, revision)]
+                page = await two.scan(SPACE, ALL, limit=1)
+                assert page.rows == [Row("a", b"%d" % number, revision)] and page.revision == revision
+                assert await two.commit(SPACE, Batch(checks=(Check("a", revision),))) == revision
+        finally:
+            await other.close()

@@ -183,6 +183,19 @@ class Watches:
             await step(watch)
         assert await stage.changes(since=newest) == []
 
+    @scenario(changes_kept=50)
+    async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(self, stage: Stage) -> None:
+        """Whatever an engine counts, rows or commits, those of a space or of all: it keeps this much."""
+        start = await stage.put("start")
+        expected = {}
+        for number in range(5):
+            rows = {f"{number}/{part}": b"%d" % number for part in range(6)}
+            assert await stage.commit(puts=rows, id=f"id {number}") is not None
+            expected |= rows
+            await stage.put(f"k{number}", space="another")
+            await stage.engine.sweep(limit=10)
+        assert _followed([], await stage.changes(since=start)) == expected
+
     @scenario(shared=True)
     async def test_a_watch_sees_the_commits_of_another_process(self, stage: Stage) -> None:
         start = await stage.put("a")
