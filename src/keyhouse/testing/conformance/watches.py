@@ -187,7 +187,7 @@ class Watches:
     async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(self, stage: Stage) -> None:
         """Whatever an engine counts, rows or commits, those of a space or of all: it keeps this much."""
         start = await stage.put("start")
-        expected = {}
+        expected: dict[str, bytes] = {}
         for number in range(5):
             rows = {f"{number}/{part}": b"%d" % number for part in range(6)}
             assert await stage.commit(puts=rows, id=f"id {number}") is not None
