@@ -20,8 +20,11 @@ collect_ignore_glob = [
 ]
 
 TOLD: Final = (
-    "the memory engine does not declare it",  # durable, shared: it is neither
-    "the rocksdb engine does not declare it",  # shared
+    "the memory engine does not declare durable",
+    "the memory engine does not declare shared",
+    "the rocksdb engine does not declare shared",
+    "the jetstream engine does not declare snapshots",
+    "the dynamodb engine does not declare snapshots",
     "this machine lets no process mount a disk of its own (unshare)",
 )
 

@@ -109,8 +109,10 @@ def test_an_opener_opens_the_engine_of_its_name(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("the memory engine does not declare it", True),
-        ("the sqlite engine does not declare it", False),
+        ("the memory engine does not declare shared", True),
+        ("the rocksdb engine does not declare shared", True),
+        ("the rocksdb engine does not declare durable", False),
+        ("the sqlite engine does not declare shared", False),
         ("no server", False),
         ("this machine lets no process mount a disk of its own (unshare)", True),
     ],

@@ -112,6 +112,7 @@ def scenario(
     *, durable: bool = False, shared: bool = False, snapshots: bool = False, changes_kept: int = CHANGES_KEPT
 ) -> Callable[[Scenario], Callable[[Any, Opener], None]]:
     """Make a test that pytest runs of an async method: only for an engine that declares what the test is about."""
+    needed = {"durable": durable, "shared": shared, "snapshots": snapshots}
 
     def decorate(method: Scenario) -> Callable[[Any, Opener], None]:
         def test(self: Any, opener: Opener) -> None:
@@ -122,8 +123,9 @@ def scenario(
             stage = Stage(opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept)
             try:
                 can = stage.engine.capabilities
-                if durable > can.durable or shared > can.shared or snapshots > can.snapshots:
-                    pytest.skip(f"the {can.name} engine does not declare it")
+                lacking = [name for name, need in needed.items() if need and not getattr(can, name)]
+                if lacking:
+                    pytest.skip(f"the {can.name} engine does not declare {' and '.join(lacking)}")
                 await method(self, stage)
             finally:
                 await stage.engine.close()
