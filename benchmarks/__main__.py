@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import growth, http, reading, sweeping, writing
+from benchmarks import growth, http, reading, rosey, sweeping, writing
 from benchmarks.figure import Figure
 from benchmarks.growth import Grown
-from benchmarks.report import draw, print_figure, print_growth
+from benchmarks.report import draw, print_figure, print_growth, print_latencies
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-ROWS = ("3", "4", "5", "6", "8", "growth")
+ROWS = ("1", "2", "3", "4", "5", "6", "8", "growth")
 
 
 class Report(msgspec.Struct):
@@ -30,6 +30,7 @@ class Report(msgspec.Struct):
     python: str
     figures: list[Figure]
     growth: list[Grown]
+    latencies: list[rosey.Latency]
 
 
 def arguments() -> argparse.Namespace:
@@ -81,7 +82,15 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
     only = options.only
-    report = Report(platform.platform(), platform.python_version(), [], [])
+    report = Report(platform.platform(), platform.python_version(), [], [], [])
+    if only & {"1", "2"}:
+        rounds = 3 if options.quick else 7
+        found, report.latencies = await rosey.measure(_made(folder / "rosey"), rounds, quick=options.quick)
+        for figure in found:
+            if figure.row in only:
+                print_figure(figure)
+                report.figures.append(figure)
+        print_latencies(report.latencies)
     async for figure in figures(only, folder, quick=options.quick):
         print_figure(figure)
         report.figures.append(figure)

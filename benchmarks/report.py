@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.growth import Grown
+from benchmarks.rosey import Latency
 
 
 def print_figure(figure: Figure) -> None:
@@ -34,6 +35,17 @@ def print_growth(grown: list[Grown]) -> None:
         f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
         flush=True,
     )
+
+
+def print_latencies(latencies: list[Latency]) -> None:
+    print("\nLatency over NATS, ms")
+    print("  operation  in flight      p50      p95      p99      per second")
+    for each in latencies:
+        print(
+            f"  {each.operation:9} {each.in_flight:10} {each.p50:8.2f} {each.p95:8.2f} {each.p99:8.2f} "
+            f"{each.per_second:15,.0f}"
+        )
+    print(flush=True)
 
 
 def draw(figures: list[Figure], path: Path) -> bool:

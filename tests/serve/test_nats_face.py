@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -235,11 +235,11 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
 
 def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
     gate = asyncio.Event()
-    begun = 0
+    taken = 0
 
     async def handler(request: Request) -> bytes:
-        nonlocal begun
-        begun += 1
+        nonlocal taken
+        taken += 1
         await gate.wait()
         return b'{"success":true}'
 
@@ -248,7 +248,7 @@ def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
             serving = NatsFace(connection, [endpoint(handler)], name="tested", version="1.0.0")
             await serving.start()
             asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(20)]
-            await until(lambda: begun == 20)
+            await until(lambda: taken == 20)
             draining = asyncio.ensure_future(serving.drain())
             await asyncio.sleep(0.05)
             assert not draining.done()
@@ -330,13 +330,19 @@ def test_no_server_is_said_without_the_password() -> None:
 # Coroutines that are begun at once
 
 
+def begun(work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+    caller = asyncio.current_task()
+    assert caller is not None
+    return begin(asyncio.get_running_loop(), caller, work)
+
+
 def test_work_that_never_waits_becomes_no_task() -> None:
     async def scenario() -> None:
         async def work() -> None:
             assert asyncio.current_task() is not caller
 
         caller = asyncio.current_task()
-        assert begin(asyncio.get_running_loop(), work()) is None
+        assert begun(work()) is None
         assert asyncio.current_task() is caller
 
     asyncio.run(scenario())
@@ -355,7 +361,7 @@ def test_a_timeout_that_is_entered_before_the_first_wait_ends_the_work_and_not_i
             await asyncio.sleep(0)
             outcome.append("went on")
 
-        task = begin(asyncio.get_running_loop(), work())
+        task = begun(work())
         assert task is not None
         await task
         assert outcome == ["timed out", "went on"]
@@ -375,7 +381,7 @@ def test_work_that_was_begun_can_be_cancelled_and_cleans_up() -> None:
                 finally:
                     cleaned.append(True)
 
-        task = begin(asyncio.get_running_loop(), work())
+        task = begun(work())
         assert task is not None
         await asyncio.sleep(0)
         task.cancel()
@@ -394,8 +400,8 @@ def test_what_is_raised_before_and_after_the_first_wait_comes_out() -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            begin(asyncio.get_running_loop(), work(False))
-        task = begin(asyncio.get_running_loop(), work(True))
+            begun(work(False))
+        task = begun(work(True))
         assert task is not None
         with pytest.raises(ZeroDivisionError):
             await task

@@ -4,6 +4,7 @@ Pure: nothing here does I/O, asks the time, or awaits.
 """
 
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique
+from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.log import Counter, Folded, Log, LogState
 from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone
 from keyhouse.schema.record import Declared, Expiry, Record, at_field, fixed, per_write, sliding
@@ -13,6 +14,7 @@ from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 __all__ = [
     "MILLISECONDS",
     "SECONDS",
+    "Compact",
     "Count",
     "Counter",
     "Declared",
@@ -36,6 +38,7 @@ __all__ = [
     "TimeFormat",
     "Unique",
     "at_field",
+    "compact",
     "fixed",
     "per_write",
     "sliding",

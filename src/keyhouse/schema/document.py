@@ -56,6 +56,18 @@ def parse(text: bytes) -> Any:
     return value
 
 
+class Compact(msgspec.Struct, frozen=True, gc=False):
+    """A document in the form in which it is stored. It can be put as the value of a record of any JSON, and nothing of it is
+    looked at again. Made by `compact`, and by nothing else."""
+
+    text: bytes
+
+
+def compact(parsed: object) -> Compact:
+    """The document of a value that a parser has read from JSON text, which `check_text` has let through."""
+    return Compact(encode_checked(parsed))
+
+
 def check_text(text: bytes, *, beneath: int = 0) -> None:
     """Refuse text that a parser could not take: nested too deep, or a number without end. It may be no JSON. `beneath`:
     the levels of an envelope around the document."""

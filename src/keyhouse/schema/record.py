@@ -193,6 +193,8 @@ class Record(Generic[T]):
 
     def written(self, value: T) -> tuple[bytes, T]:
         """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
+        if isinstance(value, document.Compact) and self.type is Any:
+            return value.text, value
         if not self._unchecked:
             document.check(value)
         plain: object = value if self.unknown is None else self._with_unknown(value)

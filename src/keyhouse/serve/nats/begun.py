@@ -14,12 +14,13 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 
-def begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None] | None":
-    """Run `work` until it first waits: its task then, or `None` when it has ended. What it raises before that is raised."""
-    caller = asyncio.current_task(loop)
+def begin(
+    loop: asyncio.AbstractEventLoop, caller: "asyncio.Task[Any]", work: Coroutine[Any, Any, None]
+) -> "asyncio.Task[None] | None":
+    """Run `work` until it first waits: its task then, or `None` when it has ended. What it raises before that is raised.
+    `caller` is the current task."""
     stand_in = _StandIn()
-    if caller is not None:
-        _leave_task(loop, caller)
+    _leave_task(loop, caller)
     _enter_task(loop, stand_in)  # type: ignore[arg-type]  # any object will do
     try:
         waits_for = work.send(None)
@@ -27,8 +28,7 @@ def begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> "
         return None
     finally:
         _leave_task(loop, stand_in)  # type: ignore[arg-type]
-        if caller is not None:
-            _enter_task(loop, caller)
+        _enter_task(loop, caller)
     task = loop.create_task(_go_on(work, waits_for))
     stand_in.task = task
     return task

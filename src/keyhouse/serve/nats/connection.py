@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
@@ -70,6 +71,22 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
     finally:
         state.closing = True
         await _close(client)
+
+
+async def settle(client: Client) -> None:
+    """Wait until the server has all that was sent. The driver's `flush` sends its ping past what waits to be sent; by the
+    time the first is answered that has gone out, and the second comes behind it."""
+    await client.flush()
+    await client.flush()
+
+
+async def leave(client: Client, subscription: Subscription) -> None:
+    """End a subscription when all that the server had for it has been taken. As the driver's `drain`, but for its ping."""
+    await client._send_unsubscribe(subscription._id)
+    await settle(client)
+    await subscription._pending_queue.join()
+    subscription._stop_processing()
+    client._remove_sub(subscription._id)
 
 
 def _bare(url: str) -> str:

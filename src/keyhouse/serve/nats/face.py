@@ -18,7 +18,7 @@ from nats.errors import MaxPayloadError, NoRespondersError, SlowConsumerError
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
 from keyhouse.serve.nats.begun import begin
-from keyhouse.serve.nats.connection import Connection
+from keyhouse.serve.nats.connection import Connection, leave, settle
 from keyhouse.serve.nats.endpoint import Endpoint, Request
 from keyhouse.serve.nats.failure import failure
 from keyhouse.serve.nats.micro import Micro, Tally, now_ns
@@ -83,7 +83,7 @@ class NatsFace:
         for endpoint in self._endpoints:
             await self._subscribe(endpoint)
         await self._micro.start()
-        await self._client.flush()
+        await settle(self._client)
         self._log.info("nats serving", subjects=[endpoint.subject for endpoint in self._endpoints], queue=self._queue)
 
     async def drain(self) -> None:
@@ -95,7 +95,7 @@ class NatsFace:
             await self._micro.stop()
         for subscription in subscriptions:
             with suppress(NatsError):
-                await subscription.drain()  # type: ignore[no-untyped-call]
+                await leave(self._client, subscription)
             if isinstance(self._client, Connection):
                 self._client.overflows.pop(subscription._id, None)
         while self._in_flight:
@@ -105,7 +105,7 @@ class NatsFace:
         while self._companions:
             await asyncio.wait(self._companions)
         with suppress(NatsError):
-            await self._client.flush()
+            await settle(self._client)
         self._log.info("nats drained")
 
     # What a handler may do (see `Courier`)
@@ -152,11 +152,17 @@ class NatsFace:
     def _taking(self, endpoint: Endpoint, tallies: dict[str, Tally], other: Tally) -> Callable[[Msg], Awaitable[None]]:
         loop, in_flight, most = self._loop, self._in_flight, self._in_flight_max
 
+        caller: asyncio.Task[Any] | None = None
+
         async def take(message: Msg) -> None:
+            nonlocal caller
+            if caller is None:
+                caller = asyncio.current_task()  # the subscription's, every time
+                assert caller is not None
             while len(in_flight) >= most:
                 await self._until_room()
             tally = tallies.get(message.subject.rpartition(".")[2], other)
-            task = begin(loop, self._answer(endpoint, tally, message))
+            task = begin(loop, caller, self._answer(endpoint, tally, message))
             if task is not None:
                 in_flight.add(task)
                 task.add_done_callback(self._ended)

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from keyhouse.engine import Engine
 from keyhouse.errors import CounterError, LimitError, MissingFieldError, UnreadableError
 from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX, PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
+from keyhouse.schema import Compact, compact
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.rosey import requests as asked
 from keyhouse.systems.rosey.quota import Quota, Room, measure, size_of
@@ -25,8 +26,6 @@ T = TypeVar("T")
 
 _OK: Final = b'{"success":true}'
 _ABSENT: Final = b'{"success":true,"exists":false}'
-_GROWTH_MAX: Final = 5
-"""Compact JSON is never more than so much longer than the text it was read from: `1e15` becomes `1000000000000000.0`."""
 _ENVELOPE_BYTES: Final = 512
 _SCAN_ROWS: Final = 100
 _COUNT_ROWS: Final = 1_000
@@ -46,7 +45,7 @@ class Plugin:
 
     # Reading
 
-    async def get(self, body: asked.Get, size: int) -> bytes:
+    async def get(self, body: asked.Get) -> bytes:
         key = _build({"key": body.key})
         if not self.turns.quiet:
             await self.turns.after_writes_of((key,))
@@ -58,7 +57,7 @@ class Plugin:
             return b'{"success":true,"exists":true,"value":%b,"revision":%d}' % (row.value, row.revision)
         return b'{"success":true,"exists":true,"value":%b}' % row.value
 
-    async def mget(self, body: asked.Mget, size: int) -> bytes:
+    async def mget(self, body: asked.Mget) -> bytes:
         keys = [_build({"key": key}) for key in dict.fromkeys(_given(body.keys))]
         _refuse_many(len(keys))
         await self.turns.after_writes_of(keys)
@@ -72,7 +71,7 @@ class Plugin:
         answer = {"success": True, "values": found, "missing": [key for key in keys if key not in found]}
         return self._fitting(_encode(answer))
 
-    async def list(self, body: asked.List, size: int) -> bytes:
+    async def list(self, body: asked.List) -> bytes:
         await self.turns.after_all_writes()
         limit = min(body.limit, PAGE_ROWS_MAX)
         keys, cursor = await self._keys(body, limit)
@@ -82,7 +81,7 @@ class Plugin:
         answer = {"success": True, "keys": keys, "count": len(keys), "truncated": cursor is not None}
         return _encode(answer if cursor is None else answer | {"cursor": cursor})
 
-    async def scan(self, body: asked.Scan, size: int) -> bytes:
+    async def scan(self, body: asked.Scan) -> bytes:
         await self.turns.after_all_writes()
         left, room, cursor = min(body.limit, PAGE_ROWS_MAX), self._reply_bytes_max, body.cursor
         parts: list[bytes] = []
@@ -109,7 +108,7 @@ class Plugin:
         head = b'{"success":true,"entries":[%b],"count":%d,"truncated":%b%b}'
         return head % (b",".join(parts), len(parts), truncated, more)
 
-    async def count(self, body: asked.Count, size: int) -> bytes:
+    async def count(self, body: asked.Count) -> bytes:
         await self.turns.after_all_writes()
         total, cursor = 0, None
         while True:
@@ -121,41 +120,39 @@ class Plugin:
 
     # Writing
 
-    async def set(self, body: asked.Set, size: int) -> bytes:
+    async def set(self, body: asked.Set) -> bytes:
         key = _build({"key": body.key})
-        _check_size(body.value, size)
+        value = _compact(body.value)
         if self._quota:
-            await self._commit([key], lambda tx: tx.put(VALUE, body.value, ttl=body.ttl, key=key))
+            await self._commit([key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key))
             return _OK
         async with self.turns.write(key):
-            await self.store.put(VALUE, body.value, ttl=body.ttl, key=key)
+            await self.store.put(VALUE, value, ttl=body.ttl, key=key)
         return _OK
 
-    async def delete(self, body: asked.Delete, size: int) -> bytes:
+    async def delete(self, body: asked.Delete) -> bytes:
         key = _build({"key": body.key})
         deleted, _ = await self._commit([key], lambda tx: tx.delete(VALUE, key=key))
         return b'{"success":true,"deleted":%b}' % (b"true" if deleted else b"false")
 
-    async def incr(self, body: asked.Incr, size: int) -> bytes:
+    async def incr(self, body: asked.Incr) -> bytes:
         key = _build({"key": body.key})
         value, _ = await self._commit([key], lambda tx: _incremented(tx, key, body.by, body.ttl))
         return b'{"success":true,"value":%d}' % value
 
-    async def cas(self, body: asked.Cas, size: int) -> bytes:
+    async def cas(self, body: asked.Cas) -> bytes:
         key = _build({"key": body.key})
-        _check_size(body.value, size)
+        value = _compact(body.value)
         expect: Any = body.revision
-        _, revision = await self._commit(
-            [key], lambda tx: tx.put(VALUE, body.value, ttl=body.ttl, expect=expect, key=key)
-        )
+        _, revision = await self._commit([key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, expect=expect, key=key))
         return b'{"success":true,"revision":%d}' % revision
 
-    async def touch(self, body: asked.Touch, size: int) -> bytes:
+    async def touch(self, body: asked.Touch) -> bytes:
         key = _build({"key": body.key})
         touched, _ = await self._commit([key], lambda tx: _touched(tx, key, body.ttl))
         return b'{"success":true,"exists":%b}' % (b"true" if touched else b"false")
 
-    async def batch(self, body: asked.Batch, size: int) -> bytes:
+    async def batch(self, body: asked.Batch) -> bytes:
         ops = [_checked(op) for op in _given(body.ops)]
         _refuse_many(len(ops))
         keys = list(dict.fromkeys(str(op.key) for op in ops))
@@ -236,13 +233,12 @@ def _refuse_many(count: int) -> None:
         raise LimitError("Too many keys or operations in one request.", count=count, limit=PLUGIN_BATCH_KEYS_MAX)
 
 
-def _check_size(value: Any, size: int) -> None:
-    """`size` is that of the message: a small one can't hold a large value."""
-    if size * _GROWTH_MAX <= PLUGIN_VALUE_BYTES_MAX:
-        return
-    found = len(_encode(value))
-    if found > PLUGIN_VALUE_BYTES_MAX:
-        raise LimitError("The value is larger than 64 KiB.", bytes=found, limit=PLUGIN_VALUE_BYTES_MAX)
+def _compact(value: Any) -> Compact:
+    """The value as it is stored, of what was read from a body; LimitError when it is too large."""
+    document = compact(value)
+    if len(document.text) > PLUGIN_VALUE_BYTES_MAX:
+        raise LimitError("The value is larger than 64 KiB.", bytes=len(document.text), limit=PLUGIN_VALUE_BYTES_MAX)
+    return document
 
 
 def _check_stored(key: str, value: bytes) -> None:
@@ -286,7 +282,7 @@ def _checked(op: asked.Operation) -> asked.Operation:
             raise MissingFieldError("Missing required field.", field=name, op=op.op)
     _build({"key": op.key})
     if op.value is not UNSET:
-        _check_size(op.value, PLUGIN_VALUE_BYTES_MAX)
+        op.value = _compact(op.value)
     return op
 
 

@@ -48,7 +48,7 @@ BODIES: Final[dict[str, Body[Any]]] = {
 }
 OPERATIONS: Final = tuple(BODIES)
 
-Work = Callable[[Any, int], Awaitable[bytes]]
+Work = Callable[[Any], Awaitable[bytes]]
 
 
 class _Known:
@@ -94,8 +94,10 @@ class PluginService:
         ]
 
     def _answering(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
-        async def answer(request: Request) -> bytes | None:
-            return await self._answer(request, request.subject[start:].split("."))
+        """Its coroutine is the answer's own: one more between would be passed through by every message."""
+
+        def answer(request: Request) -> Awaitable[bytes | None]:
+            return self._answer(request, request.subject[start:].split("."))
 
         return answer
 
@@ -116,7 +118,7 @@ class PluginService:
             if operation == "watch":
                 answer = await self._watches.watch(known.plugin.store, body, request.courier)
             else:
-                answer = await known.works[operation](body, len(request.data))
+                answer = await known.works[operation](body)
         except Exception as error:
             self._failed(operation, plugin, request, body, error)
             raise

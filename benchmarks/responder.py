@@ -1,0 +1,88 @@
+"""A process that answers over NATS, for `benchmarks.rosey`: an echo, which is the limit, or plugin storage.
+
+    python -m benchmarks.responder URL echo
+    python -m benchmarks.responder URL ENGINE_URL
+
+It says `ready` when it answers, and ends when its standard input does.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import uvloop
+from nats.aio.msg import Msg
+
+from keyhouse import open_engine
+from keyhouse.serve import Context
+from keyhouse.serve.metrics import Metrics
+from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.systems.rosey.service import part
+
+
+@asynccontextmanager
+async def echo(url: str) -> AsyncIterator[None]:
+    async def answer(message: Msg) -> None:
+        await message.respond(message.data)
+
+    async with connect(url) as connection:
+        await connection.subscribe("echo.>", queue="echo", cb=answer)
+        await connection.flush()
+        yield
+
+
+@asynccontextmanager
+async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
+    """As it is served: the engine metered, the log at INFO; but slow operations are not logged, which on a busy machine
+    would measure the log."""
+    engine = await open_engine(engine_url)
+    metrics = Metrics("0")
+    settings = {"slow_ms": 60_000}
+    context = Context(engine=metrics.metered("rosey", engine), data=Path(), metrics=metrics.registry, settings=settings)
+    served = part(context)
+    tasks = [asyncio.ensure_future(task()) for task in served.tasks]
+    async with connect(url) as connection, NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"):
+        yield
+    for task in tasks:
+        task.cancel()
+    await engine.close()
+
+
+async def main(url: str, what: str) -> None:
+    async with echo(url) if what == "echo" else rosey(url, what):
+        print("ready", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+@asynccontextmanager
+async def responder(url: str, what: str) -> AsyncIterator[int]:
+    """Such a process, for as long as the block takes; its id."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.responder",
+        url,
+        what,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    )
+    assert process.stdout is not None and process.stdin is not None
+    try:
+        assert await process.stdout.readline() == b"ready\n"
+        yield process.pid
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    uvloop.run(main(*sys.argv[1:3]))

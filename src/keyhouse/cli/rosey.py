@@ -1,0 +1,31 @@
+"""`keyhouse rosey`: what the operator of plugin storage needs besides."""
+
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.options import examples
+
+rosey = typer.Typer(help="Plugin storage over NATS.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@rosey.callback()
+def _group() -> None:
+    """Plugin storage over NATS."""
+
+
+@rosey.command()
+@examples(
+    "keyhouse rosey acl trivia quote-db > authorization.conf",
+)
+def acl(
+    plugins: Annotated[list[str], typer.Argument(help="The plugins' names, as they stand in their subjects.")],
+) -> None:
+    """Print permissions for nats-server: each plugin can use only its own subjects and its own inbox.
+
+    Include it in the server's configuration. The passwords are new each time: give each plugin its own, and the one of
+    `keyhouse` to the service. A plugin connects with the inbox that stands above its name.
+    """
+    from keyhouse.systems.rosey.acl import authorization
+
+    print(authorization(plugins), end="")

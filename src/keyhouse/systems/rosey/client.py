@@ -1,0 +1,250 @@
+"""For plugin authors: `kv = PluginStorage(nc, "trivia")`, then `await kv.get("score")`.
+
+It needs nothing but a NATS connection (`nats.connect`). What the service refuses is raised, by its code: see `PluginError`.
+With permissions for each plugin (`keyhouse rosey acl`), connect with `inbox_prefix=b"_INBOX_trivia"`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+
+__all__ = [
+    "Change",
+    "Conflict",
+    "Found",
+    "InternalError",
+    "InvalidRequest",
+    "PluginError",
+    "PluginStorage",
+    "QuotaExceeded",
+    "RateLimited",
+    "ServiceUnavailable",
+    "StorageFailed",
+    "ValueTooLarge",
+]
+
+_SILENCE_SECONDS: Final = 20.0
+"""A watch that has been silent so long, heartbeats included, is asked for again."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class PluginError(Exception):
+    """What the service said no to. `code` is the machine's name for it, the text is for people."""
+
+    codes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class InvalidRequest(PluginError):
+    """The request can't be: correct the program."""
+
+    codes = ("INVALID_JSON", "MISSING_FIELD", "VALIDATION_ERROR", "INVALID_SUBJECT", "INVALID_PLUGIN_NAME")
+
+
+class ValueTooLarge(InvalidRequest):
+    codes = ("VALUE_TOO_LARGE",)
+
+
+class Conflict(PluginError):
+    """The key is not as it was expected: read it again, and decide again."""
+
+    codes = ("CONFLICT",)
+
+
+class RateLimited(PluginError):
+    """Too many requests: wait a little."""
+
+    codes = ("RATE_LIMITED",)
+
+
+class QuotaExceeded(PluginError):
+    """The plugin's room is used up: delete something."""
+
+    codes = ("QUOTA_EXCEEDED",)
+
+
+class StorageFailed(PluginError):
+    """The database could not do it now: try again later."""
+
+    codes = ("DATABASE_ERROR",)
+
+
+class InternalError(PluginError):
+    codes = ("INTERNAL_ERROR",)
+
+
+class ServiceUnavailable(PluginError):
+    """Nobody answered. Of a write that was sent it is not known whether it was done."""
+
+    codes = ("NO_ANSWER",)
+
+
+_BY_CODE: Final = {
+    code: error
+    for error in (
+        InvalidRequest,
+        ValueTooLarge,
+        Conflict,
+        RateLimited,
+        QuotaExceeded,
+        StorageFailed,
+        InternalError,
+        ServiceUnavailable,
+    )
+    for code in error.codes
+}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A value and the revision it is at."""
+
+    key: str
+    value: Any
+    revision: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A key was set (`value`), or is `deleted`: by a delete, or because it has expired."""
+
+    key: str
+    revision: int
+    deleted: bool
+    value: Any = None
+
+
+class PluginStorage:
+    """The keys of one plugin. `timeout` is for each answer, in seconds."""
+
+    def __init__(
+        self,
+        connection: Client,
+        plugin: str,
+        *,
+        prefix: str = "db.kv",
+        changes_prefix: str = "db.changes",
+        timeout: float = 5.0,
+    ) -> None:
+        self.plugin = plugin
+        self._connection = connection
+        self._prefix = f"{prefix}.{plugin}"
+        self._changes_prefix = f"{changes_prefix}.{plugin}"
+        self._timeout = timeout
+
+    # The four of the document
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default` when there is none. To tell a stored `null` from none, give a default of your own."""
+        answer = await self._ask("get", {"key": key})
+        return answer["value"] if answer["exists"] else default
+
+    async def set(self, key: str, value: Any, *, ttl: int | None = None) -> None:
+        """Keep a value, for `ttl` seconds or for good. When this returns, it is on disk."""
+        await self._ask("set", {"key": key, "value": value, "ttl": ttl})
+
+    async def delete(self, key: str) -> bool:
+        """Whether it was there."""
+        return bool((await self._ask("delete", {"key": key}))["deleted"])
+
+    async def keys(self, prefix: str = "") -> list[str]:
+        """All keys that begin so, in order, however many."""
+        return [key async for key in self._each("list", "keys", prefix)]
+
+    # Beyond
+
+    async def found(self, key: str) -> Found | None:
+        """The value with its revision, for `cas`."""
+        answer = await self._ask("get", {"key": key, "revision": True})
+        return Found(key, answer["value"], answer["revision"]) if answer["exists"] else None
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values of the keys that are there."""
+        values: dict[str, Any] = (await self._ask("mget", {"keys": list(keys)}))["values"]
+        return values
+
+    async def items(self, prefix: str = "") -> AsyncIterator[Found]:
+        """Every key that begins so, with its value, in order."""
+        async for entry in self._each("scan", "entries", prefix):
+            yield msgspec.convert(entry, Found)
+
+    async def count(self, prefix: str = "") -> int:
+        return int((await self._ask("count", {"prefix": prefix}))["count"])
+
+    async def incr(self, key: str, by: int = 1, *, ttl: int | None = None) -> int:
+        """Add to a whole number, and return it. No two of these get lost, whoever else counts."""
+        return int((await self._ask("incr", {"key": key, "by": by, "ttl": ttl}))["value"])
+
+    async def cas(self, key: str, value: Any, revision: int | None, *, ttl: int | None = None) -> int:
+        """Set the key only if it is at this revision (`None`: not there); its new revision. Else `Conflict`."""
+        body = {"key": key, "value": value, "revision": revision, "ttl": ttl}
+        return int((await self._ask("cas", body))["revision"])
+
+    async def touch(self, key: str, ttl: int | None) -> bool:
+        """Let the key live so long from now on (`None`: for good); whether it is there."""
+        return bool((await self._ask("touch", {"key": key, "ttl": ttl}))["exists"])
+
+    async def batch(self, *operations: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Several writes, all or none: `kv.batch({"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "b"})`."""
+        results: list[dict[str, Any]] = (await self._ask("batch", {"ops": list(operations)}))["results"]
+        return results
+
+    async def watch(self, prefix: str = "", *, since: int | None = None) -> AsyncGenerator[Change, None]:
+        """The changes of the keys that begin so, from now on or after revision `since`, without end. Begun anew by itself
+        when the service is restarted or a message was lost; then a change may come twice, and none is missed."""
+        while True:
+            subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
+            messages = await self._connection.subscribe(subject)
+            try:
+                answer = await self._ask("watch", {"subject": subject, "prefix": prefix, "since": since})
+                since = int(answer["revision"])
+                number = 0
+                while True:
+                    try:
+                        message = await messages.next_msg(timeout=_SILENCE_SECONDS)
+                    except NatsTimeoutError:
+                        break
+                    told = _decode(message.data)
+                    number += 1
+                    if told["n"] != number or "end" in told:
+                        break
+                    if "heartbeat" in told:
+                        since = told["revision"]
+                    else:
+                        yield msgspec.convert(told, Change)
+            except ServiceUnavailable:
+                await asyncio.sleep(0.5)
+            finally:
+                await messages.unsubscribe()
+
+    async def _each(self, operation: str, field: str, prefix: str) -> AsyncIterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = await self._ask(operation, {"prefix": prefix, "limit": 1_000, "cursor": cursor})
+            for each in page[field]:
+                yield each
+            if (cursor := page.get("cursor")) is None:
+                return
+
+    async def _ask(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            message = await self._connection.request(f"{self._prefix}.{operation}", _encode(body), timeout=self._timeout)
+        except NoRespondersError:
+            raise ServiceUnavailable("NO_ANSWER", "No plugin storage is running on this NATS.") from None
+        except NatsTimeoutError:
+            raise ServiceUnavailable("NO_ANSWER", f"No answer within {self._timeout:g} s.") from None
+        answer: dict[str, Any] = _decode(message.data)
+        if answer["success"]:
+            return answer
+        code = answer["error_code"]
+        raise _BY_CODE.get(code, PluginError)(code, answer["message"])

@@ -1,0 +1,112 @@
+"""Plugin storage as it is served: on a real NATS server, with a real engine below, and a client as any plugin has one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry, generate_latest
+
+from keyhouse import open_engine
+from keyhouse.clock import ManualClock, SystemClock
+from keyhouse.engine import Engine
+from keyhouse.serve import Context
+from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.systems.rosey.service import PluginService
+from tests.engines.nats_servers import nats_server
+from tests.engines.openers import postgres_schema
+
+ENGINES = ("sqlite", "postgres")
+
+
+class Patient(Client):
+    """The driver's waits half a second, unless told; these machines are busy."""
+
+    async def request(self, subject: str, payload: bytes = b"", timeout: float = 30, **options: Any) -> Msg:
+        return await super().request(subject, payload, timeout, **options)
+
+
+class House:
+    """`restart` ends the service and begins it again on the same rows."""
+
+    def __init__(self, url: str, clock: ManualClock, settings: dict[str, Any]) -> None:
+        self.url = url
+        self.clock = clock
+        self.settings = settings
+        self.client: Client
+        self.engine: Engine
+        self.service: PluginService
+        self.metrics: CollectorRegistry
+        self._running = AsyncExitStack()
+
+    async def start(self) -> None:
+        self.engine = await open_engine(self.url, clock=self.clock)
+        self.metrics = CollectorRegistry()
+        self.service = PluginService(
+            Context(engine=self.engine, data=Path(), metrics=self.metrics, settings=self.settings)
+        )
+        self._running = AsyncExitStack()
+        self._running.push_async_callback(self.engine.close)
+        connection = await self._running.enter_async_context(connect(nats_server().url))
+        face = NatsFace(connection, self.service.endpoints(), name="rosey", version="0.1.0")
+        await self._running.enter_async_context(face)
+        await self.service.ready()
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def ask(self, subject: str, body: object = b"") -> Any:
+        """`subject` is `plugin.operation`, or a whole one."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        whole = subject if subject.count(".") > 1 else f"db.kv.{subject}"
+        return json.loads((await self.client.request(whole, data, timeout=20)).data)
+
+    async def told(self, subject: str, body: object) -> None:
+        """Publish, and wait for nothing."""
+        await self.client.publish(f"db.kv.{subject}", json.dumps(body).encode())
+
+    def metric(self, line: str) -> float | None:
+        """What a metric with its labels says now."""
+        for each in generate_latest(self.metrics).decode().splitlines():
+            if each.startswith(f"{line} "):
+                return float(each.rpartition(" ")[2])
+        return None
+
+
+@asynccontextmanager
+async def house(engine: str, folder: Path, **settings: Any) -> AsyncIterator[House]:
+    database = f"sqlite:{folder}/rosey.db?" if engine == "sqlite" else f"{await postgres_schema()}&"
+    url = f"{database}layout=rosey"
+    built = House(url, ManualClock(SystemClock().now()), settings)
+    built.client = Patient()
+    await built.client.connect(nats_server().url)
+    await built.start()
+    try:
+        yield built
+    finally:
+        await built.stop()
+        await built.client.close()
+
+
+Live = Callable[[Callable[[House], Awaitable[None]]], None]
+
+
+def living(engine: str, folder: Path, **settings: Any) -> Live:
+    """Runs a story in a house of its own."""
+
+    def live(story: Callable[[House], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with house(engine, folder, **settings) as built:
+                await story(built)
+
+        asyncio.run(run())
+
+    return live
