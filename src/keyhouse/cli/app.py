@@ -19,6 +19,7 @@ from keyhouse.cli.migrate import migrate
 from keyhouse.cli.move import move
 from keyhouse.cli.put import put
 from keyhouse.cli.restore import restore
+from keyhouse.cli.rosey import rosey
 from keyhouse.cli.scan import scan
 from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
@@ -55,6 +56,7 @@ app.command()(export)
 app.command("import")(import_)
 app.command()(move)
 app.command()(describe)
+app.add_typer(rosey, name="rosey")
 
 
 def _show_version(wanted: bool) -> None:

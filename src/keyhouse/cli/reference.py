@@ -64,7 +64,8 @@ def command_page() -> str:
     group: Any = typer.main.get_command(app)
     lines = ["# The command line\n", _NOTE, group.help + "\n", _ABOUT]
     for name, command in group.commands.items():
-        lines += _command(name, command)
+        for inner, each in getattr(command, "commands", {"": command}).items():
+            lines += _command(f"{name} {inner}".rstrip(), each)
     lines += ["## Exit codes\n", "| code | meaning |", "|---|---|"]
     lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     return "\n".join(lines) + "\n"

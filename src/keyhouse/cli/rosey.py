@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options import examples
+from keyhouse.cli.options import Json, examples
 
 rosey = typer.Typer(help="Plugin storage over NATS.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,12 +20,18 @@ def _group() -> None:
 )
 def acl(
     plugins: Annotated[list[str], typer.Argument(help="The plugins' names, as they stand in their subjects.")],
+    json: Json = False,
 ) -> None:
     """Print permissions for nats-server: each plugin can use only its own subjects and its own inbox.
 
     Include it in the server's configuration. The passwords are new each time: give each plugin its own, and the one of
     `keyhouse` to the service. A plugin connects with the inbox that stands above its name.
     """
-    from keyhouse.systems.rosey.acl import authorization
+    from keyhouse.cli.output import show_line
+    from keyhouse.systems.rosey.acl import authorization, users
 
-    print(authorization(plugins), end="")
+    found = users(plugins)
+    if json:
+        show_line({"users": found})
+    else:
+        print(authorization(found), end="")

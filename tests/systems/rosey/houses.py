@@ -26,8 +26,15 @@ ENGINES = ("sqlite", "postgres")
 class Patient(Client):
     """The driver's waits half a second, unless told; these machines are busy."""
 
-    async def request(self, subject: str, payload: bytes = b"", timeout: float = 30, **options: Any) -> Msg:
-        return await super().request(subject, payload, timeout, **options)
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 30,
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        return await super().request(subject, payload, timeout, old_style, headers)
 
 
 class House:

@@ -50,7 +50,7 @@ class PluginError(Exception):
 class InvalidRequest(PluginError):
     """The request can't be: correct the program."""
 
-    codes = ("INVALID_JSON", "MISSING_FIELD", "VALIDATION_ERROR", "INVALID_SUBJECT", "INVALID_PLUGIN_NAME")
+    codes: ClassVar[tuple[str, ...]] = ("INVALID_JSON", "MISSING_FIELD", "VALIDATION_ERROR", "INVALID_SUBJECT", "INVALID_PLUGIN_NAME")
 
 
 class ValueTooLarge(InvalidRequest):
@@ -238,7 +238,9 @@ class PluginStorage:
 
     async def _ask(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            message = await self._connection.request(f"{self._prefix}.{operation}", _encode(body), timeout=self._timeout)
+            message = await self._connection.request(
+                f"{self._prefix}.{operation}", _encode(body), timeout=self._timeout
+            )
         except NoRespondersError:
             raise ServiceUnavailable("NO_ANSWER", "No plugin storage is running on this NATS.") from None
         except NatsTimeoutError:

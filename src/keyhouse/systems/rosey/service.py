@@ -78,6 +78,8 @@ class PluginService:
         self._journal = Journal(self.settings.slow_ms)
         self._watches = Watches(self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures)
         self._known: dict[str, _Known] = {}
+        served = [*self.settings.prefixes, self.settings.changes_prefix]
+        self._not_for_answers = ("_INBOX_", "$", *(f"{prefix}." for prefix in served))
 
     # Messages
 
@@ -109,7 +111,7 @@ class PluginService:
             if len(words) != 2 or words[1] not in BODIES:
                 raise _no_subject(request.subject, words)
             plugin, operation = words
-            if operation in READS and not request.reply:
+            if not request.reply.startswith("_INBOX.") and not self._may_answer(plugin, operation, request):
                 return None
             known = self._known.get(plugin) or self._know(plugin)
             body = BODIES[operation].read(request.data)
@@ -130,6 +132,19 @@ class PluginService:
         if self._journal.wants(seconds):
             self._journal.done(operation, plugin, seconds, _said(operation, body, answer))
         return answer
+
+    def _may_answer(self, plugin: str, operation: str, request: Request) -> bool:
+        """Whether it is done. Not a read that nobody waits for; nor anything whose answer is to go to subjects that are not
+        the plugin's to speak on: the service may, and must not be made to in its place."""
+        reply = request.reply
+        if not reply:
+            return operation not in READS
+        if reply.startswith(self._not_for_answers) and not reply.startswith(f"_INBOX_{plugin}."):
+            error = SubjectError("An answer can't be sent to that subject.", reply=reply, subject=request.subject)
+            self._journal.failed(operation, plugin, error, answered=False, fields={})
+            self.figures.failed(plugin, error.code)
+            return False
+        return True
 
     def _know(self, name: str) -> _Known:
         try:
