@@ -50,7 +50,13 @@ class PluginError(Exception):
 class InvalidRequest(PluginError):
     """The request can't be: correct the program."""
 
-    codes: ClassVar[tuple[str, ...]] = ("INVALID_JSON", "MISSING_FIELD", "VALIDATION_ERROR", "INVALID_SUBJECT", "INVALID_PLUGIN_NAME")
+    codes: ClassVar[tuple[str, ...]] = (
+        "INVALID_JSON",
+        "MISSING_FIELD",
+        "VALIDATION_ERROR",
+        "INVALID_SUBJECT",
+        "INVALID_PLUGIN_NAME",
+    )
 
 
 class ValueTooLarge(InvalidRequest):
