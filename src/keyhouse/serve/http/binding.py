@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -87,7 +87,9 @@ class Binding:
     def __init__(self, route: Route, *, body_bytes_max: int, body_seconds_max: float) -> None:
         self.taken = taken(route)
         self._handler = route.handler
-        self._path = [(name, None if kind is str else kind) for name, kind in self.taken.path.items()]
+        self._path = [
+            (name, None if kind is str else _path_reader(name, kind)) for name, kind in self.taken.path.items()
+        ]
         self._query = Parameters(self.taken.query, "parameter") if self.taken.query is not None else None
         self._headers = Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
         self._body = reader(self.taken.body) if self.taken.has_body else None
@@ -96,8 +98,8 @@ class Binding:
 
     async def call(self, request: Request, values: list[str], caller: Caller | None, given: Conditions) -> Any:
         arguments: dict[str, Any] = {}
-        for (name, kind), value in zip(self._path, values, strict=True):
-            arguments[name] = value if kind is None else _path_value(name, kind, value)
+        for (name, read), value in zip(self._path, values, strict=True):
+            arguments[name] = value if read is None else read(value)
         if self._query is not None:
             arguments["query"] = self._query.read(query_pairs(request.query))
         elif request.query:
@@ -133,11 +135,19 @@ def _joined(request: Request, name: bytes) -> str | None:
     return ", ".join(values) if values else None
 
 
-def _path_value(name: str, kind: Any, value: str) -> Any:
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise NotFoundError("Nothing can have this address.", field=name, reason=str(error)) from None
+def _path_reader(name: str, kind: Any) -> Callable[[str], Any]:
+    """What reads a field of a path. The names of a Literal are told by a look: no type has to be worked out for them."""
+    known = frozenset(get_args(kind) if get_origin(kind) is Literal else ())
+
+    def read(value: str) -> Any:
+        if value in known:
+            return value
+        try:
+            return msgspec.convert(value, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotFoundError("Nothing can have this address.", field=name, reason=str(error)) from None
+
+    return read
 
 
 def reader(kind: Any) -> Callable[[bytes], Any]:
