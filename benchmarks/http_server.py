@@ -32,7 +32,7 @@ async def constant(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def main(what: str, folder: Path) -> None:
-    token = mint(JwtSettings(), folder, CUSTOMER)
+    token = mint(JwtSettings(), folder, CUSTOMER, system="streamkit")
     app: Any = constant
     if what == "ours":
         app = make_app([await part(folder)], registry=CollectorRegistry())

@@ -25,6 +25,7 @@ from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
 from keyhouse.cli.stats import stats
 from keyhouse.cli.sweep import sweep
+from keyhouse.cli.token import token
 from keyhouse.cli.verify import verify
 from keyhouse.cli.watch import watch
 
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(token)
 app.command()(get)
 app.command()(put)
 app.command()(delete)

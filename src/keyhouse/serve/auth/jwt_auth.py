@@ -71,15 +71,20 @@ class JwtAuth:
 
 
 def jwt_auth(
-    settings: JwtSettings, data: Path, *, tenant_pattern: str = TENANT_PATTERN, clock: Clock | None = None
+    settings: JwtSettings,
+    data: Path,
+    *,
+    system: str = "",
+    tenant_pattern: str = TENANT_PATTERN,
+    clock: Clock | None = None,
 ) -> JwtAuth:
-    """The authenticator that the settings ask for. HS256 without a secret makes one in the folder `data`."""
-    return JwtAuth(settings, _keys(settings, data), tenant_pattern=tenant_pattern, clock=clock)
+    """The authenticator that the settings ask for. HS256 without a secret makes one in `data`, for this system."""
+    return JwtAuth(settings, _keys(settings, data, system), tenant_pattern=tenant_pattern, clock=clock)
 
 
-def _keys(settings: JwtSettings, data: Path) -> Keys:
+def _keys(settings: JwtSettings, data: Path, system: str) -> Keys:
     if settings.jwt_algorithm == "HS256":
-        return SecretKey(settings.jwt_secret or kept_secret(data))
+        return SecretKey(settings.jwt_secret or kept_secret(data, system))
     if settings.jwt_keys is None:
         raise UsageError("This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm)
     return KeySet(

@@ -18,6 +18,7 @@ def mint(
     data: Path,
     tenant: str,
     *,
+    system: str = "",
     scopes: Sequence[str] | None = None,
     seconds: float = 12 * 3_600,
     tenant_pattern: str = TENANT_PATTERN,
@@ -41,4 +42,4 @@ def mint(
         claims["iss"] = settings.jwt_issuer
     if settings.jwt_audience is not None:
         claims["aud"] = settings.jwt_audience
-    return jwt.encode(claims, settings.jwt_secret or kept_secret(data), algorithm="HS256")
+    return jwt.encode(claims, settings.jwt_secret or kept_secret(data, system), algorithm="HS256")

@@ -12,15 +12,14 @@ from pathlib import Path
 from keyhouse.errors import UsageError
 from keyhouse.serve.auth.settings import check_secret
 
-FILE = "jwt.secret"
 
+def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
+    """The secret in the folder's file `<system>-jwt.secret`, made when it is not there. All who ask at once get the same.
 
-def kept_secret(folder: Path, *, make: bool = True) -> str:
-    """The secret in the folder's file `jwt.secret`, made when it is not there. Any number may ask at once: all get the same.
-
-    UsageError when others can read the file, or when it is not there and `make` is false.
+    Each system has its own: a token of one is none of another. UsageError when others can read the file, or when it is not
+    there and `make` is false.
     """
-    path = folder / FILE
+    path = folder / (f"{system}-jwt.secret" if system else "jwt.secret")
     if not path.exists():
         if not make:
             raise UsageError("There is no secret yet: start the service once, or name its data folder.", file=str(path))

@@ -1,12 +1,13 @@
 """Streamkit as a part of a running service: who may call, how often, what is answered, and the sweep of expired scenes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from keyhouse.engine import Engine
 from keyhouse.serve import Context, Part, RateLimiter, read_settings
-from keyhouse.serve.auth import jwt_auth
+from keyhouse.serve.auth import jwt_auth, mint
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.routes import routes
@@ -25,10 +26,18 @@ def part(context: Context) -> Part:
         title="Streamkit",
         about="Text cyclers, swaps, layouts and notes of an OBS control panel, and how often each scene is used.",
         routes=routes(Customers(engine, settings)),
-        auth=jwt_auth(settings, context.data, tenant_pattern=TENANT_PATTERN, clock=engine.clock),
+        auth=jwt_auth(settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock),
         rates=rates,
         tasks=[_sweeping(engine, settings.sweep_seconds)],
     )
+
+
+def token(
+    settings: Mapping[str, Any], data: Path, customer: str, *, scopes: Sequence[str] | None, seconds: float
+) -> str:
+    """A development token for a customer, as `keyhouse token` prints it. UsageError when it can't be made here."""
+    read = read_settings(Settings, settings, table=NAME)
+    return mint(read, data, customer, system=NAME, scopes=scopes, seconds=seconds, tenant_pattern=TENANT_PATTERN)
 
 
 def _sweeping(engine: Engine, seconds: float) -> Callable[[], Awaitable[None]]:

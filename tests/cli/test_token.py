@@ -1,0 +1,64 @@
+"""`keyhouse token`: what it prints is accepted by the service of the same data folder, and by no other."""
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from keyhouse.errors import TokenError
+from keyhouse.serve.auth import Caller, JwtSettings, jwt_auth
+from tests.cli.running import run
+
+
+def told(token: str, data: Path, settings: JwtSettings | None = None) -> Caller:
+    auth = jwt_auth(settings or JwtSettings(), data, system="streamkit")
+    return asyncio.run(auth.authenticate([(b"authorization", b"Bearer " + token.encode())]))
+
+
+def test_a_token_is_good_for_the_service_of_its_data_folder(tmp_path: Path) -> None:
+    token = run("token", "streamkit", "--customer", "12345", cwd=tmp_path).stdout.strip()
+    data = tmp_path / "keyhouse-data"
+    assert told(token, data) == Caller(tenant="12345", scopes=frozenset({"read", "write"}))
+    assert stat.S_IMODE((data / "streamkit-jwt.secret").stat().st_mode) == 0o600
+    with pytest.raises(TokenError, match="signature"):
+        told(token, tmp_path / "another")
+
+
+def test_what_it_allows_and_for_how_long_can_be_said(tmp_path: Path) -> None:
+    options = ["--customer", "12345", "--scope", "read", "--hours", "0.5", "--data", "here", "--json"]
+    made = json.loads(run("token", "streamkit", *options, cwd=tmp_path).stdout)
+    assert (made["customer"], made["seconds"]) == ("12345", 1_800)
+    assert told(made["token"], tmp_path / "here").scopes == {"read"}
+
+
+def test_the_secret_of_the_environment_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "0123456789abcdef0123456789abcdef"
+    monkeypatch.setenv("KEYHOUSE_STREAMKIT_JWT_SECRET", secret)
+    token = run("token", "streamkit", "--customer", "12345", cwd=tmp_path).stdout.strip()
+    assert told(token, tmp_path, JwtSettings(jwt_secret=secret)).tenant == "12345"
+    assert list(tmp_path.iterdir()) == [], "no secret is made where one is given"
+
+
+def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYHOUSE_STREAMKIT_JWT_SECRET", "hunter2")
+    said = run("token", "streamkit", "--customer", "12345", cwd=tmp_path, code=1).stderr
+    assert "too short" in said and "hunter2" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["streamkit", "--customer", "a b"], "No tenant can be called so"),
+        (["streamkit", "--customer", "12_streamkit_notes"], "No tenant can be called so"),
+        (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
+        (["rosey", "--customer", "12345"], "has no tokens"),
+        (["nothing", "--customer", "12345"], "No such system"),
+    ],
+)
+def test_what_can_not_be_is_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    assert sentence in run("token", *arguments, cwd=tmp_path, code=1).stderr
+    assert list(tmp_path.iterdir()) == []
