@@ -16,6 +16,7 @@ import pytest
 from nats.aio.client import Client
 
 from keyhouse import open_engine
+from keyhouse.engines.jetstream.server import NatsServer
 from tests.docs.pages import DOCS
 from tests.serve.host_running import JARS, Serving, command, environment, refused, serving
 
@@ -75,6 +76,31 @@ def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
             "systems": {"jars": {"ready": False, "code": "DATABASE_ERROR", "why": "The jars are broken."}},
         }
         assert running.get("/health").status_code == 200
+
+
+def test_a_nats_that_goes_away_is_said_and_found_again(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path / "own")
+    server.start()
+    server.ready()
+    with serving(tmp_path, JARS, "--nats", server.url) as running:
+        assert running.get("/ready").status_code == 200
+        server.stop()
+        answer = _ready_until(running, 503)
+        assert answer.json()["systems"]["jars"]["why"].startswith("The connection to NATS is lost")
+        server.start()
+        server.ready()
+        _ready_until(running, 200)
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.end() == 0
+    server.stop()
+
+
+def _ready_until(running: Serving, status: int) -> httpx.Response:
+    deadline = time.monotonic() + 30
+    while (answer := running.get("/ready")).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.1)
+    return answer
 
 
 def test_people_are_told_in_words(tmp_path: Path) -> None:

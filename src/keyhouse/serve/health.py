@@ -43,7 +43,6 @@ class Health:
         self._checks: dict[str, list[Callable[[], Awaitable[object]]]] = {}
         self._last: tuple[float, Readiness] | None = None
         self._asking = asyncio.Lock()
-        self.stopping = False
 
     def add(self, system: str, *checks: Callable[[], Awaitable[object]]) -> None:
         self._checks.setdefault(system, []).extend(checks)
@@ -53,8 +52,7 @@ class Health:
             now = asyncio.get_running_loop().time()
             if self._last is None or now - self._last[0] > KEPT_SECONDS:
                 self._last = (now, await self._look())
-            found = self._last[1]
-        return msgspec.structs.replace(found, ready=found.ready and not self.stopping)
+            return self._last[1]
 
     async def _look(self) -> Readiness:
         answers = await asyncio.gather(*(_check(checks) for checks in self._checks.values()))

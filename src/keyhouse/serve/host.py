@@ -5,7 +5,7 @@ and finish what they have, then tasks end, then NATS, then engines are closed, a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.lock import DataFolder
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.nats.connection import Connection
 from keyhouse.serve.nats_server import embedded_nats
 from keyhouse.serve.part import Context, Part
 from keyhouse.serve.placing import file_of, url_of
@@ -70,7 +71,6 @@ class Host:
         return place
 
     async def __aexit__(self, *_: object) -> None:
-        self._health.stopping = True
         await self._stack.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> Place:
@@ -85,7 +85,10 @@ class Host:
         stack.push_async_callback(self._end_faces)
         for part in parts:
             if connection is not None and part.endpoints:
-                await self._begin_face(NatsFace(connection, part.endpoints, name=part.name, version=__version__))
+                await self._begin_face(
+                    NatsFace(connection, part.endpoints, name=part.name, version=__version__, queue=part.queue)
+                )
+                self._health.add(part.name, _connected(connection))
         http = None
         if bound is not None:
             listener = listening(self._app(parts), bound, drain_seconds=self._settings.drain_seconds)
@@ -134,7 +137,7 @@ class Host:
             return self._settings.nats
         return (await stack.enter_async_context(embedded_nats(data, self._settings.nats_port))).url
 
-    def _connect(self, url: str) -> AbstractAsyncContextManager[Any]:
+    def _connect(self, url: str) -> AbstractAsyncContextManager[Connection]:
         credentials = self._settings.nats_credentials
         return connect(url, **({"user_credentials": credentials} if credentials else {}))
 
@@ -164,3 +167,11 @@ class Host:
         for result in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(result, Exception):
                 _log.error("a face did not end well", exc_info=result)
+
+
+def _connected(connection: Connection) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        if not connection.is_connected:
+            raise UnavailableError("The connection to NATS is lost; it is tried again and again.")
+
+    return check

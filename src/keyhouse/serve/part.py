@@ -36,7 +36,8 @@ class Part(msgspec.Struct, kw_only=True):
     """What a system has to be served.
 
     `routes` stand below `/<name>`; those with a scope ask `auth` who calls, and `rates` whether they may now. `title` and
-    `about` head their OpenAPI document. `tasks` run for as long as the service does, and are cancelled at its end: a
+    `about` head their OpenAPI document. `endpoints` are answered in the group `queue`, or one called by the name:
+    processes in one group share the requests. `tasks` run for as long as the service does, and are cancelled at its end: a
     sweep, a job. `ready` raises the KeyhouseError that keeps the system from answering.
     """
 
@@ -47,5 +48,6 @@ class Part(msgspec.Struct, kw_only=True):
     auth: Authenticator | None = None
     rates: RateLimiter | None = None
     endpoints: Sequence[Endpoint] = ()
+    queue: str | None = None
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()
     ready: Callable[[], Awaitable[None]] | None = None

@@ -25,7 +25,7 @@ def probes(health: Health, metrics: Metrics) -> Sequence[Route]:
 
     readiness: dict[int, Any] = {
         200: Readiness,
-        503: Returns(type=Readiness, about="Some system can't, or the end is near."),
+        503: Returns(type=Readiness, about="Some system can't, and which, and why."),
     }
     return (
         Route(method="GET", path="/health", handler=alive, tag="operator"),

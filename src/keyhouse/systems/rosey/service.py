@@ -220,6 +220,7 @@ def part(context: Context) -> Part:
         name="rosey",
         title="Plugin storage over NATS",
         endpoints=service.endpoints(),
+        queue=service.settings.queue,
         tasks=[service.clean_up, service.take_census],
         ready=service.ready,
     )
