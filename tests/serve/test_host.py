@@ -60,7 +60,7 @@ def test_the_operators_pages_are_there(tmp_path: Path) -> None:
         page = running.get("/metrics")
         assert page.headers["content-type"].startswith("text/plain")
         assert 'keyhouse_engine_seconds_count{call="commit",system="jars"} 1.0' in page.text
-        assert 'keyhouse_http_requests_total{method="GET",route="/ready",status="200"} 1.0' in page.text
+        assert 'keyhouse_http_request_seconds_count{method="GET",route="/ready",status="200"} 1.0' in page.text
         told = set(re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE))
         documented = set(re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE))
         assert {name for name in told if not name.endswith("_created")} == documented
@@ -284,7 +284,7 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
             (["--http", "no.such.host.invalid:0"], "HTTP can't listen there"),
             (["--http", "127.0.0.1:0", "--nats-port", str(port)], "The port for NATS is taken"),
             (["--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"], "No NATS server answers"),
-            (["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"], "The engine does not answer"),
+            (["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"], "The server can't be reached"),
             (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
             (["--http", "8080"], "give HOST:PORT"),
             (["--config", "gone.toml"], "There is no such file of settings"),

@@ -16,7 +16,7 @@ import structlog
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
-from keyhouse.errors import EngineError, UnavailableError
+from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.serve.health import Health
 from keyhouse.serve.http import HttpSettings, make_app
 from keyhouse.serve.listener import bind, listening
@@ -34,7 +34,7 @@ from keyhouse.serve.table import read_settings
 from keyhouse.serve.tasks import Tasks
 
 ENGINE_SECONDS: Final = 15.0
-"""How long an engine may take to answer for the first time: it may have tables to make."""
+"""How long an engine may take to open: it may have tables to make."""
 
 PROBE: Final = ("keyhouse-ready", ("ready",))
 """A row that is never written: an engine that says it is not there answers."""
@@ -109,18 +109,19 @@ class Host:
         own, common = self._given.engines.get(name), self._settings.engine
         url = own or common
         place = file_of(name, data) if url is None else url_of(name, url, alone=bool(own) or len(self._services) == 1)
-        engine = await open_engine(place)
-        stack.push_async_callback(engine.close)
         try:
             async with asyncio.timeout(ENGINE_SECONDS):
-                await engine.read(*PROBE)
-        except (EngineError, TimeoutError) as error:
+                engine = await open_engine(place)
+        except KeyhouseError as error:
+            error.fields["system"] = name
+            raise
+        except TimeoutError:
             raise UnavailableError(
-                "The engine does not answer: start it, or name another with --engine.",
-                system=name,
+                "The engine does not answer: look at it, or name another with --engine.",
                 engine=public_url(place),
-                reason=error.sentence if isinstance(error, EngineError) else "it took too long",
-            ) from error
+                system=name,
+            ) from None
+        stack.push_async_callback(engine.close)
         _log.info("engine open", system=name, engine=public_url(place), durable=engine.capabilities.durable)
         return engine
 
