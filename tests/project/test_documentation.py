@@ -86,7 +86,7 @@ def readme_commands() -> list[str]:
 
 
 def test_the_readme_shows_the_two_commands() -> None:
-    assert {"make test", "make demo"} <= set(readme_commands())
+    assert {"make test", "make serve"} <= set(readme_commands())
 
 
 def test_every_make_command_of_the_readme_is_a_target() -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from nats.aio.client import Client
 
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import NatsServer
-from tests.docs.pages import DOCS
+from tests.cli.running import run
+from tests.docs.pages import DOCS, blocks
 from tests.serve.host_running import JARS, Serving, command, environment, refused, serving
 
 
@@ -308,3 +310,20 @@ def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
         pytest.skip("root may write anywhere")
     tmp_path.chmod(0o500)
     assert "can't be written" in refused(tmp_path, JARS, "--data", "new")["error"]
+
+
+# The README
+
+
+def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> None:
+    """Its command for the other terminal, on the ports that are free here."""
+    page = (DOCS.parent / "README.md").read_text()
+    assert "@exec $(BIN)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
+    [shown] = [block for block in blocks(page, "sh") if "nats.connect" in block]
+    with serving(tmp_path, "rosey", "streamkit", data="keyhouse-data") as running:
+        program = shown.partition("-c '")[2].rpartition("'")[0].replace("nats://127.0.0.1:4222", running.nats)
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+        assert '"success":true' in told.stdout and '"value":"dark"' in told.stdout
+        assert "keyhouse scan rosey --space trivia --data keyhouse-data" in page
+        assert "dark" in run("scan", "rosey", "--space", "trivia", "--data", "keyhouse-data", cwd=tmp_path).stdout
+        assert running.get("/docs").status_code == 200

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from keyhouse.engines.placing import file_of, url_of
 from keyhouse.errors import UsageError
-from keyhouse.serve.placing import file_of, url_of
 from keyhouse.serve.settings import Address, Settings
 from keyhouse.serve.sources import Given, gather
 

@@ -15,6 +15,7 @@ import structlog
 
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
+from keyhouse.engines.placing import file_of, url_of
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError
 from keyhouse.serve.health import Health
@@ -26,7 +27,6 @@ from keyhouse.serve.nats import NatsFace, connect
 from keyhouse.serve.nats.connection import Connection
 from keyhouse.serve.nats_server import embedded_nats
 from keyhouse.serve.part import Context, Part
-from keyhouse.serve.placing import file_of, url_of
 from keyhouse.serve.probes import probes
 from keyhouse.serve.settings import EMBEDDED, OFF
 from keyhouse.serve.sources import Given
