@@ -3,6 +3,7 @@
 make bench                          everything, some minutes
 make bench ARGS="--quick"           smaller, for a look while working
 make bench ARGS="--only 3,4"        some rows
+make bench ARGS="--only exchange"   export and import of a million rows, against a bare dump (--quick: a tenth)
 make bench ARGS="--only engines"    every engine against its bare driver; or one, by its name: --only postgres
 """
 
@@ -16,13 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import growth, http, reading, rosey, sweeping, writing
+from benchmarks import exchange, growth, http, reading, rosey, sweeping, writing
 from benchmarks.figure import Figure
 from benchmarks.growth import Grown
 from benchmarks.report import draw, print_figure, print_growth, print_latencies
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-ROWS = ("1", "2", "3", "4", "5", "6", "8", "growth")
+ROWS = ("1", "2", "3", "4", "5", "6", "8", "growth", "exchange")
 
 
 class Report(msgspec.Struct):
@@ -72,6 +73,9 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
         yield await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, 4_000 if quick else 20_000)
     if "8" in only:
         for figure in await sweeping.measure(_made(folder / "sweeping"), rounds, 2_000 if quick else 10_000):
+            yield figure
+    if "exchange" in only:
+        for figure in await exchange.measure(_made(folder / "exchange"), 3, 100_000 if quick else 1_000_000):
             yield figure
     for name in ENGINES:
         if name in only:
