@@ -127,15 +127,14 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     """Some lines at a time, without empty ones, and the number of the first."""
     first, block, size = 1, list[bytes](), 0
     for number, line in enumerate(lines, 1):
-        if line.isspace() or (size >= BLOCK_BYTES or len(block) == BLOCK_LINES):
+        is_empty = line[:1] != b"{" and line.isspace()
+        if is_empty or size >= BLOCK_BYTES or len(block) == BLOCK_LINES:
             if block:
                 yield first, block
-            first, block, size = number, [], 0
-        if line.isspace():
-            first = number + 1
-            continue
-        block.append(line)
-        size += len(line)
+            first, block, size = number + is_empty, [], 0
+        if not is_empty:
+            block.append(line)
+            size += len(line)
     if block:
         yield first, block
 

@@ -17,6 +17,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -46,13 +47,16 @@ class Line(msgspec.Struct, frozen=True):
     is_shown: bool = False
 
 
+_NONE = msgspec.Raw()
+
+
 class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """Every member that a line may have, in the order in which they are written."""
 
     space: str | None = None
     key: str | None = None
-    value: msgspec.Raw = msgspec.Raw()
-    shown: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = _NONE
+    shown: msgspec.Raw = _NONE
     text: str | None = None
     base64: str | None = None
     expires: int | None = None
@@ -151,22 +155,33 @@ def decode_all(lines: Sequence[bytes], number: int) -> list[Line | Ending]:
 def _read(form: _Form) -> Line | Ending:
     if form.rows is not None and form.sha256 is not None:
         return Ending(form.rows, form.sha256, form.made, form.moment)
-    forms = (_value(form.value), _value(form.shown), _text(form.text), _bytes(form.base64))
-    values = [value for value in forms if value is not None]
-    if form.space is None or form.key is None or len(values) != 1:
-        raise ValueError("it needs a space, a key and one value")
-    if not 0 < len(form.space.encode()) <= SPACE_BYTES_MAX or "\0" in form.space:
-        raise ValueError("a space's name has 1 to 255 bytes, and no U+0000")
+    if form.space is None or form.key is None:
+        raise ValueError("it needs a space and a key")
+    _check_space(form.space)
     check_key(form.key)
-    if len(values[0]) > VALUE_BYTES_MAX:
-        raise LimitError("The value is too large.", key=form.key, bytes=len(values[0]), limit=VALUE_BYTES_MAX)
+    value = bytes(form.value)
+    if form.shown is not _NONE or form.text is not None or form.base64 is not None or not value:
+        value = _other_value(form, value)
+    if len(value) > VALUE_BYTES_MAX:
+        raise LimitError("The value is too large.", key=form.key, bytes=len(value), limit=VALUE_BYTES_MAX)
     if form.expires is not None and not -_TIME_MAX < form.expires < _TIME_MAX:
         raise ValueError("it expires at no time that can be kept")
-    return Line(form.space, Put(form.key, values[0], form.expires), is_shown=forms[1] is not None)
+    return Line(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
 
 
-def _value(raw: msgspec.Raw) -> bytes | None:
-    return bytes(raw) or None
+@lru_cache(maxsize=16)
+def _check_space(space: str) -> None:
+    if not 0 < len(space.encode()) <= SPACE_BYTES_MAX or "\0" in space:
+        raise ValueError("a space's name has 1 to 255 bytes, and no U+0000")
+
+
+def _other_value(form: _Form, value: bytes) -> bytes:
+    """Of a row that is not plain JSON on its line."""
+    forms = (value or None, bytes(form.shown) or None, _text(form.text), _bytes(form.base64))
+    values = [each for each in forms if each is not None]
+    if len(values) != 1:
+        raise ValueError("it needs one value")
+    return values[0]
 
 
 def _text(text: str | None) -> bytes | None:

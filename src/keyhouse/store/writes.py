@@ -10,7 +10,7 @@ from typing import Final
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.errors import UnavailableError, UnknownOutcomeError
 
-COMMIT_ROWS: Final = 500
+COMMIT_ROWS: Final = 2_000
 COMMIT_BYTES: Final = 2 * 1_024 * 1_024
 """Enough in one commit that its sync does not count; little enough that the engine's other callers do not notice."""
 
