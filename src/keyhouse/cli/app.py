@@ -9,6 +9,7 @@ from keyhouse.cli.backup import backup
 from keyhouse.cli.count import count
 from keyhouse.cli.delete import delete
 from keyhouse.cli.describe import describe
+from keyhouse.cli.doctor import doctor
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.explain import explain
 from keyhouse.cli.export import export
@@ -58,6 +59,7 @@ app.command()(export)
 app.command("import")(import_)
 app.command()(move)
 app.command()(describe)
+app.command()(doctor)
 app.add_typer(rosey, name="rosey")
 
 

@@ -17,6 +17,7 @@ import typer
 
 from keyhouse import limits
 from keyhouse.cli.app import app
+from keyhouse.cli.diagram import mermaid
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.markdown import document
 from keyhouse.cli.settings import settings_tables
@@ -124,7 +125,8 @@ def _keyspace_page(name: str) -> str:
     page = document(system.title, prose(system.doc).partition("\n")[0], [describe(schema) for schema in system.schemas])
     title, _, rest = page.partition("\n")
     about = f"This is what `keyhouse describe {name}` prints; [what it is]({name}.md)."
-    return f"{title}: the keyspace\n\n{_NOTE}\n{about}\n{rest}"
+    drawn = f"## Diagram\n\n```mermaid\n{mermaid([describe(schema) for schema in system.schemas])}```\n"
+    return f"{title}: the keyspace\n\n{_NOTE}\n{about}\n{rest}\n{drawn}"
 
 
 def _with_made(page: str, name: str, text: str) -> str:

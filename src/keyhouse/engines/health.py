@@ -1,0 +1,59 @@
+"""What an engine's file or server says of its own health, by URL: versions, durability, room, and the time there.
+
+Each engine that has more to say than the contract does has a module `health` with one function, `look`. Looking changes
+nothing, and is done beside whoever has the engine open.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final, Literal
+
+import msgspec
+
+from keyhouse.engines.registry import SCHEMES
+
+__all__ = ["Fact", "look"]
+
+FREE_BYTES_MIN: Final = 512 * 1_024 * 1_024
+"""Less room than this on the disk is worth a word: SQLite needs some even to delete."""
+
+FREE_BYTES_BAD: Final = 64 * 1_024 * 1_024
+
+_LOOKING: Final = {
+    "sqlite": "keyhouse.engines.sqlite.health",
+    "postgres": "keyhouse.engines.postgres.health",
+    "rocksdb": "keyhouse.engines.rocksdb.health",
+}
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """`bad` must be mended, `warn` should be thought about; `cure` says how."""
+
+    name: str
+    value: str
+    state: Literal["ok", "warn", "bad"] = "ok"
+    cure: str = ""
+
+
+async def look(url: str) -> list[Fact]:
+    """What there is to say of the engine that the URL names; nothing, for one that has nothing to add."""
+    module = _LOOKING.get(SCHEMES[url.partition(":")[0]])
+    if module is None:
+        return []
+    facts: list[Fact] = await import_module(module).look(url)
+    return facts
+
+
+def room_at(path: str) -> Iterator[Fact]:
+    """How much the disk has left where a file or folder is."""
+    usage = shutil.disk_usage(path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path)))
+    value = f"{usage.free / 1e9:,.1f} GB free of {usage.total / 1e9:,.1f} GB"
+    if usage.free < FREE_BYTES_MIN:
+        state: Literal["warn", "bad"] = "bad" if usage.free < FREE_BYTES_BAD else "warn"
+        yield Fact(
+            "free disk", value, state, "Make room: a full disk refuses every commit, and deleting needs room too."
+        )
+    else:
+        yield Fact("free disk", value)

@@ -1,0 +1,73 @@
+"""The health of a PostgreSQL server: its version, how it syncs, and what time it has."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import asyncpg
+
+from keyhouse.engines.health import Fact
+from keyhouse.engines.postgres.pool import farewell
+from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
+from keyhouse.engines.sql.layout import Layout
+from keyhouse.engines.sql.url import split_layout
+
+CLOCK_SECONDS_MAX: Final = 2.0
+"""Clocks that differ by more make rows expire early for some and late for others."""
+
+_STATE: Final = """SELECT current_setting('server_version') AS version,
+    current_setting('server_version_num')::int / 10000 AS major, current_setting('fsync') AS fsync,
+    current_setting('full_page_writes') AS full_page_writes, current_setting('synchronous_commit') AS synchronous_commit,
+    extract(epoch FROM clock_timestamp())::float8 AS now, pg_database_size(current_database()) AS size,
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections,
+    current_setting('max_connections')::int AS connections_max"""
+
+
+async def look(url: str) -> list[Fact]:
+    bare, layout = split_layout(url)
+    server = Server(bare, layout or Layout.named("keyhouse"))
+    connection = await server.reach()
+    try:
+        before = time.time()
+        state = await server.translating(connection.fetchrow(_STATE))
+        between = (before + time.time()) / 2
+    finally:
+        await farewell(connection)
+    return [*_version(state), *_durability(state), *_clock(state["now"] - between), *_room(state)]
+
+
+def _version(state: Any) -> Iterator[Fact]:
+    if state["major"] < SERVER_VERSION_MIN:
+        yield Fact("PostgreSQL", state["version"], "bad", f"It is too old: {SERVER_VERSION_MIN} or newer is needed.")
+    else:
+        yield Fact("PostgreSQL", f"{state['version']}, through asyncpg {asyncpg.__version__}")
+
+
+def _durability(state: Any) -> Iterator[Fact]:
+    for name in ("fsync", "full_page_writes"):
+        if state[name] != "on":
+            yield Fact(
+                name, state[name], "bad", f"What is acknowledged can be lost: set {name} = on in postgresql.conf."
+            )
+    value = state["synchronous_commit"]
+    if value in ("on", "remote_apply"):
+        yield Fact("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
+    else:
+        yield Fact("durability", f"synchronous_commit {value} by default; Keyhouse sets it to on for itself")
+
+
+def _clock(seconds: float) -> Iterator[Fact]:
+    value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    if abs(seconds) > CLOCK_SECONDS_MAX:
+        yield Fact("clock", value, "warn", "Set both by NTP: what expires is judged by the clock of each program.")
+    else:
+        yield Fact("clock", value)
+
+
+def _room(state: Any) -> Iterator[Fact]:
+    yield Fact("database", f"{state['size'] / 1e6:,.1f} MB")
+    value = f"{state['connections']} of {state['connections_max']}"
+    if state["connections"] > 0.9 * state["connections_max"]:
+        yield Fact("connections", value, "warn", "Raise max_connections, or run fewer programs: new ones are refused.")
+    else:
+        yield Fact("connections", value)

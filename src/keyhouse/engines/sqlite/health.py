@@ -1,0 +1,68 @@
+"""The health of a SQLite file, on a connection of its own that only reads."""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import apsw
+
+from keyhouse.engines.health import Fact, room_at
+from keyhouse.engines.sql.url import split_layout, sqlite_file
+from keyhouse.engines.sqlite.faults import translated
+from keyhouse.engines.sqlite.file import WAL_BYTES_KEPT, open_reader
+
+CHECKED_BYTES_MAX: Final = 256 * 1_024 * 1_024
+"""A larger file is not read as a whole by the way: that takes minutes."""
+
+_VERSION_MIN: Final = (3, 51, 3)
+"""Older ones can corrupt a WAL when they reset it."""
+
+
+async def look(url: str) -> list[Fact]:
+    path = sqlite_file(split_layout(url)[0])
+    connection = open_reader(path)
+    try:
+        return [*_library(), *_settings(connection), *_wal(path), *_whole(connection, path), *room_at(path)]
+    except apsw.Error as error:
+        raise translated(error, path) from error
+    finally:
+        connection.close()
+
+
+def _library() -> Iterator[Fact]:
+    version = apsw.sqlite_lib_version()
+    if tuple(map(int, version.split("."))) < _VERSION_MIN:
+        yield Fact("SQLite", version, "bad", "It can corrupt a write-ahead log: install a newer apsw.")
+    else:
+        yield Fact("SQLite", f"{version}, through apsw {apsw.apsw_version()}")
+
+
+def _settings(connection: apsw.Connection) -> Iterator[Fact]:
+    mode = connection.pragma("journal_mode")
+    if mode != "wal":
+        yield Fact("journal", str(mode), "bad", "Another program has changed it: open the file once with Keyhouse.")
+    else:
+        yield Fact("durability", "WAL, synchronous=FULL: each commit is on disk when it returns")
+
+
+def _wal(path: str) -> Iterator[Fact]:
+    size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
+    value = f"{size / 1e6:,.1f} MB"
+    if size > 4 * WAL_BYTES_KEPT:
+        yield Fact("WAL", value, "warn", "A reader that stays open keeps it from shrinking: find a shell or a backup.")
+    else:
+        yield Fact("WAL", value)
+
+
+def _whole(connection: apsw.Connection, path: str) -> Iterator[Fact]:
+    size = os.path.getsize(path)
+    if size > CHECKED_BYTES_MAX:
+        yield Fact("file", f"{size / 1e6:,.1f} MB, too large to be read through here")
+        return
+    found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+    if found == ["ok"]:
+        yield Fact("file", f"{size / 1e6:,.1f} MB, every page of it sound")
+    else:
+        yield Fact(
+            "file", "; ".join(map(str, found)), "bad", "It is damaged: restore the backup, then look at the disk."
+        )

@@ -1,0 +1,128 @@
+"""`doctor`, and the forms of `describe` that other programs read."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from keyhouse import Store, open_engine
+from keyhouse.cli.diagram import dot, mermaid
+from keyhouse.cli.json_schema import json_schema
+from keyhouse.demo.clips import BOARD, fill
+from keyhouse.engine import Batch, Put
+from keyhouse.schema.description import describe
+from keyhouse.store import MARK_SPACE
+from keyhouse.systems.registry import NAMES, load
+from tests.cli.running import run
+from tests.engines.openers import postgres_schema
+
+CLIPS = "keyhouse.demo.clips:BOARD"
+NEXT = "keyhouse.demo.clips:NEXT_BOARD"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    asyncio.run(make(f"sqlite:{tmp_path}/clips.db"))
+    return tmp_path
+
+
+async def make(url: str) -> None:
+    engine = await open_engine(url)
+    await fill(Store(BOARD, engine, "channel-7"))
+    await engine.close()
+
+
+def facts(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
+    answer = json.loads(run("doctor", *arguments, "--json", cwd=cwd, code=code).stdout)
+    found = {fact["name"]: fact for part in answer["findings"] for fact in part["facts"]}
+    assert answer["wrong"] == sum(fact["state"] == "bad" for fact in found.values())
+    return found
+
+
+def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> None:
+    shown = run("doctor", cwd=tmp_path, environment={"KEYHOUSE_STREAMKIT_JWT_SECRET": "hush"}).stdout
+    assert "Nothing is wrong." in shown and "Python" in shown
+    assert "KEYHOUSE_STREAMKIT_JWT_SECRET  is set" in shown and "hush" not in shown
+
+
+def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:
+    found = facts(CLIPS, "--store", "sqlite:clips.db", cwd=folder)
+    assert {"SQLite", "durability", "free disk", "clock", "migrations", "index health"} <= set(found)
+    assert "all as it should be" in found["index health"]["value"]
+    assert {fact["state"] for fact in found.values()} == {"ok"}
+
+
+def test_each_thing_that_is_wrong_has_a_cure(folder: Path) -> None:
+    connection = apsw.Connection(str(folder / "clips.db"))
+    connection.execute("DELETE FROM rows WHERE key = 'idx:clip:second:000012:kick-off'")
+    connection.close()
+
+    async def mark() -> None:
+        engine = await open_engine(f"sqlite:{folder}/clips.db")
+        await engine.commit(MARK_SPACE, Batch(puts=(Put("move", b'{"source":"a","started":1}'),)))
+        await engine.close()
+
+    asyncio.run(mark())
+    found = facts(NEXT, "--store", "sqlite:clips.db", cwd=folder, code=1)
+    wrong = {name: fact["cure"] for name, fact in found.items() if fact["state"] == "bad"}
+    assert set(wrong) == {"unfinished", "migrations", "index health"}
+    assert wrong["index health"] == f"keyhouse verify {NEXT} --repair"
+    assert f"keyhouse migrate {NEXT}" in wrong["migrations"]
+
+
+def test_what_can_not_be_reached_is_a_finding(tmp_path: Path) -> None:
+    found = facts("--store", "sqlite:gone.db", cwd=tmp_path, code=1)
+    assert found["reachable"]["state"] == "bad" and "no such file" in found["reachable"]["value"]
+    url = "postgresql://ann:hush@127.0.0.1:1/gone"
+    shown = run("doctor", "--store", url, cwd=tmp_path, code=1)
+    assert "hush" not in shown.stdout + shown.stderr and "✗ reachable" in shown.stdout
+
+
+def test_a_damaged_file_is_found(folder: Path) -> None:
+    data = bytearray((folder / "clips.db").read_bytes())
+    data[4_096 * 2 : 4_096 * 3] = b"\x55" * 4_096
+    (folder / "clips.db").write_bytes(data)
+    shown = run("doctor", CLIPS, "--store", "sqlite:clips.db", cwd=folder, code=1).stdout
+    assert "✗" in shown and "Traceback" not in shown
+
+
+def test_a_server_tells_its_version_its_sync_and_its_clock(tmp_path: Path) -> None:
+    url = asyncio.run(postgres_schema())
+    asyncio.run(make(url))
+    found = facts(CLIPS, "--store", url, cwd=tmp_path)
+    assert found["PostgreSQL"]["value"][:2].isdigit()
+    assert "fsync on" in found["durability"]["value"]
+    assert found["clock"]["value"].startswith("the server's is ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_values_of_every_system_are_told_as_json_schema(name: str) -> None:
+    document = json_schema(load(name))
+    told = json.dumps(document)
+    for reference in re.findall(r'"#/\$defs/([^"]+)"', told):
+        assert reference in document["$defs"]
+    keys = {record["key"] for record in document["x-records"]}
+    assert keys == {record.template.text for schema in load(name).schemas for record in schema.records}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_diagram_of_every_system_has_each_record_and_each_derived_row(name: str) -> None:
+    schemas = [describe(schema) for schema in load(name).schemas]
+    rows = sum(len(record.derived) for schema in schemas for record in schema.records)
+    records = sum(len(schema.records) for schema in schemas)
+    for drawn, arrow in ((mermaid(schemas), "-->|"), (dot(name, schemas), " -> r")):
+        assert drawn.count(arrow) == rows
+    assert mermaid(schemas).count("<b>") == dot(name, schemas).count("style=bold") == records
+    assert all(line.count('"') % 2 == 0 for line in mermaid(schemas).splitlines())
+
+
+def test_the_forms_are_chosen_by_an_option(tmp_path: Path) -> None:
+    assert run("describe", CLIPS, "--as", "mermaid").stdout.startswith("flowchart LR\n")
+    assert run("describe", CLIPS, "--as", "dot").stdout.startswith('digraph "clips" {')
+    assert "$defs" in json.loads(run("describe", CLIPS, "--as", "json-schema").stdout)
+    assert run("describe", CLIPS, "--as", "json").stdout == run("describe", CLIPS, "--json").stdout
+    assert "Invalid value" in run("describe", CLIPS, "--as", "svg", code=2).stderr
