@@ -48,7 +48,8 @@ def ec_key(name: str = "ours") -> ec.EllipticCurvePrivateKey:
 
 def rs(claims: Any, key: rsa.RSAPrivateKey | None = None, **header: Any) -> str:
     algorithm = RSAAlgorithm(RSAAlgorithm.SHA256)
-    start = f"{part({'alg': 'RS256', 'kid': 'one'} | header)}.{part(claims)}"
+    named = {name: value for name, value in ({"alg": "RS256", "kid": "one"} | header).items() if value is not None}
+    start = f"{part(named)}.{part(claims)}"
     return f"{start}.{part(algorithm.sign(start.encode(), key or rsa_key()))}"
 
 

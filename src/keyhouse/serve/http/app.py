@@ -114,6 +114,7 @@ class App:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._draining = False  # an app may be started again
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.drain()
@@ -167,7 +168,7 @@ class App:
                 traceback.format_exception(error)
             )  # ours, because a logger's may show variables, and so tokens
             self._log.error("an error of ours", id=request.id, trace=trace, **_named(request))
-        elif error.status >= 500:
+        elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
         document = problem(error, request.id)
         headers = [(b"content-type", PROBLEM), *problem_headers(error)]

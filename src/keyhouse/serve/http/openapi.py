@@ -32,6 +32,7 @@ from keyhouse.serve.http.route import Route
 
 VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/"
+_TAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
 Json = dict[str, Any]
 
 
@@ -97,7 +98,7 @@ class _Document:
                     "name": name,
                     "in": "header",
                     "description": f"Go on only if the record has {what}; `*` stands for any.",
-                    "schema": {"type": "string"},
+                    "schema": {"type": "string", "pattern": _TAGS},
                     "example": '"17"',
                 }
 

@@ -1,0 +1,280 @@
+"""Key sets: tokens of RS256 and ES256, keys that rotate, and a source that is slow, wrong or dead."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.errors import TokenError, UnavailableError, UsageError
+from keyhouse.limits import JWKS_BYTES_MAX
+from keyhouse.serve.auth import JwtAuth, JwtSettings, jwt_auth
+from keyhouse.serve.auth.keys import KeySet, read_keys, source
+from tests.serve.auth_forging import CUSTOMER, GOOD, ec_key, es, hs, jwk, pem, rs, rsa_key, unsigned
+
+
+def keys(*entries: dict[str, Any]) -> bytes:
+    return json.dumps({"keys": entries}).encode()
+
+
+ONE, TWO = jwk(rsa_key(), kid="one"), jwk(rsa_key("two"), kid="two")
+
+
+class Source:
+    """A key set that can be changed, counted and broken; and the time that a KeySet goes by."""
+
+    def __init__(self, *entries: dict[str, Any]) -> None:
+        self.text = keys(*entries)
+        self.error: Exception | None = None
+        self.fetches = 0
+        self.now = 0.0
+
+    def load(self) -> bytes:
+        self.fetches += 1
+        if self.error is not None:
+            raise self.error
+        return self.text
+
+    def fetched(self, count: int) -> bool:
+        return self.fetches == count
+
+    def auth(self, algorithm: Any = "RS256") -> JwtAuth:
+        settings = JwtSettings(jwt_algorithm=algorithm, jwt_keys="keys.json")
+        found = KeySet(self.load, algorithm, seconds=3_600, pause_seconds=30, monotonic=lambda: self.now)
+        return JwtAuth(settings, found, clock=ManualClock())
+
+
+async def told(auth: JwtAuth, token: str) -> str:
+    return (await auth.authenticate([(b"authorization", b"Bearer " + token.encode())])).tenant
+
+
+async def refused(auth: JwtAuth, token: str) -> str:
+    with pytest.raises(TokenError) as error:
+        await told(auth, token)
+    return error.value.sentence
+
+
+# Tokens
+
+
+def test_a_token_of_a_key_of_the_set_is_accepted() -> None:
+    assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD))) == CUSTOMER
+    assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two"))) == CUSTOMER
+    assert asyncio.run(told(Source(jwk(ec_key(), kid="one")).auth("ES256"), es(GOOD))) == CUSTOMER
+
+
+def test_the_one_key_of_a_set_needs_no_name() -> None:
+    assert asyncio.run(told(Source(ONE).auth(), rs(GOOD, kid=None))) == CUSTOMER
+    assert "not known" in asyncio.run(refused(Source(ONE, TWO).auth(), rs(GOOD, kid=None)))
+
+
+FORGED: dict[str, str] = {
+    "signed with the public key as a secret": hs(GOOD, pem(rsa_key()), kid="one"),
+    "and called RS256": hs(GOOD, pem(rsa_key()), kid="one", alg="RS256"),
+    "signed with the key set as a secret": hs(GOOD, keys(ONE), kid="one"),
+    "no signature": unsigned(GOOD, alg="none", kid="one"),
+    "no signature, called RS256": unsigned(GOOD, alg="RS256", kid="one"),
+    "a key of theirs under our name": rs(GOOD, rsa_key("theirs")),
+    "a key of theirs in jwk": rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
+    "a place of theirs in jku": rs(GOOD, rsa_key("theirs"), jku="https://theirs.example/keys.json"),
+    "a certificate of theirs in x5u": rs(GOOD, rsa_key("theirs"), x5u="https://theirs.example/cert.pem"),
+    "our second key under the first's name": rs(GOOD, rsa_key("two"), kid="one"),
+    "ES256": es(GOOD),
+    "RS512": rs(GOOD, alg="RS512"),
+    "PS256": rs(GOOD, alg="PS256"),
+    "a foreign kid": rs(GOOD, rsa_key("theirs"), kid="theirs"),
+    "a kid that is no text": rs(GOOD, kid=["one"]),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forgery_is_refused(name: str) -> None:
+    asyncio.run(refused(Source(ONE, TWO).auth(), FORGED[name]))
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "one"},
+        jwk(rsa_key(), kid="one", use="enc"),
+        jwk(rsa_key(), kid="one", alg="RS512"),
+        jwk(ec_key(), kid="one"),
+        jwk(rsa_key("short", 1_024), kid="one"),
+        {"kty": "RSA", "kid": "one"},
+        {"kty": "RSA", "n": "!", "e": "AQAB", "kid": "one"},
+    ],
+    ids=["a secret", "for encryption", "of another algorithm", "of another kind", "too short", "half", "garbage"],
+)
+def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
+    assert list(read_keys(keys(entry, TWO), "RS256")) == ["two"]
+    with pytest.raises(UsageError, match="no key"):
+        read_keys(keys(entry), "RS256")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys":1}', b'{"keys":[1]}', b"<html>"])
+def test_what_is_no_key_set_is_refused(text: bytes) -> None:
+    with pytest.raises(UsageError):
+        read_keys(text, "RS256")
+
+
+# Rotation
+
+
+def test_a_new_key_is_fetched_when_a_token_names_it_and_no_more_often_than_may_be() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        await told(auth, rs(GOOD))
+        assert at.fetches == 1
+        at.text = keys(TWO)
+        at.now = 31
+        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+        assert at.fetches == 2
+        assert "not known" in await refused(auth, rs(GOOD)), "a token of a key that is gone, remembered before"
+        for number in range(100):
+            await refused(auth, rs(GOOD, rsa_key("theirs"), kid=f"theirs-{number}"))
+        assert at.fetches == 2, "strangers can't make us hammer the source"
+        at.now = 62
+        await refused(auth, rs(GOOD, rsa_key("theirs"), kid="theirs"))
+        assert at.fetches == 3
+
+    asyncio.run(story())
+
+
+def test_many_who_wait_for_a_key_wait_for_one_fetch() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        assert await asyncio.gather(*(told(auth, rs(GOOD | {"jti": str(n)})) for n in range(20))) == [CUSTOMER] * 20
+        assert at.fetches == 1
+
+    asyncio.run(story())
+
+
+def test_an_old_set_is_fetched_again_without_a_wait() -> None:
+    async def story() -> None:
+        at = Source(ONE, TWO)
+        auth = at.auth()
+        token = rs(GOOD, rsa_key("two"), kid="two")
+        await told(auth, token)
+        at.text = keys(ONE)
+        at.now = 3_601
+        assert await told(auth, token) == CUSTOMER, "answered with what is known"
+        await until(lambda: at.fetches == 2 and auth._keys.version == 2)
+        assert "not known" in await refused(auth, token), "and the key that is gone is gone"
+
+    asyncio.run(story())
+
+
+def test_a_dead_source_keeps_the_last_keys() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        await told(auth, rs(GOOD))
+        broken: list[Exception] = [OSError("gone"), TimeoutError("slow"), ValueError("odd")]
+        for number, error in enumerate(broken):
+            at.error = error
+            at.now += 4_000
+            assert await told(auth, rs(GOOD | {"jti": str(number)})) == CUSTOMER
+            await until(partial(at.fetched, number + 2))
+        at.error, at.text = None, b"<html>maintenance</html>"
+        at.now += 4_000
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+
+    asyncio.run(story())
+
+
+def test_a_source_that_never_answered_is_no_fault_of_the_token() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        at.error = OSError("gone")
+        auth = at.auth()
+        for _ in range(5):
+            with pytest.raises(UnavailableError):
+                await told(auth, rs(GOOD))
+        assert at.fetches == 1
+        at.error, at.now = None, 31
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+
+    asyncio.run(story())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+# Files and URLs
+
+
+def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "keys.json"
+        path.write_bytes(keys(ONE))
+        settings = JwtSettings(jwt_algorithm="RS256", jwt_keys=str(path), jwt_keys_pause_seconds=0.001)
+        auth = jwt_auth(settings, tmp_path, clock=ManualClock())
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+        path.write_bytes(keys(TWO))
+        await asyncio.sleep(0.002)
+        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+
+    asyncio.run(story())
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        match self.path:
+            case "/keys":
+                self._send(200, keys(ONE))
+            case "/moved":
+                self._send(302, b"", ("Location", "/keys"))
+            case "/huge":
+                self._send(200, b" " * (JWKS_BYTES_MAX + 1))
+            case _:
+                self._send(503, b"")
+
+    def _send(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
+def test_a_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
+    settings = JwtSettings(jwt_algorithm="RS256", jwt_keys=f"{server}/keys")
+    assert asyncio.run(told(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD))) == CUSTOMER
+
+
+@pytest.mark.parametrize("path", ["/moved", "/huge", "/down"])
+def test_a_redirect_or_too_much_or_an_error_is_no_key_set(server: str, path: str) -> None:
+    with pytest.raises(OSError):
+        source(server + path)()
+
+
+@pytest.mark.parametrize("place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"])
+def test_a_key_set_comes_from_no_place_that_others_could_change(place: str) -> None:
+    with pytest.raises(UsageError):
+        source(place)
