@@ -1,6 +1,9 @@
 """Readiness says which system can't answer, and why; metrics say what was asked of each engine; tasks are kept up."""
 
 import asyncio
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -113,3 +116,24 @@ def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(monkeypatch:
         assert b'keyhouse_task_failures_total{system="rosey"} 2.0' in metrics.page()
 
     asyncio.run(main())
+
+
+def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> None:
+    program = (
+        "import logging, structlog, sys; from keyhouse.serve.logs import set_up_logs\n"
+        "set_up_logs('info', sys.argv[1])\n"
+        "def fail(secret): raise ValueError('no')\n"
+        "log = structlog.get_logger()\n"
+        "log.debug('unseen'); log.info('seen', number=1, odd=object)\n"
+        "logging.getLogger('library').warning('from a %s', 'library')\n"
+        "try: fail('hu' + 'sh')\n"
+        "except ValueError: log.exception('failed')\n"
+    )
+    for form in ("json", "text"):
+        ran = subprocess.run([sys.executable, "-c", program, form], capture_output=True, text=True, check=True)
+        assert ran.stdout == "" and "unseen" not in ran.stderr and "hush" not in ran.stderr
+        assert "ValueError: no" in ran.stderr and "from a library" in ran.stderr
+        if form == "json":
+            lines = [json.loads(line) for line in ran.stderr.splitlines()]
+            assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3
+            assert lines[0]["number"] == 1

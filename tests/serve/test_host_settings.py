@@ -132,8 +132,8 @@ def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    shown = str(Settings(engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222").shown())
-    assert "hush" not in shown and "postgresql://db/x" in shown and "nats://n:4222" in shown
+    settings = Settings(engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222)
+    assert settings.shown() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}
 
 
 # Placing

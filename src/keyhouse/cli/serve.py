@@ -7,15 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
+from keyhouse.cli.options import examples
 from keyhouse.cli.target import own, system_names
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 
+@examples(
+    "keyhouse serve",
+    "keyhouse serve rosey --nats nats://host:4222 --http off",
+    "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
+)
 def serve(
     systems: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SYSTEM",
+            metavar="SYSTEM...",
             help=f"What to serve, of {', '.join(NAMES)}, or a part of your own as module:NAME; none named: all there are.",
             autocompletion=system_names,
         ),
@@ -51,13 +57,7 @@ def serve(
     listen on this machine only. When it is ready, one line says where. The log goes to standard error. Beside the systems,
     HTTP has /docs, /health, /ready and /metrics.
 
-    keyhouse serve
-
-    keyhouse serve rosey --nats nats://host:4222 --http off
-
-    keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080
-
-    Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml, and there are more of them there:
+    Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml, where there are more of them:
     docs/serving.md has them all.
     """
     flags = {
@@ -85,7 +85,7 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     settings = given.settings
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
-    log.info("starting", process=os.getpid(), **settings.shown())
+    log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
     if not settings.systems and len(names) < len(NAMES):
         log.info("left out, because they have no service yet", systems=[name for name in NAMES if name not in names])

@@ -24,7 +24,7 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time"),
     ]
     rendering: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
@@ -32,6 +32,7 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
         else [
             structlog.dev.ConsoleRenderer(
                 colors=to.isatty(),
+                pad_event_to=0,
                 timestamp_key="time",
                 sort_keys=False,
                 exception_formatter=structlog.dev.plain_traceback,  # another would show variables, and secrets with them

@@ -97,6 +97,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Address(found["host"].strip("[]"), int(found["port"]))
 
     def shown(self) -> dict[str, Any]:
-        """What was decided, as it may be logged: of URLs, what is no secret."""
-        given = msgspec.structs.asdict(self)
-        return given | {"nats": public_url(self.nats), "engine": self.engine and public_url(self.engine)}
+        """What was decided otherwise than by default, as it may be logged: of URLs, what is no secret."""
+        said = {
+            field.name: value
+            for field in msgspec.structs.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        }
+        return said | {name: public_url(said[name]) for name in ("nats", "engine") if name in said}
