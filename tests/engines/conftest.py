@@ -1,6 +1,4 @@
-"""The suite is in the package, where pytest explains a failed assert only when it is told to.
-
-Tests of an engine that is not chosen (see `openers`) are not collected: they would start its server. Whatever is skipped
+"""Tests of an engine that is not chosen (see `openers`) are not collected: they would start its server. Whatever is skipped
 here for a reason that is not listed has failed: an engine that could not be put to a test has not passed it.
 """
 
@@ -9,9 +7,7 @@ from typing import Final
 
 import pytest
 
-pytest.register_assert_rewrite("keyhouse.testing")
-
-from tests.engines.openers import ALL, OPENERS  # noqa: E402  # imports what has just been registered
+from tests.engines.openers import ALL, OPENERS
 
 _OWN = {"postgres": ["test_postgres*.py", "test_sql_layouts.py"]}
 
