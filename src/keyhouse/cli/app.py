@@ -28,6 +28,7 @@ from keyhouse.cli.stats import stats
 from keyhouse.cli.sweep import sweep
 from keyhouse.cli.token import token
 from keyhouse.cli.verify import verify
+from keyhouse.cli.tables import tables
 from keyhouse.cli.watch import watch
 
 app = typer.Typer(
@@ -61,6 +62,7 @@ app.command()(move)
 app.command()(describe)
 app.command()(doctor)
 app.add_typer(rosey, name="rosey")
+app.command()(tables)
 
 
 def _show_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.sql.layout import Layout, quoted
-from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.engines.sql.version import is_step_down, is_step_up
 
 
 async def version(connection: Connection, layout: Layout) -> str | None:
@@ -21,7 +21,7 @@ async def upgrade(connection: Connection, layout: Layout, to: str = "head") -> N
 
     async def run() -> None:
         found = await version(connection, layout)
-        if found is None or (found in VERSIONS and found != (HEAD if to == "head" else to)):
+        if is_step_up(found, to):
             await connection.execute(upgrade_script(layout, "postgresql", found, to))
 
     await _alone(connection, layout, run)
@@ -33,7 +33,7 @@ async def downgrade(connection: Connection, layout: Layout, to: str = "base") ->
 
     async def run() -> None:
         found = await version(connection, layout)
-        if found is not None and found != to:
+        if is_step_down(found, to) and found is not None:
             await connection.execute(downgrade_script(layout, "postgresql", found, to))
 
     await _alone(connection, layout, run)

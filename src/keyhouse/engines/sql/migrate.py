@@ -3,13 +3,20 @@
 An engine that finds no tables makes them by itself; between versions, someone has to say when.
 """
 
+from importlib.util import find_spec
 from typing import Protocol
 
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout, sqlite_file
+from keyhouse.engines.sql.version import VERSIONS
 from keyhouse.errors import UsageError
 
-__all__ = ["current", "downgrade", "upgrade"]
+__all__ = ["current", "downgrade", "upgrade", "versions"]
+
+
+def versions() -> tuple[str, ...]:
+    """Every version that this code knows, in order."""
+    return VERSIONS
 
 
 def current(url: str) -> str | None:
@@ -37,6 +44,9 @@ class _Migrations(Protocol):
 
 def _migrations(url: str) -> _Migrations:
     bare, layout = split_layout(url)
+    for driver in ("alembic", "sqlalchemy"):
+        if find_spec(driver) is None:
+            raise ImportError("Migrations of tables need Alembic: pip install 'keyhouse[migrations]'")
     match url.partition(":")[0]:
         case "sqlite":
             from keyhouse.engines.sqlite.migrations import SqliteMigrations

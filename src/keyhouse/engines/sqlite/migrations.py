@@ -1,5 +1,6 @@
 """The versions of a file's tables: which one is there, and going from one to another, through the engine's own driver."""
 
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -8,7 +9,7 @@ from apsw import Connection
 
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.script import downgrade_script, upgrade_script
-from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.engines.sql.version import is_step_down, is_step_up
 from keyhouse.engines.sqlite.faults import translated
 from keyhouse.engines.sqlite.file import check_owner, patiently, transaction
 
@@ -21,12 +22,12 @@ class SqliteMigrations:
         self._layout = layout
 
     def version(self) -> str | None:
-        return self._in_transaction(self._version)
+        return self._in_transaction(self._version) if os.path.exists(self._path) else None
 
     def upgrade(self, to: str) -> None:
         def run(connection: Connection) -> None:
             found = self._version(connection)
-            if found is None or (found in VERSIONS and found != (HEAD if to == "head" else to)):
+            if is_step_up(found, to):
                 connection.execute(upgrade_script(self._layout, "sqlite", found, to))
 
         self._in_transaction(run)
@@ -34,10 +35,13 @@ class SqliteMigrations:
     def downgrade(self, to: str) -> None:
         def run(connection: Connection) -> None:
             found = self._version(connection)
-            if found is not None and found != to:
+            if is_step_down(found, to) and found is not None:
                 connection.execute(downgrade_script(self._layout, "sqlite", found, to))
 
-        self._in_transaction(run)
+        if os.path.exists(self._path):
+            self._in_transaction(run)
+        else:
+            is_step_down(None, to)
 
     def _version(self, connection: Connection) -> str | None:
         table = self._layout.version

@@ -1,0 +1,67 @@
+"""`keyhouse tables`: the tables of a SQL database, which version they are, and from one to another."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from keyhouse.cli.asking import ask
+from keyhouse.cli.options import DryRun, Json, Yes, examples
+from keyhouse.cli.output import show_json
+
+
+class Way(StrEnum):
+    CURRENT = "current"
+    UP = "up"
+    DOWN = "down"
+
+
+@examples(
+    "keyhouse tables current sqlite:bot.db",
+    "keyhouse tables up 'postgresql://owner@host/bot?layout=rosey'",
+    "keyhouse tables down 'postgresql://owner@host/bot?layout=rosey' --dry-run",
+)
+def tables(
+    way: Annotated[Way, typer.Argument(help="`current` says which version is there; `up` and `down` change it.")],
+    url: Annotated[str, typer.Argument(help="A SQL engine: sqlite:data.db or postgresql://user@host/database")],
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Where to go; without it, all the way.", show_default=False)
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Make the tables of a SQL engine, bring them up to a version, or take them away, by Alembic migrations.
+
+    An engine makes its tables by itself where there are none; between versions, this command says when. All of it happens,
+    or nothing. `down` without --to drops the tables with every row in them: it asks.
+    """
+    from keyhouse.engines.sql import migrate
+
+    before = migrate.current(url)
+    after = before if way is Way.CURRENT else _goal(way, to)
+    if not dry_run:
+        if way is Way.UP:
+            migrate.upgrade(url, to or "head")
+        elif way is Way.DOWN:
+            if before is not None:
+                ask("This drops the tables, and every row in them. Go on?" if after is None else "Go on?", yes=yes)
+            migrate.downgrade(url, to or "base")
+        after = migrate.current(url)
+    if json:
+        show_json({"before": before, "after": after, "dry_run": dry_run})
+    else:
+        print(_told(before, after, dry_run))
+
+
+def _goal(way: Way, to: str | None) -> str | None:
+    from keyhouse.engines.sql import migrate
+
+    return to or (migrate.versions()[-1] if way is Way.UP else None)
+
+
+def _told(before: str | None, after: str | None, dry_run: bool) -> str:
+    if before == after:
+        return "There are no tables." if after is None else f"The tables are at version {after}."
+    would = "would be" if dry_run else "are"
+    return f"The tables {would} {'gone' if after is None else f'at version {after}'}; before: {before or 'none'}."

@@ -1,0 +1,81 @@
+"""`keyhouse tables`: up, down and which version, in files and databases with rows in them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.engine import Batch, Put, Row
+from tests.cli.running import run
+from tests.engines.openers import OPENERS, postgres_schema
+
+KINDS = ["sqlite", "sqlite?layout=rosey"] + (["postgres", "postgres?layout=rosey"] if "postgres" in OPENERS else [])
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    kind, _, query = request.param.partition("?")
+    if kind == "sqlite":
+        return f"sqlite:{tmp_path}/rows.db{'?' if query else ''}{query}"
+    return f"{asyncio.run(postgres_schema())}{'&' if query else ''}{query}"
+
+
+def put_and_read(url: str, *, create: bool) -> list[Row | None]:
+    async def scenario() -> list[Row | None]:
+        engine = await open_engine(url, create=create)
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        rows = await engine.read("s", ["a"])
+        await engine.close()
+        return rows
+
+    return asyncio.run(scenario())
+
+
+def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
+    assert run("tables", "current", url).stdout == "There are no tables.\n"
+    assert run("tables", "up", url).stdout == "The tables are at version 0001; before: none.\n"
+    assert put_and_read(url, create=False) == [Row("a", b"1", 1)]
+    assert run("tables", "up", url).stdout == "The tables are at version 0001.\n"
+    assert run("tables", "down", url, "--dry-run").stdout == "The tables would be gone; before: 0001.\n"
+    assert "nobody to ask" in run("tables", "down", url, code=1).stderr
+    assert put_and_read(url, create=False) == [Row("a", b"1", 2)]
+    assert json.loads(run("tables", "down", url, "--yes", "--json").stdout) == {
+        "before": "0001",
+        "after": None,
+        "dry_run": False,
+    }
+    assert run("tables", "current", url).stdout == "There are no tables.\n"
+    assert run("tables", "down", url).stdout == "There are no tables.\n"
+
+
+def test_a_version_that_is_not_known_is_refused(url: str) -> None:
+    for way in ("up", "down"):
+        refused = run("tables", way, url, "--to", "9999", code=1).stderr
+        assert "There is no such version of the tables." in refused
+        assert "'0001'" in refused
+
+
+def test_nothing_is_made_by_who_only_looks(tmp_path: Path) -> None:
+    for way in ("current", "down"):
+        run("tables", way, f"sqlite:{tmp_path}/rows.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    run("tables", "up", f"sqlite:{path}")
+    file = apsw.Connection(str(path))
+    file.execute("UPDATE rows_version SET version_num = '0999'")
+    before = file.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    for arguments in (("up",), ("down", "--yes")):
+        refused = run("tables", arguments[0], f"sqlite:{path}", *arguments[1:], code=1).stderr
+        assert "The tables were made by a newer Keyhouse; use that one. (version='0999', known='0001')" in refused
+    assert file.execute("SELECT name, sql FROM sqlite_schema").fetchall() == before
+    file.close()
+
+
+def test_an_engine_without_tables_is_refused() -> None:
+    assert "Only the SQL engines have migrations" in run("tables", "current", "memory:", code=1).stderr
