@@ -3,8 +3,8 @@
 A connection is refused, with what to do about it, when the engine could not keep its promise on it: a server that does not
 sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
 
-A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself, or through a pool
-that hands out whole sessions.
+A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself. A pool in between refuses
+the settings, or loses them.
 """
 
 from collections.abc import Awaitable
@@ -31,7 +31,7 @@ CLOSE_SECONDS: Final = 2.0
 """How long a goodbye is waited for."""
 
 SERVER_VERSION_MIN: Final = 14
-"""The oldest that the community maintains."""
+"""The oldest that was maintained when this was written; tests run on the newest."""
 
 SETTINGS: Final = {
     "application_name": "keyhouse",

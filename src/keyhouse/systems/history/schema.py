@@ -13,8 +13,8 @@ moving an entry is a delete and a put in one transaction; a list of assets loses
 "How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write that changes it takes
 the asset out of the old rows and puts it into the new ones. A list that becomes empty is deleted.
 
-The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, for engines that keep keys in order;
-where the table has an index on those attributes, it serves instead. A further path is one more of them.
+The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, on every engine; DynamoDB's own indexes
+on those attributes are there for other programs. A further path is one more of them.
 """
 
 from collections.abc import Callable
