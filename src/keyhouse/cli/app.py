@@ -26,9 +26,9 @@ from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
 from keyhouse.cli.stats import stats
 from keyhouse.cli.sweep import sweep
+from keyhouse.cli.tables import tables
 from keyhouse.cli.token import token
 from keyhouse.cli.verify import verify
-from keyhouse.cli.tables import tables
 from keyhouse.cli.watch import watch
 
 app = typer.Typer(
@@ -59,10 +59,10 @@ app.command()(restore)
 app.command()(export)
 app.command("import")(import_)
 app.command()(move)
+app.command()(tables)
 app.command()(describe)
 app.command()(doctor)
 app.add_typer(rosey, name="rosey")
-app.command()(tables)
 
 
 def _show_version(wanted: bool) -> None:

@@ -3,8 +3,8 @@
 A connection is refused, with what to do about it, when the engine could not keep its promise on it: a server that does not
 sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
 
-A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself. A pool in between refuses
-the settings, or loses them.
+A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself. A pool in between
+refuses the settings, or loses them.
 """
 
 from collections.abc import Awaitable
