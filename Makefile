@@ -17,7 +17,7 @@ BIN := .venv/bin
 PIP := -m pip -qq --disable-pip-version-check --no-input
 COMPILE := .venv-lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
-CODE := $(wildcard src tests benchmarks)
+CODE := $(wildcard src tests benchmarks examples)
 
 # The parts whose tests must reach nearly every line and branch; the rest is held by tests of what it does.
 CORE := keys/* schema/* store/* engine.py limits.py errors.py clock.py

@@ -68,7 +68,7 @@ class NatsFace:
         self._subscriptions: list[Subscription] = []
         self._loop = asyncio.get_running_loop()
         id = connection._nuid.next().decode()
-        self._micro = Micro(connection, name=name, version=version, description=description, id=id, queue=self._queue)
+        self._micro = Micro(connection, name=name, version=version, description=description, id=id)
         self._log = _log.bind(service=name, id=id)
 
     async def __aenter__(self) -> Self:
@@ -135,12 +135,13 @@ class NatsFace:
     # Messages
 
     async def _subscribe(self, endpoint: Endpoint) -> None:
-        tallies = {word: Tally(word, subject) for word, subject in endpoint.operations.items()}
-        other = Tally(endpoint.name, endpoint.subject)
+        queue = endpoint.queue or self._queue
+        tallies = {word: Tally(word, subject, queue) for word, subject in endpoint.operations.items()}
+        other = Tally(endpoint.name, endpoint.subject, queue)
         self._micro.tallies += [*tallies.values(), *([] if tallies else [other])]
         subscription = await self._client.subscribe(
             endpoint.subject,
-            queue=self._queue,
+            queue=queue,
             cb=self._taking(endpoint, tallies, other),
             pending_msgs_limit=self._waiting_max,
             pending_bytes_limit=WAITING_BYTES_MAX,

@@ -21,11 +21,12 @@ _TYPE: Final = "io.nats.micro.v1.{}_response"
 class Tally:
     """What has been asked of one endpoint."""
 
-    __slots__ = ("errors", "last_error", "name", "nanoseconds", "requests", "subject")
+    __slots__ = ("errors", "last_error", "name", "nanoseconds", "queue", "requests", "subject")
 
-    def __init__(self, name: str, subject: str) -> None:
+    def __init__(self, name: str, subject: str, queue: str) -> None:
         self.name = name
         self.subject = subject
+        self.queue = queue
         self.requests = 0
         self.errors = 0
         self.nanoseconds = 0
@@ -35,10 +36,9 @@ class Tally:
 class Micro:
     """One running service, as `id`, among those of the same name."""
 
-    def __init__(self, client: Client, *, name: str, version: str, description: str, id: str, queue: str) -> None:
+    def __init__(self, client: Client, *, name: str, version: str, description: str, id: str) -> None:
         self.tallies: list[Tally] = []
         self._client = client
-        self._queue = queue
         self._identity = {"name": name, "id": id, "version": version, "metadata": {}}
         self._description = description
         self._started = datetime.now(UTC)
@@ -68,7 +68,7 @@ class Micro:
         return {
             "description": self._description,
             "endpoints": [
-                {"name": each.name, "subject": each.subject, "queue_group": self._queue, "metadata": {}}
+                {"name": each.name, "subject": each.subject, "queue_group": each.queue, "metadata": {}}
                 for each in self.tallies
             ],
         }
@@ -80,7 +80,7 @@ class Micro:
                 {
                     "name": each.name,
                     "subject": each.subject,
-                    "queue_group": self._queue,
+                    "queue_group": each.queue,
                     "num_requests": each.requests,
                     "num_errors": each.errors,
                     "last_error": each.last_error,

@@ -91,6 +91,7 @@ class PluginService:
                 handler=self._answering(len(prefix) + 1),
                 operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
                 refused=self._refused,
+                queue=self.settings.queue,
             )
             for prefix in self.settings.prefixes
         ]

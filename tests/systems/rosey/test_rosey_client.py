@@ -1,0 +1,278 @@
+"""The plugin author's client, the example plugin, and permissions that keep plugins apart, on real servers."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from keyhouse import open_engine
+from keyhouse.engines.jetstream.server import find_binary, free_port
+from keyhouse.serve import Context
+from keyhouse.serve.metrics import Metrics
+from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.systems.rosey.acl import SERVICE, authorization, users
+from keyhouse.systems.rosey.client import (
+    Conflict,
+    Found,
+    InvalidRequest,
+    PluginError,
+    PluginStorage,
+    QuotaExceeded,
+    RateLimited,
+    ServiceUnavailable,
+    StorageFailed,
+    ValueTooLarge,
+)
+from keyhouse.systems.rosey.errors import PluginNameError
+from keyhouse.systems.rosey.service import part
+from tests.engines.nats_servers import nats_server
+from tests.systems.rosey.houses import House, living
+
+ROOT = Path(__file__).parents[3]
+
+
+def storage(house: House, plugin: str = "trivia") -> PluginStorage:
+    return PluginStorage(house.client, plugin, timeout=30)
+
+
+def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        kv = storage(house)
+        assert await kv.get("score") is None and await kv.get("score", 0) == 0
+        await kv.set("score", {"ann": 3})
+        assert await kv.get("score") == {"ann": 3}
+        await kv.set("session", "x", ttl=60)
+        assert await kv.touch("session", 120) and not await kv.touch("nothing", 5)
+        house.clock.advance(seconds=119)
+        assert await kv.get("session") == "x"
+        house.clock.advance(seconds=1)
+        assert await kv.get("session") is None
+        assert await kv.incr("count") == 1 and await kv.incr("count", 5) == 6
+        found = await kv.found("count")
+        assert found is not None and found.value == 6 and await kv.found("nothing") is None
+        revision = await kv.cas("count", 7, found.revision)
+        with pytest.raises(Conflict):
+            await kv.cas("count", 8, None)
+        assert (await kv.found("count")) == Found("count", 7, revision)
+        assert await kv.batch({"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "count"}) == [
+            {},
+            {"deleted": True},
+        ]
+        assert await kv.get_many(["a", "nothing"]) == {"a": 1}
+        assert await kv.delete("a") and not await kv.delete("a")
+        for number in range(1_200):
+            await house.told("trivia.set", {"key": f"k{number:04d}", "value": number})
+        assert await kv.count("k") == 1_200 and len(await kv.keys("k")) == 1_200
+        assert [found.value async for found in kv.items("k")] == list(range(1_200))
+
+    living("sqlite", tmp_path)(story)
+
+
+def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        kv = storage(house)
+        with pytest.raises(ValueTooLarge) as large:
+            await kv.set("a", "x" * 70_000)
+        assert large.value.code == "VALUE_TOO_LARGE" and isinstance(large.value, InvalidRequest)
+        for work in (kv.set("", 1), kv.set("a", 1, ttl=0), storage(house, "Trivia").get("a")):
+            with pytest.raises(InvalidRequest):
+                await work
+        await kv.set("a", 1)
+        with pytest.raises(QuotaExceeded):
+            await kv.set("b", 1)
+        with pytest.raises(RateLimited):
+            while True:
+                await kv.get("a")
+        house.clock.advance(seconds=100)
+        await house.engine.close()
+        with pytest.raises(StorageFailed):
+            await kv.get("a")
+        await house.stop()
+        with pytest.raises(ServiceUnavailable) as gone:
+            await kv.get("a")
+        assert issubclass(ServiceUnavailable, PluginError) and "NO_ANSWER" in str(gone.value)
+
+    living("sqlite", tmp_path, quota_keys=1, rate_per_second=1, rate_burst=20)(story)
+
+
+def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        kv = storage(house)
+        seen: list[tuple[str, Any]] = []
+
+        async def follow() -> None:
+            async for change in kv.watch("k"):
+                seen.append((change.key, change.value))
+
+        following = asyncio.ensure_future(follow())
+        async with asyncio.timeout(60):
+            while house.metric("rosey_kv_watches") != 1:
+                await asyncio.sleep(0.01)
+            await kv.set("k1", 1)
+            while ("k1", 1) not in seen:
+                await asyncio.sleep(0.01)
+            await house.restart()
+            await kv.set("k2", 2)
+            while ("k2", 2) not in seen:
+                await asyncio.sleep(0.01)
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+    living("sqlite", tmp_path)(story)
+
+
+# The example
+
+
+@asynccontextmanager
+async def playing(url: str) -> AsyncIterator["asyncio.subprocess.Process"]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(ROOT / "examples" / "trivia.py"), url, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readline(), 60) == b"trivia plays\n"
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def test_the_trivia_game_survives_a_restart(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        said = await house.client.subscribe("chat.out")
+
+        async def chat(user: str, text: str) -> str:
+            await house.client.publish("chat.in", json.dumps({"user": user, "text": text}).encode())
+            answer: str = json.loads((await said.next_msg(timeout=30)).data)["text"]
+            return answer
+
+        async with playing(nats_server().url) as game:
+            assert await chat("ann", "!score") == "Nobody has a point yet."
+            question = await chat("ann", "!trivia")
+            assert "planet" in question
+            await house.client.publish("chat.in", b'{"user": "bob", "text": "saturn"}')  # wrong: nothing is said
+            game.kill()
+            await game.wait()
+        await house.restart()
+        async with playing(nats_server().url):
+            assert await chat("bob", "!trivia") == f"A round is open already: {question}"
+            assert await chat("bob", " Jupiter ") == "bob is right, and has 1 now!"
+            assert "year" in await chat("ann", "!trivia")
+            house.clock.advance(seconds=60)  # nobody answers: the round ends by itself
+            assert "ocean" in await chat("ann", "!trivia")
+            assert await chat("bob", "pacific") == "bob is right, and has 2 now!"
+            assert await chat("ann", "!score") == "bob 2"
+
+    living("sqlite", tmp_path)(story)
+
+
+# Permissions
+
+
+async def listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
+
+
+@asynccontextmanager
+async def guarded(folder: Path, *plugins: str) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """A server with the printed permissions, and the service on it; its address, and the passwords."""
+    passwords = {name: f"pw-{name}" for name in (SERVICE, *plugins)}
+    port = free_port()
+    configuration = folder / "nats.conf"
+    configuration.write_text(f"host: 127.0.0.1\nport: {port}\n" + authorization(users(plugins, passwords=passwords)))
+    server = subprocess.Popen([find_binary(), "--config", str(configuration)], stderr=subprocess.DEVNULL)
+    try:
+        engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey")
+        served = part(Context(engine=engine, data=folder, metrics=Metrics("0").registry))
+        url = f"nats://{SERVICE}:pw-{SERVICE}@127.0.0.1:{port}"
+        async with asyncio.timeout(60):
+            while not await listens(port):
+                await asyncio.sleep(0.05)
+        async with connect(url) as connection, NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"):
+            yield f"127.0.0.1:{port}", passwords
+        await engine.close()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with guarded(tmp_path, "trivia", "quote-db") as (address, passwords):
+            trouble: list[str] = []
+
+            async def told(error: Exception) -> None:
+                trouble.append(str(error))
+
+            async def plugin(name: str) -> Client:
+                return await nats.connect(
+                    f"nats://{name}:{passwords[name]}@{address}", inbox_prefix=f"_INBOX_{name}".encode(), error_cb=told
+                )
+
+            trivia, quotes = await plugin("trivia"), await plugin("quote-db")
+            kv, other = PluginStorage(trivia, "trivia", timeout=30), PluginStorage(quotes, "quote-db", timeout=30)
+            await kv.set("mine", 1)
+            await other.set("secret", "quote")
+            assert await kv.keys() == ["mine"] and await other.get("secret") == "quote"
+            changes = kv.watch()
+            first = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0.3)
+            await kv.set("mine", 2)
+            assert (await asyncio.wait_for(first, 30)).value == 2
+            await changes.aclose()
+            assert trouble == []
+
+            with pytest.raises(ServiceUnavailable):
+                await PluginStorage(trivia, "quote-db", timeout=1).get("secret")
+            await trivia.publish("db.kv.quote-db.delete", b'{"key": "secret"}')
+            for subject in (">", "_INBOX_quote-db.>", "db.kv.>", "db.changes.quote-db.>", "_INBOX.>"):
+                heard = await trivia.subscribe(subject)
+                await trivia.flush()
+                await other.set("secret", "still")
+                assert heard.pending_msgs == 0
+            await trivia.flush()
+            assert await other.get("secret") == "still"
+            denied = [line for line in trouble if "permissions violation" in line.lower()]
+            assert len([line for line in denied if "publish" in line.lower()]) >= 2
+            assert len([line for line in denied if "subscription" in line.lower()]) >= 5
+            stranger = Client()
+            with pytest.raises((OSError, nats.errors.Error)):
+                await stranger.connect(f"nats://trivia:wrong@{address}", allow_reconnect=False, error_cb=told)
+            await stranger.close()
+            await trivia.close()
+            await quotes.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_command_prints_permissions_that_a_server_reads_and_refuses_a_name() -> None:
+    command = [sys.executable, "-m", "keyhouse.cli", "rosey", "acl"]
+    printed = subprocess.run([*command, "trivia", "quote-db"], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("authorization {") and printed.count("password:") == 3
+    as_json = subprocess.run([*command, "trivia", "--json"], capture_output=True, text=True, check=True).stdout
+    service, trivia = json.loads(as_json)["users"]
+    assert service["user"] == SERVICE and "_INBOX_trivia.>" in service["publish"]
+    assert trivia["publish"] == ["db.kv.trivia.*", "rosey.db.kv.trivia.*"]
+    refused = subprocess.run([*command, "Trivia"], capture_output=True, text=True)
+    assert refused.returncode != 0 and "1 to 100" in refused.stderr
+    with pytest.raises(PluginNameError):
+        users([SERVICE])
+    with pytest.raises(PluginNameError):
+        users(['a" }'])

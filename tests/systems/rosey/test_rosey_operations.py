@@ -1,0 +1,498 @@
+"""What goes beyond the document's four operations, and the rules of all: order, limits, poison, watches, quotas, rates."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse.systems.rosey.figures import OTHERS, PLUGINS_MAX, Figures
+from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
+from tests.systems.rosey.houses import ENGINES, House, Live, living
+
+
+@pytest.fixture(params=ENGINES)
+def live(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
+    return living(request.param, tmp_path, heartbeat_seconds=0.3)
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Live:
+    return living("sqlite", tmp_path)
+
+
+async def next_told(messages: Any) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((await messages.next_msg(timeout=20)).data)
+    return told
+
+
+# Operations
+
+
+def test_both_prefixes_are_the_same_keys(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        await house.ask("rosey.db.kv.trivia.set", {"key": "a", "value": 1})
+        assert (await house.ask("db.kv.trivia.get", {"key": "a"}))["value"] == 1
+
+    on_sqlite(story)
+
+
+def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
+    async def story(house: House) -> None:
+        await house.ask("p.set", {"key": "a", "value": None})
+        await house.told("p.set", {"key": "b", "value": [1.0]})
+        answer = await house.ask("p.mget", {"keys": ["b", "zz", "a", "b"]})
+        assert answer == {"success": True, "values": {"b": [1.0], "a": None}, "missing": ["zz"]}
+        assert (await house.ask("p.mget", {"keys": []}))["values"] == {}
+        assert (await house.ask("p.mget", {}))["error_code"] == "MISSING_FIELD"
+        assert (await house.ask("p.mget", {"keys": "ab"}))["error_code"] == "VALIDATION_ERROR"
+        assert (await house.ask("p.mget", {"keys": [f"k{n}" for n in range(1_001)]}))["error_code"] == "VALUE_TOO_LARGE"
+
+    live(story)
+
+
+def test_incr_counts_keeps_its_ttl_and_refuses_what_is_no_number(live: Live) -> None:
+    async def story(house: House) -> None:
+        assert await house.ask("p.incr", {"key": "n"}) == {"success": True, "value": 1}
+        assert (await house.ask("p.incr", {"key": "n", "by": -5, "ttl": 10}))["value"] == -4
+        assert (await house.ask("p.incr", {"key": "n"}))["value"] == -3
+        house.clock.advance(seconds=10)  # the third has kept the ttl of the second
+        assert (await house.ask("p.incr", {"key": "n"}))["value"] == 1
+        for value in ("1", 1.0, None, True, [1]):
+            await house.ask("p.set", {"key": "other", "value": value})
+            assert (await house.ask("p.incr", {"key": "other"}))["error_code"] == "CONFLICT"
+        assert (await house.ask("p.incr", {"key": "n", "by": 2**63}))["error_code"] == "CONFLICT"
+        assert (await house.ask("p.incr", {"key": "n", "by": 1.5}))["error_code"] == "VALIDATION_ERROR"
+        assert (await house.ask("p.get", {"key": "n"}))["value"] == 1
+
+    live(story)
+
+
+def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
+    async def story(house: House) -> None:
+        first = await house.ask("p.cas", {"key": "a", "value": 1, "revision": None})
+        found = await house.ask("p.get", {"key": "a", "revision": True})
+        assert found == {"success": True, "exists": True, "value": 1, "revision": first["revision"]}
+        assert (await house.ask("p.cas", {"key": "a", "value": 2, "revision": None}))["error_code"] == "CONFLICT"
+        second = await house.ask("p.cas", {"key": "a", "value": 2, "revision": first["revision"]})
+        assert second["revision"] > first["revision"]
+        lost = await house.ask("p.cas", {"key": "a", "value": 3, "revision": first["revision"]})
+        assert lost["error_code"] == "CONFLICT"
+        assert (await house.ask("p.cas", {"key": "a", "value": 3}))["error_code"] == "MISSING_FIELD"
+        assert (await house.ask("p.get", {"key": "a"}))["value"] == 2
+        races = [house.ask("p.cas", {"key": "a", "value": n, "revision": second["revision"]}) for n in range(20)]
+        assert sum(answer["success"] for answer in await asyncio.gather(*races)) == 1
+
+    live(story)
+
+
+def test_touch_changes_only_when_a_key_expires(live: Live) -> None:
+    async def story(house: House) -> None:
+        assert await house.ask("p.touch", {"key": "a", "ttl": 5}) == {"success": True, "exists": False}
+        await house.ask("p.set", {"key": "a", "value": {"x": 1}, "ttl": 5})
+        assert await house.ask("p.touch", {"key": "a", "ttl": 100}) == {"success": True, "exists": True}
+        house.clock.advance(seconds=99)
+        assert (await house.ask("p.get", {"key": "a"}))["value"] == {"x": 1}
+        await house.ask("p.touch", {"key": "a", "ttl": None})
+        house.clock.advance(seconds=10**8)
+        assert (await house.ask("p.get", {"key": "a"}))["exists"] is True
+        assert (await house.ask("p.touch", {"key": "a"}))["error_code"] == "MISSING_FIELD"
+
+    live(story)
+
+
+def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
+    async def story(house: House) -> None:
+        await house.ask("p.set", {"key": "old", "value": "x"})
+        done = await house.ask(
+            "p.batch",
+            {
+                "ops": [
+                    {"op": "set", "key": "a", "value": 1, "ttl": 60},
+                    {"op": "incr", "key": "a", "by": 2},
+                    {"op": "delete", "key": "old"},
+                    {"op": "delete", "key": "never"},
+                    {"op": "cas", "key": "new", "value": [], "revision": None},
+                    {"op": "touch", "key": "never", "ttl": 1},
+                ]
+            },
+        )
+        results = [{}, {"value": 3}, {"deleted": True}, {"deleted": False}, {}, {"exists": False}]
+        assert done["results"] == results
+        assert (await house.ask("p.get", {"key": "new", "revision": True}))["revision"] == done["revision"]
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"op": "cas", "key": "a", "value": 1, "revision": None}, "CONFLICT"),
+            ({"op": "incr", "key": "new"}, "CONFLICT"),
+            ({"op": "get", "key": "a"}, "VALIDATION_ERROR"),
+            ({"key": "a"}, "MISSING_FIELD"),
+            ({"op": "set", "key": "a"}, "MISSING_FIELD"),
+            ({"op": "set", "key": "", "value": 1}, "VALIDATION_ERROR"),
+            ({"op": "set", "key": "a", "value": "x" * 65_535}, "VALUE_TOO_LARGE"),
+        ]
+        for op, code in refused:
+            answer = await house.ask("p.batch", {"ops": [{"op": "set", "key": "a", "value": "no"}, op]})
+            assert answer["error_code"] == code, (op, answer)
+        assert (await house.ask("p.mget", {"keys": ["a", "new"]}))["values"] == {"a": 3, "new": []}
+        assert (await house.ask("p.batch", {"ops": []}))["results"] == []
+
+    live(story)
+
+
+def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> None:
+    async def story(house: House) -> None:
+        keys = sorted([f"k{number:03d}" for number in range(120)] + ["K", "k%", "k_", "é", "\ue000", "😀"])
+        ops = [{"op": "set", "key": key, "value": {"of": key}} for key in keys]
+        await house.ask("p.batch", {"ops": ops})
+        assert (await house.ask("p.count"))["count"] == len(keys)
+        assert (await house.ask("p.count", {"prefix": "k0"}))["count"] == 100
+        assert (await house.ask("p.list", {"prefix": "k%"}))["keys"] == ["k%"]
+        for operation, field in (("list", "keys"), ("scan", "entries")):
+            found: list[Any] = []
+            cursor = None
+            while True:
+                page = await house.ask(f"p.{operation}", {"limit": 42, "cursor": cursor})
+                assert page["count"] == len(page[field])
+                found += page[field]
+                assert page["truncated"] is ("cursor" in page)
+                if (cursor := page.get("cursor")) is None:
+                    break
+            assert [each if isinstance(each, str) else each["key"] for each in found] == keys
+        assert found[0]["value"] == {"of": found[0]["key"]} and found[0]["revision"] > 0
+        assert (await house.ask("p.list", {"limit": 10**9}))["count"] == len(keys)
+        for limit in (0, -1, 1.5, "5", True, None):
+            assert (await house.ask("p.list", {"limit": limit}))["error_code"] == "VALIDATION_ERROR"
+        page = await house.ask("p.list", {"limit": 5})
+        for cursor in ("", "x", page["cursor"] + "x", page["cursor"][:-2]):
+            assert (await house.ask("p.list", {"cursor": cursor}))["error_code"] == "VALIDATION_ERROR"
+        other = await house.ask("p.list", {"prefix": "k", "cursor": page["cursor"]})
+        assert other["error_code"] == "VALIDATION_ERROR"
+
+    live(story)
+
+
+def test_an_answer_that_would_not_fit_is_cut_and_says_so(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        value = "x" * 60_000
+        for number in range(20):
+            await house.told("p.set", {"key": f"{number:02d}" + "é" * 200, "value": value})
+        page = await house.ask("p.scan", {})
+        assert page["truncated"] is True and 14 <= page["count"] < 20
+        rest = await house.ask("p.scan", {"cursor": page["cursor"]})
+        assert rest["truncated"] is False and page["count"] + rest["count"] == 20
+        assert rest["entries"][0]["key"] > page["entries"][-1]["key"]
+        every = [entry["key"] for entry in page["entries"] + rest["entries"]]
+        assert (await house.ask("p.mget", {"keys": every}))["error_code"] == "VALUE_TOO_LARGE"
+
+    on_sqlite(story)
+
+
+# The settled rules
+
+
+@pytest.mark.parametrize("ttl", [0, -1, True, 1.0, "60", 2**31, [1]])
+def test_a_ttl_that_is_none_is_refused(on_sqlite: Live, ttl: Any) -> None:
+    async def story(house: House) -> None:
+        for operation in ("set", "incr", "cas", "touch"):
+            body = {"key": "a", "value": 1, "revision": None, "ttl": ttl}
+            assert (await house.ask(f"p.{operation}", body))["error_code"] == "VALIDATION_ERROR"
+        assert (await house.ask("p.count"))["count"] == 0
+
+    on_sqlite(story)
+
+
+KEYS_THAT_ARE = ["a" * 255, "😀" * 255, "..", "a..b", ">", "*", "%", "_", "/", "\\", ":", " ", "\r\n", "::1", "../"]
+KEYS_THAT_ARE += [
+    "%2e%2e",
+    "e\u0301",
+    "é",
+    "\u202e\u200b",
+    "quote-db.x",
+    "__proto__",
+    "'; DROP TABLE plugin_kv_storage; --",
+]
+
+
+def test_every_text_is_a_key_and_stays_what_it_is(live: Live) -> None:
+    async def story(house: House) -> None:
+        for number, key in enumerate(KEYS_THAT_ARE):
+            assert (await house.ask("p.set", {"key": key, "value": number}))["success"] is True
+        for number, key in enumerate(KEYS_THAT_ARE):
+            assert (await house.ask("p.get", {"key": key}))["value"] == number
+        assert (await house.ask("p.list"))["keys"] == sorted(KEYS_THAT_ARE, key=str.encode)
+
+    live(story)
+
+
+POISON: list[tuple[bytes, str]] = [
+    (b'{"key":"a","value":NaN}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":[Infinity]}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":-Infinity}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":1e400}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":"\\ud800"}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":{"\\udc00":1}}', "VALIDATION_ERROR"),
+    (b'{"key":"\\ud800","value":1}', "VALIDATION_ERROR"),
+    (b'{"key":"a\\u0000","value":1}', "VALIDATION_ERROR"),
+    (b'{"key":"","value":1}', "VALIDATION_ERROR"),
+    (b'{"key":7,"value":1}', "VALIDATION_ERROR"),
+    (b'{"key":null,"value":1}', "VALIDATION_ERROR"),
+    (b'{"key":"' + b"a" * 256 + b'","value":1}', "VALIDATION_ERROR"),
+    (b'{"key":"a","value":"\xff"}', "INVALID_JSON"),
+    (b'\xef\xbb\xbf{"key":"a","value":1}', "INVALID_JSON"),
+    ('{"key":"a","value":1}'.encode("utf-16"), "INVALID_JSON"),
+    (b'{"key":"a","value":1', "INVALID_JSON"),
+    (b'{"key":"a","value":01}', "INVALID_JSON"),
+    (b"\x00\x01\x02", "INVALID_JSON"),
+    (b'["key","a"]', "VALIDATION_ERROR"),
+    (b'"key"', "VALIDATION_ERROR"),
+    (b"", "MISSING_FIELD"),
+    (b'{"key":"a","value":' + b"[" * 129 + b"]" * 129 + b"}", "VALIDATION_ERROR"),
+    (b'{"key":"a","value":' + b'{"a":' * 200_000, "VALIDATION_ERROR"),
+    (b'{"key":"a","value":' + b"9" * 4_001 + b"}", "VALIDATION_ERROR"),
+    (b'{"key":"a","value":"' + b"x" * 65_535 + b'"}', "VALUE_TOO_LARGE"),
+    (b'{"key":"a","value":"' + b"x" * 1_000_000 + b'"}', "VALUE_TOO_LARGE"),
+    (b'{"key":"a","value":[' + b"1e15," * 5_000 + b"1]}", "VALUE_TOO_LARGE"),
+]
+
+
+def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
+    async def story(house: House) -> None:
+        for data, code in POISON:
+            answer = await house.ask("p.set", data)
+            assert answer.get("error_code") == code, (data[:60], answer)
+            await house.client.publish("db.kv.p.set", data)
+        assert (await house.ask("p.count"))["count"] == 0
+        fine: list[tuple[bytes, Any]] = [
+            (b"[" * 128 + b"]" * 128, None),
+            (b"9" * 4_000, int("9" * 4_000)),
+            (b'"\\u0000"', "\x00"),
+            (b'{"__proto__":null,"a":1,"a":2}', {"__proto__": None, "a": 2}),
+            (b"{" + b",".join(b'"m%d":%d' % (n, n) for n in range(4_000)) + b"}", {f"m{n}": n for n in range(4_000)}),
+            (b"-0.0", -0.0),
+            (b"1.0", 1.0),
+        ]
+        for text, value in fine:
+            assert (await house.ask("p.set", b'{"key":"a","value":' + text + b"}"))["success"] is True, text[:40]
+            found = (await house.ask("p.get", {"key": "a"}))["value"]
+            assert value is None or repr(found) == repr(value)
+
+    live(story)
+
+
+def test_reads_that_nobody_waits_for_are_ignored_and_writes_are_done(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        for operation in ("get", "list", "mget", "scan", "count"):
+            await house.client.publish(f"db.kv.p.{operation}", b"not json")
+        await house.told("p.incr", {"key": "n"})
+        await house.told("p.cas", {"key": "c", "value": 1, "revision": None})
+        await house.told("p.batch", {"ops": [{"op": "set", "key": "b", "value": 1}]})
+        assert (await house.ask("p.list"))["keys"] == ["b", "c", "n"]
+        assert house.metric('rosey_kv_errors_total{error_code="INVALID_JSON",plugin="p"}') is None
+
+    on_sqlite(story)
+
+
+def test_what_a_plugin_asks_is_done_in_its_order(live: Live) -> None:
+    async def story(house: House) -> None:
+        for number in range(200):
+            await house.told("p.set", {"key": "same", "value": number})
+            await house.told("p.incr", {"key": "count"})
+        assert (await house.ask("p.get", {"key": "same"}))["value"] == 199
+        assert (await house.ask("p.get", {"key": "count"}))["value"] == 200
+        for number in range(100):
+            await house.told("p.set", {"key": f"k{number}", "value": number})
+            await house.told("p.delete", {"key": f"k{number - 50}"})
+        assert (await house.ask("p.count", {"prefix": "k"}))["count"] == 50
+
+    live(story)
+
+
+def test_setting_over_an_expired_row_starts_a_new_created_at(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        import apsw
+
+        def created() -> str:
+            connection = apsw.Connection(house.url.removeprefix("sqlite:").partition("?")[0])
+            value = connection.execute("SELECT created_at FROM plugin_kv_storage").get
+            connection.close()
+            return str(value)
+
+        await house.ask("p.set", {"key": "a", "value": 1, "ttl": 10})
+        first = created()
+        house.clock.advance(seconds=9)
+        await house.ask("p.set", {"key": "a", "value": 2, "ttl": 10})
+        assert created() == first
+        house.clock.advance(seconds=10)
+        await house.ask("p.set", {"key": "a", "value": 3})
+        assert created() > first
+
+    on_sqlite(story)
+
+
+def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        await house.ask("p.set", {"key": "a", "value": "forged"})
+        heard = [await house.client.subscribe(subject) for subject in ("_INBOX_quote.>", "db.changes.quote.>")]
+        own = await house.client.subscribe("_INBOX_p.x")
+        body = json.dumps({"key": "a"}).encode()
+        for reply in ("_INBOX_quote.x", "db.changes.quote.x", "db.kv.quote.set", "rosey.db.kv.quote.set", "_INBOX_p.x"):
+            await house.client.publish("db.kv.p.get", body, reply=reply)
+        assert (await next_told(own))["value"] == "forged"
+        assert [each.pending_msgs for each in heard] == [0, 0]
+        assert (await house.ask("quote.count"))["count"] == 0
+
+    on_sqlite(story)
+
+
+def test_a_row_that_somebody_has_spoiled_is_an_error_and_spoils_no_answer(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        import apsw
+
+        await house.ask("p.set", {"key": "a", "value": 1})
+        connection = apsw.Connection(house.url.removeprefix("sqlite:").partition("?")[0])
+        connection.execute("UPDATE plugin_kv_storage SET value = 'not json'")
+        connection.close()
+        for operation, body in (("get", {"key": "a"}), ("mget", {"keys": ["a"]}), ("scan", {}), ("incr", {"key": "a"})):
+            assert (await house.ask(f"p.{operation}", body))["error_code"] == "DATABASE_ERROR"
+        assert (await house.ask("p.set", {"key": "a", "value": 2}))["success"] is True
+
+    on_sqlite(story)
+
+
+# Watches
+
+
+def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: Live) -> None:
+    async def story(house: House) -> None:
+        messages = await house.client.subscribe("db.changes.p.mine")
+        begun = await house.ask("p.watch", {"subject": "db.changes.p.mine", "prefix": "a"})
+        assert begun["success"] is True
+        await house.told("p.set", {"key": "a1", "value": None})
+        await house.told("p.set", {"key": "b", "value": "not watched"})
+        await house.ask("p.delete", {"key": "a1"})
+        await house.ask("other.set", {"key": "a", "value": "another plugin's"})
+        await house.ask("p.set", {"key": "a2", "value": 2, "ttl": 1})
+        told: list[dict[str, Any]] = []
+        while len(told) < 2 or told[-1].get("key") != "a2":
+            message = await next_told(messages)
+            if "heartbeat" not in message:
+                told.append(message)
+        assert all(each["key"].startswith("a") for each in told)
+        assert [each["n"] for each in told] == sorted(each["n"] for each in told)
+        assert told[-1]["value"] == 2 and told[-1]["deleted"] is False
+        assert any(each["key"] == "a1" and each["deleted"] and "value" not in each for each in told)
+        assert house.metric("rosey_kv_watches") == 1
+        assert (await house.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))["stopped"] is True
+        while "end" not in (message := await next_told(messages)):
+            pass
+        assert message["end"] == "stopped"
+        again = await house.ask("p.watch", {"subject": "db.changes.p.mine", "since": begun["revision"]})
+        assert again["revision"] == begun["revision"]
+        assert (await next_told(messages))["revision"] > begun["revision"]
+        await messages.unsubscribe()
+        async with asyncio.timeout(20):
+            while house.metric("rosey_kv_watches") != 0:
+                await asyncio.sleep(0.05)
+
+    live(story)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "chat.out",
+        "_INBOX.x",
+        "_INBOX_q.x",
+        "_INBOX_p",
+        "_INBOX_p.*",
+        "_INBOX_p.>",
+        "db.changes.q.x",
+        "db.changes.p.",
+        "db.kv.p.set",
+        "$SYS.x",
+        "_INBOX_p.a b",
+        "_INBOX_p.a\r\nPUB x 1",
+        "",
+        "_INBOX_p." + "a" * 300,
+    ],
+)
+def test_changes_are_sent_only_to_subjects_of_the_plugins_own(on_sqlite: Live, subject: str) -> None:
+    async def story(house: House) -> None:
+        assert (await house.ask("p.watch", {"subject": subject}))["error_code"] == "INVALID_SUBJECT"
+        assert (await house.ask("p.watch", {}))["error_code"] == "MISSING_FIELD"
+
+    on_sqlite(story)
+
+
+# Allowances
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(engine: str, tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        answers = await asyncio.gather(*(house.ask("p.set", {"key": f"k{n}", "value": n}) for n in range(30)))
+        codes = [answer.get("error_code") for answer in answers]
+        assert codes.count(None) == 10 and codes.count("QUOTA_EXCEEDED") == 20
+        assert (await house.ask("p.count"))["count"] == 10
+        kept = (await house.ask("p.list"))["keys"][0]
+        assert (await house.ask("p.set", {"key": kept, "value": "again"}))["success"] is True
+        assert (await house.ask("p.incr", {"key": "more"}))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await house.ask("p.delete", {"key": kept}))["deleted"] is True
+        assert (await house.ask("p.incr", {"key": "more"}))["value"] == 1
+        over = {"ops": [{"op": "set", "key": f"z{n}", "value": 1} for n in range(2)]}
+        assert (await house.ask("p.batch", over))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await house.ask("q.set", {"key": "own", "value": 1}))["success"] is True
+        await house.restart()
+        assert (await house.ask("p.set", {"key": "new", "value": 1}))["error_code"] == "QUOTA_EXCEEDED"
+
+    living(engine, tmp_path, quota_keys=10)(story)
+
+
+def test_a_quota_of_bytes_counts_keys_and_values(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        assert (await house.ask("p.set", {"key": "a" * 40, "value": "b" * 50}))["success"] is True  # 92
+        assert (await house.ask("p.set", {"key": "b", "value": "b" * 10}))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await house.ask("p.set", {"key": "b", "value": "b" * 5}))["success"] is True  # 8
+        assert (await house.ask("p.set", {"key": "a" * 40, "value": ""}))["success"] is True
+        assert (await house.ask("p.set", {"key": "c", "value": "b" * 40}))["success"] is True
+
+    living("sqlite", tmp_path, quota_bytes=100)(story)
+
+
+def test_a_rate_is_each_plugins_own(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        answers = [await house.ask("p.get", {"key": "a"}) for _ in range(8)]
+        assert [answer.get("error_code") for answer in answers] == [None] * 5 + ["RATE_LIMITED"] * 3
+        assert (await house.ask("q.get", {"key": "a"}))["success"] is True
+        house.clock.advance(seconds=1)
+        assert (await house.ask("p.mget", {"keys": ["a", "b", "c"]}))["error_code"] == "RATE_LIMITED"
+        assert (await house.ask("p.mget", {"keys": ["a", "b"]}))["success"] is True
+
+    living("sqlite", tmp_path, rate_per_second=2, rate_burst=5)(story)
+
+
+# Logs and figures
+
+
+def test_slow_operations_are_warnings_and_debug_lines_are_sampled() -> None:
+    with capture_logs() as logs:
+        journal = Journal(100)
+        for _ in range(SAMPLED_ABOVE + 2_000):
+            if journal.wants(0.01):
+                journal.done("get", "p", 0.01, {"key": "k"})
+        assert journal.wants(0.2)
+        journal.done("get", "p", 0.2, {"key": "k"})
+    shown = [line for line in logs if line["event"] == "kv get"]
+    assert SAMPLED_ABOVE <= len(shown) < SAMPLED_ABOVE + 200
+    assert [(line["log_level"], line["latency_ms"]) for line in logs if line["event"] == "kv get slow"] == [
+        ("warning", 200)
+    ]
+
+
+def test_plugins_beyond_a_number_are_counted_together() -> None:
+    figures = Figures(("get",))
+    for number in range(PLUGINS_MAX + 5):
+        figures.timing("get", f"p{number}").add(0.001)
+    assert figures.label("p1") == "p1" and figures.label("p1004") == OTHERS
+    assert sum(figures.timing("get", "p1004").steps) == 5
