@@ -18,6 +18,7 @@ from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings, layout_o
 from keyhouse.engines.dynamodb.engine import CAPABILITIES, _client
 from keyhouse.engines.dynamodb.items import TTL_LATE_SECONDS
 from keyhouse.engines.dynamodb.log import table_of
+from keyhouse.engines.dynamodb.table import prepare
 from keyhouse.errors import (
     ClosedError,
     EngineError,
@@ -32,6 +33,7 @@ from keyhouse.testing.servers.dynamodb import DynamoDBServer
 from tests.engines.dynamodb_tables import Between, Proxy, Step, first, plain_client, raising, refusal, settings
 
 ALL = Span()
+UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
 NOWHERE = "http://127.0.0.1:9"
 THROTTLED = refusal("ProvisionedThroughputExceededException")
 IN_THE_WAY = refusal("TransactionCanceledException", "None", "TransactionConflict")
@@ -98,6 +100,21 @@ async def test_many_can_make_the_same_new_tables_at_once() -> None:
     assert [await put(engine, "a") for engine in engines] == [1, 2, 3, 4]
     for engine in engines:
         await engine.close()
+
+
+@scenario
+async def test_opening_is_tried_again_when_it_was_not_reached_in_time_and_not_for_ever() -> None:
+    async with opened() as engine:
+        stand = Between(engine._service._client)
+        where = settings()
+        stand.plan("describe_table", raising(UNREACHED))
+        stand.plan("create_table", raising(ReadTimeoutError(endpoint_url="http://host")))
+        await prepare(stand, where.table, where.layout, create=True, native_ttl=False)
+        assert stand.calls.count("create_table") == 3, "the one that was not answered, and one for each table"
+        stand.plan("describe_table", *[raising(UNREACHED)] * 3)
+        with pytest.raises(UnavailableError, match="can't be reached"):
+            await prepare(stand, where.table, where.layout, create=True, native_ttl=False)
+        assert not any(stand.steps.values())
 
 
 @scenario
@@ -234,9 +251,6 @@ async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> No
         assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
         assert (await engine.scan("s", ALL, limit=5)).rows == [Row("a", b"1", 1)]
         assert not any(stand.steps.values())
-
-
-UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
 
 
 @scenario

@@ -8,7 +8,7 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Row, Span
-from keyhouse.engines.jetstream import JetstreamEngine
+from keyhouse.engines.jetstream import JetstreamEngine, sweep
 from keyhouse.engines.jetstream.feed import BATCH_MESSAGES, PRUNE_DELAY_SECONDS
 from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import Entry, entry
@@ -234,7 +234,13 @@ def test_a_stream_whose_end_was_purged_is_read_at_once(tmp_path: Path) -> None:
 # Pruning
 
 
-def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path) -> None:
+@pytest.fixture
+def counts_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages about the horizon count as changes, so that few are enough for a pruning."""
+    monkeypatch.setattr(sweep, "HORIZONS_KEPT", 0)
+
+
+def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path, counts_all: None) -> None:
     clock = ManualClock()
 
     async def scenario(there: Beside) -> None:
@@ -272,7 +278,7 @@ def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path) -> Non
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(tmp_path: Path) -> None:
+def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(tmp_path: Path, counts_all: None) -> None:
     """As a process that was stopped for an hour: it would go on behind the last message it saw, and miss the deletes."""
     clock = ManualClock()
 

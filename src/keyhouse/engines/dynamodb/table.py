@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.faults import is_absent, is_made_by_another, translated
+from keyhouse.engines.dynamodb.faults import Verdict, is_absent, is_made_by_another, translated, verdict
 from keyhouse.engines.dynamodb.layout import Layout
+from keyhouse.engines.dynamodb.service import pause
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 
 BY_EXPIRY: Final = "by-expiry"
@@ -16,18 +17,28 @@ WAIT_SECONDS: Final = 120
 
 POLL_SECONDS: Final = 0.5
 
+ATTEMPTS_MAX: Final = 3
+"""Tries, when it is too busy or can't be reached in time."""
+
 
 async def prepare(client: Any, table: str, layout: Layout, *, create: bool, native_ttl: bool) -> None:
-    """Both tables, ready. Several processes may do this at once."""
-    try:
-        for wanted in (rows_table(table, layout), log_table(table)):
-            await _prepare_table(client, wanted, create)
-            if native_ttl and create:
-                await _enable_ttl(client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl")
-    except KeyhouseError:
-        raise
-    except Exception as error:
-        raise translated(error, table) from error
+    """Both tables, ready. Several processes may do this at once, and one of them again: what is there is left alone."""
+    for attempt in range(ATTEMPTS_MAX):
+        try:
+            return await _prepare(client, table, layout, create, native_ttl)
+        except KeyhouseError:
+            raise
+        except Exception as error:
+            if verdict(error) in (Verdict.FAILED, Verdict.LOST) or attempt + 1 == ATTEMPTS_MAX:
+                raise translated(error, table) from error
+        await pause(attempt)
+
+
+async def _prepare(client: Any, table: str, layout: Layout, create: bool, native_ttl: bool) -> None:
+    for wanted in (rows_table(table, layout), log_table(table)):
+        await _prepare_table(client, wanted, create)
+        if native_ttl and create:
+            await _enable_ttl(client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl")
 
 
 def rows_table(table: str, layout: Layout) -> dict[str, Any]:
