@@ -3,13 +3,17 @@
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from keyhouse.cli.app import app
 from tests.cli.running import SOURCE, run
 
 HELP_SECONDS_MAX = 0.3
@@ -45,8 +49,21 @@ def test_help_needs_neither_rich_nor_a_driver() -> None:
 
 def test_help_names_every_command_and_every_exit_code() -> None:
     shown = run("--help").stdout
-    for word in ("describe", "explain", "Exit codes: 0:", "1:", "2:"):
+    for word in ("describe", "explain", "Exit codes:", "  0  Done.", "  3  Not there", "130  Stopped"):
         assert word in shown
+
+
+def test_every_command_has_examples_that_are_commands() -> None:
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        _, _, shown = (command.help or "").partition("\b\nExamples:\n")
+        lines = [line.strip() for line in shown.splitlines()]
+        assert lines, f"keyhouse {name} has no examples: see `examples` in keyhouse.cli.options"
+        for line in lines:
+            words = shlex.split(line.split(" | ")[0])
+            assert words[:2] == ["keyhouse", name]
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words[2:] if word.startswith("-")} <= options, line
 
 
 def test_nothing_at_all_is_a_question_for_help() -> None:

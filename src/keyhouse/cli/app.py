@@ -10,7 +10,7 @@ from keyhouse.cli.count import count
 from keyhouse.cli.delete import delete
 from keyhouse.cli.describe import describe
 from keyhouse.cli.doctor import doctor
-from keyhouse.cli.entry import EXIT_CODES
+from keyhouse.cli.entry import exit_codes
 from keyhouse.cli.explain import explain
 from keyhouse.cli.export import export
 from keyhouse.cli.get import get
@@ -31,9 +31,19 @@ from keyhouse.cli.token import token
 from keyhouse.cli.verify import verify
 from keyhouse.cli.watch import watch
 
+HELP = """Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.
+
+\b
+Try it:
+  export KEYHOUSE_STORE=sqlite:bot.db KEYHOUSE_SPACE=trivia
+  keyhouse put rosey theme '"dark"'
+  keyhouse get rosey theme
+
+Each command has examples: keyhouse put --help"""
+
 app = typer.Typer(
-    help="Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.",
-    epilog="Exit codes: " + " ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()),
+    help=HELP,
+    epilog=exit_codes(),
     no_args_is_help=True,
     rich_markup_mode=None,  # help without Rich starts in two thirds of the time
     pretty_exceptions_enable=False,

@@ -20,7 +20,7 @@ def count(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Count the rows of a space, or those whose keys start with a text, by reading every key."""
+    """Count the rows of a space, by reading every key."""
     from keyhouse.cli.query import Query
 
     query = Query(system=system, prefix=prefix, only=only, space=space, store=store, data=data)

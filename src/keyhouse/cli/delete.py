@@ -32,9 +32,10 @@ def delete(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Delete a record and every row derived from it, in one commit; or many records, some of them in each commit.
+    """Delete a record with its derived rows, many, or a space.
 
-    It says what goes, and asks. Cut off, it has deleted some records whole; run again, it goes on. Exit code 3: not there.
+    A record goes with all rows derived from it, in one commit; many records some at a time. It says what goes, and
+    asks. Cut off, it has deleted some records whole; run again, it goes on. Exit code 3: not there.
     """
     from keyhouse.cli.removing import Choice, remove
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from textwrap import wrap
 
 from keyhouse.cli.output import show_error
 from keyhouse.errors import ConflictError, KeyhouseError
@@ -18,6 +19,16 @@ EXIT_CODES = {
 
 _STOPPED = 130
 _NOT_FOUND = 404
+
+
+def exit_codes() -> str:
+    """For the end of the help: as they are, line by line."""
+    width = max(len(str(code)) for code in EXIT_CODES)
+    lines = [
+        wrap(meaning, 76, initial_indent=f"  {code:>{width}}  ", subsequent_indent=" " * (width + 4))
+        for code, meaning in EXIT_CODES.items()
+    ]
+    return "\n".join(["\b", "Exit codes:", *(line for each in lines for line in each)])
 
 
 def main() -> None:

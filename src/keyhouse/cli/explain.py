@@ -19,10 +19,11 @@ def explain(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Say what a key is: its template and fields, its record, and the rows that belong with it.
+    """Say what a key is, and what belongs with it.
 
-    With a store, also what is there: revision, TTL, value, and for each row that belongs with it whether it is there and
-    right. Of a derived row, it leads back to the records.
+    Its template and fields, its record, and the rows that follow from it. With a store, also what is there:
+    revision, TTL, value, and for each row that belongs with it whether it is there and right. Of a derived row, it
+    leads back to the records.
     """
     from keyhouse.cli.place import named_space, named_url, schemas_with
     from keyhouse.cli.reading import readings

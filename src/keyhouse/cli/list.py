@@ -29,9 +29,10 @@ def list_(
     data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
-    """List keys in order: all of a space, or those that start with a text.
+    """List the keys of a space, in order.
 
-    A pipe gets one key a line; a terminal is shown what each is as well.
+    All of them, or those that start with a text. A pipe gets one key a line; a terminal is shown what each is as
+    well.
     """
     asyncio.run(
         _list(

@@ -34,7 +34,7 @@ def put(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Write a record, and every row derived from it, in one commit.
+    """Write a record, and the rows derived from it, in one commit.
 
     The value must have the record's type. What the key or the store says may be left out of it: ids that stand in the key,
     version and times. Private members that are left out stay as they are. Exit code 4: not at the revision expected.

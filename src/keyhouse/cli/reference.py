@@ -63,7 +63,7 @@ def pages(docs: Path) -> dict[Path, str]:
 
 def command_page() -> str:
     group: Any = typer.main.get_command(app)
-    lines = ["# The command line\n", _NOTE, group.help + "\n", _ABOUT]
+    lines = ["# The command line\n", _NOTE, group.help.partition("\n\n")[0] + "\n", _ABOUT]
     for name, command in group.commands.items():
         for inner, each in getattr(command, "commands", {"": command}).items():
             lines += _command(f"{name} {inner}".rstrip(), each)

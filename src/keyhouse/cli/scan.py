@@ -29,9 +29,10 @@ def scan(
     data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
-    """Show keys with their values, without private members: all of a space, or those that start with a text.
+    """Show the keys of a space with their values, in order.
 
-    A pipe gets key and value with a tab between them; a terminal is shown the start of long values.
+    All of them, or those that start with a text; without private members. A pipe gets key and value with a tab
+    between them; a terminal is shown the start of long values.
     """
     asyncio.run(
         _scan(

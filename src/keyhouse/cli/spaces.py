@@ -22,7 +22,7 @@ def spaces(
     data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
-    """Name every space that holds a row, in order, one a line."""
+    """Name every space that holds a row, in order."""
     asyncio.run(_spaces(system, store, data, json))
 
 

@@ -20,9 +20,10 @@ def stats(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Count rows and bytes per space and per template, by reading every row, while others write.
+    """Count rows and bytes per space and per template.
 
-    Bytes are those of keys and values: what an engine needs on disk besides is its own.
+    It reads every row, while others write. Bytes are those of keys and values: what an engine needs on disk besides
+    is its own.
     """
     counted = asyncio.run(_stats(system, space, store, data))
     if json:

@@ -25,9 +25,9 @@ def watch(
     data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
-    """Show changes of a space as they are committed, whoever writes, until Ctrl-C.
+    """Show the changes of a space as they are committed.
 
-    Nothing is missed and nothing comes twice. An expiry shows when the row is swept.
+    Whoever writes, until Ctrl-C. Nothing is missed and nothing comes twice. An expiry shows when the row is swept.
     """
     asyncio.run(
         _watch(since, count, json, system=system, prefix=prefix, only=only, space=space, store=store, data=data)

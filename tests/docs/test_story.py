@@ -1,0 +1,73 @@
+"""The walk through the tool in docs/operations.md: every command runs as it stands there, and prints what stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shlex import quote
+
+from keyhouse.testing.servers.postgres import postgres_server
+from tests.cli.running import SOURCE
+from tests.docs.pages import DOCS
+
+HEADING = "## The tool in one sitting\n"
+SERVER = "postgresql://keyhouse@localhost/clips"
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Each block with its language: `sh`, `text`, and `sh watch`, `text watch` for the second terminal."""
+    page = (DOCS / "operations.md").read_text()
+    section = page.split(HEADING, 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"^```([^\n]*)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+
+
+def alike(text: str) -> str:
+    """Without what differs from run to run."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "<time>", text)
+    return re.sub(r"\b[0-9a-f]{16,64}\b", "<digest>", text)
+
+
+def script(shown: list[tuple[str, str]]) -> str:
+    """One program of the shell: the blocks in order, the output of each in a file of its own."""
+    lines = []
+    for number, (language, text) in enumerate(shown):
+        if language == "sh":
+            lines.append("{\n" + text + "} > " + f"out.{number} 2>&1")
+        elif language == "sh watch":
+            lines.append("{\n" + text + "} > " + f"out.{number} 2>&1 &")
+            lines.append(f"until grep -q Watching out.{number}; do :; done")
+    return "\n".join([*lines, "wait"])
+
+
+def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
+    url = postgres_server().url
+    program = tmp_path / "bin" / "keyhouse"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m keyhouse.cli "$@"\n')
+    program.chmod(0o755)
+    folders = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(SOURCE), "COLUMNS": "100"}
+    shown = blocks()
+    subprocess.run(
+        ["bash", "-c", script(shown).replace(SERVER, quote(f"{url}{'&' if '?' in url else '?'}layout=story"))],
+        cwd=tmp_path,
+        env=environment,
+        timeout=300,
+        check=True,
+    )
+    ran = ""
+    watched = ""
+    for number, (language, text) in enumerate(shown):
+        if language == "sh":
+            ran = (tmp_path / f"out.{number}").read_text()
+        elif language == "sh watch":
+            watched = (tmp_path / f"out.{number}").read_text()
+        else:
+            assert alike(watched if language == "text watch" else ran) == alike(text)
+
+
+def test_the_walk_goes_through_all_that_an_operator_does() -> None:
+    commands = "".join(text for language, text in blocks() if language.startswith("sh"))
+    for command in ("put", "watch", "explain", "verify", "verify $BOARD --repair", "backup", "restore", "move"):
+        assert f"keyhouse {command} " in commands or f"keyhouse {command}\n" in commands
