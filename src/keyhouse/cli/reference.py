@@ -7,6 +7,7 @@ Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In pages that p
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from inspect import cleandoc
 from itertools import pairwise
@@ -64,12 +65,18 @@ def pages(docs: Path) -> dict[Path, str]:
 def command_page() -> str:
     group: Any = typer.main.get_command(app)
     lines = ["# The command line\n", _NOTE, group.help.partition("\n\n")[0] + "\n", _ABOUT]
-    for name, command in group.commands.items():
-        for inner, each in getattr(command, "commands", {"": command}).items():
-            lines += _command(f"{name} {inner}".rstrip(), each)
+    for name, command in commands(group):
+        lines += _command(name, command)
     lines += ["## Exit codes\n", "| code | meaning |", "|---|---|"]
     lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     return "\n".join(lines) + "\n"
+
+
+def commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Every command by its name; one of a group by both: `rosey acl`."""
+    for name, command in group.commands.items():
+        for inner, each in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {inner}".rstrip(), each
 
 
 def limits_table() -> str:

@@ -6,11 +6,16 @@ from typing import Annotated
 
 import typer
 
+from keyhouse.cli.options import examples
 from keyhouse.cli.output import show_json
 from keyhouse.cli.target import system_names
 from keyhouse.systems.registry import NAMES, load_service
 
 
+@examples(
+    "keyhouse token streamkit --customer 12345",
+    "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
+)
 def token(
     system: Annotated[
         str, typer.Argument(help="The system that the token is for: streamkit.", autocompletion=system_names)
@@ -36,8 +41,8 @@ def token(
     It needs the same settings as keyhouse serve, and its data folder: the secret is there, or in
     KEYHOUSE_STREAMKIT_JWT_SECRET. Where there is none yet it is made, and the service will use it.
 
+    \b
     TOKEN=$(keyhouse token streamkit --customer 12345)
-
     curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/streamkit/configs/notes
     """
     from keyhouse.errors import UsageError
