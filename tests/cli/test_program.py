@@ -66,8 +66,8 @@ def test_every_command_has_examples_that_are_commands() -> None:
         lines = [line.strip() for line in shown.splitlines()]
         assert lines, f"keyhouse {name} has no examples: see `examples` in keyhouse.cli.options"
         for line in lines:
-            words = shlex.split(re.split(r" [|>] ", line)[0])
-            assert line.startswith(f"keyhouse {name}")
+            words = shlex.split(re.split(r" [|>] ", line[line.index(f"keyhouse {name}") :])[0])
+            assert f"keyhouse {name}" in line
             options = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words[2:] if word.startswith("-")} <= options, line
 
