@@ -25,6 +25,7 @@ from keyhouse.cli.scan import scan
 from keyhouse.cli.serve import serve
 from keyhouse.cli.spaces import spaces
 from keyhouse.cli.stats import stats
+from keyhouse.cli.streamkit import streamkit
 from keyhouse.cli.sweep import sweep
 from keyhouse.cli.tables import tables
 from keyhouse.cli.token import token
@@ -73,6 +74,7 @@ app.command()(tables)
 app.command()(describe)
 app.command()(doctor)
 app.add_typer(rosey, name="rosey")
+app.add_typer(streamkit, name="streamkit")
 
 
 def _show_version(wanted: bool) -> None:

@@ -45,11 +45,24 @@ class Template:
         self._settle()
 
     def _settle(self) -> None:
-        self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
-        self._join = self._compiled([f"v[{index}]" for index in range(len(self.fields))])
+        """What compiles waits until it is used: a service binds templates for each of its many spaces."""
+        self._build: Callable[[Any], str] = self._first_build
+        self._join: Callable[[Any], str] = self._first_join
+        self._match: Callable[[str], re.Match[str] | None] = self._first_match
         self._folds = any(isinstance(_inner(segment_), Normal) for segment_ in self.segments)
         self._parses = tuple(segment_.parse for segment_ in self.segments)
+
+    def _first_build(self, values: Any) -> str:
+        self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
+        return self._build(values)
+
+    def _first_join(self, values: Any) -> str:
+        self._join = self._compiled([f"v[{index}]" for index in range(len(self.fields))])
+        return self._join(values)
+
+    def _first_match(self, key: str) -> re.Match[str] | None:
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
+        return self._match(key)
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"

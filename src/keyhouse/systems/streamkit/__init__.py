@@ -1,10 +1,12 @@
 """Streamkit: each customer of an OBS control panel keeps text cyclers, swaps, layouts and notes, and counts scene switches.
 
-A space is a customer. The keyspace is declared in `schema`, and `keys` has the document's two functions on whole keys. It
-knows nothing of HTTP or tokens.
+A space is a customer. The keyspace is declared in `schema`, and `keys` has the document's two functions on whole keys. What
+an operator does is in `operator` and `migration`; `service` is its face over HTTP, and `client` asks that.
 """
 
 from keyhouse.systems.streamkit.keys import CATEGORIES, KVKey, build_kv_key, parse_kv_key
+from keyhouse.systems.streamkit.migration import Moved, customer_ids, migrate_keys
+from keyhouse.systems.streamkit.operator import export_items, import_items, read_items
 from keyhouse.systems.streamkit.schema import (
     CONFIGS,
     CONFIGS_V2,
@@ -39,10 +41,16 @@ __all__ = [
     "KVKey",
     "Layout",
     "LayoutSource",
+    "Moved",
     "Note",
     "SceneActivity",
     "Swap",
     "TextCycler",
     "build_kv_key",
+    "customer_ids",
+    "export_items",
+    "import_items",
+    "migrate_keys",
     "parse_kv_key",
+    "read_items",
 ]

@@ -74,7 +74,7 @@ class Configs:
     def __init__(self, customers: Customers) -> None:
         self._customers = customers
         self._engine = customers.engine
-        self._version = customers.settings.keys
+        self._version = customers.keys
 
     async def read(self, customer: str, category: str, id: str) -> Row:
         """The row as it is stored: its value is the config's JSON."""

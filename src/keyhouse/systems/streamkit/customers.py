@@ -12,7 +12,7 @@ from keyhouse.engine import Engine
 from keyhouse.store import Store
 from keyhouse.systems.streamkit.quota import Quota, Size
 from keyhouse.systems.streamkit.schema import SCHEMAS
-from keyhouse.systems.streamkit.settings import Settings
+from keyhouse.systems.streamkit.versions import KeyVersion
 
 _KEPT: Final = 5_000
 """Customers that are remembered between requests. Whoever is forgotten is made anew, at the cost of measuring again."""
@@ -25,9 +25,12 @@ class Customer(msgspec.Struct, frozen=True):
 
 
 class Customers:
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    """`most` is what each may keep; `keys` is the version of the keys of what is new."""
+
+    def __init__(self, engine: Engine, most: Size, keys: KeyVersion) -> None:
         self.engine = engine
-        self.settings = settings
+        self.most = most
+        self.keys = keys
         self._kept: OrderedDict[str, Customer] = OrderedDict()
 
     def get(self, id: str) -> Customer:
@@ -36,8 +39,7 @@ class Customers:
         if found is not None:
             self._kept.move_to_end(id)
             return found
-        most = Size(self.settings.quota_keys, self.settings.quota_bytes)
-        made = Customer(id, Store(SCHEMAS[0], self.engine, id), Quota(self.engine, id, most))
+        made = Customer(id, Store(SCHEMAS[0], self.engine, id), Quota(self.engine, id, self.most))
         self._kept[id] = made
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

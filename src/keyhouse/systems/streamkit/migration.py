@@ -34,7 +34,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = ()
 
 
-async def customers(engine: Engine) -> AsyncIterator[str]:
+async def customer_ids(engine: Engine) -> AsyncIterator[str]:
     """Every space that is a customer's."""
     async for space in engine.spaces():
         try:

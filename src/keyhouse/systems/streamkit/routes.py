@@ -112,7 +112,7 @@ class Handlers:
     async def load(self, body: File, caller: Caller) -> ImportedReply:
         """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
         customer = self._customers.get(caller.tenant)
-        done = await imported(customer, list(read(body)), self._customers.settings.keys)
+        done = await imported(customer, list(read(body)), self._customers.keys)
         return ImportedReply(True, done.written, done.unchanged, done.expired)
 
     async def health(self) -> Health:
@@ -128,7 +128,7 @@ def routes(customers: Customers) -> Sequence[Route]:
     tag = {"ETag": "This state of the config, for If-Match and If-None-Match."}
     created = Returns(type=Saved, about="It was made.", example=saved, headers={"Location": "Where it is now.", **tag})
     room = [QuotaError, KeyFieldError]
-    file_bytes_max = 2 * customers.settings.quota_bytes + 1_024 * 1_024  # escaped in JSON, text grows
+    file_bytes_max = 2 * customers.most.bytes + 1_024 * 1_024  # escaped in JSON, text grows
     return (
         Route(
             method="POST",

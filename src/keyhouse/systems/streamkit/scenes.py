@@ -58,7 +58,7 @@ class Scenes:
             del self._working[scene]
 
     async def _add(self, customer: Customer, name: str, by: int) -> SceneActivity:
-        version = self._customers.settings.keys
+        version = self._customers.keys
 
         async def counted(room: Room) -> SceneActivity:
             async def work(tx: Transaction) -> SceneActivity:

@@ -10,6 +10,7 @@ from keyhouse.serve import Context, Part, RateLimiter, read_settings
 from keyhouse.serve.auth import jwt_auth, mint
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
+from keyhouse.systems.streamkit.quota import Size
 from keyhouse.systems.streamkit.routes import routes
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 
@@ -19,13 +20,13 @@ NAME: Final = "streamkit"
 def part(context: Context) -> Part:
     """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
     settings = read_settings(Settings, context.settings, table=NAME)
-    engine = context.engine
+    engine, most = context.engine, Size(settings.quota_keys, settings.quota_bytes)
     rates = RateLimiter(settings.rate_per_second, burst=settings.rate_burst, clock=engine.clock)
     return Part(
         name=NAME,
         title="Streamkit",
         about="Text cyclers, swaps, layouts and notes of an OBS control panel, and how often each scene is used.",
-        routes=routes(Customers(engine, settings)),
+        routes=routes(Customers(engine, most, settings.keys)),
         auth=jwt_auth(settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock),
         rates=rates,
         tasks=[_sweeping(engine, settings.sweep_seconds)],

@@ -99,7 +99,7 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
         return rows, page.more
 
     def _is_second(self, tx: Transaction, before: Entry[T] | None) -> bool:
-        return before is not None and tx.binding.record(self.v2).template.split(before.key) is not None
+        return before is not None and before.key.startswith(tx.binding.record(self.v2).template.head)
 
 
 SCENES: Final = Pair(SCENE_ACTIVITY, SCENE_ACTIVITY_V2)

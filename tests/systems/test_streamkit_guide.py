@@ -1,0 +1,93 @@
+"""The guide's walk through is done, command by command, against the program; what it shows is what is printed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keyhouse.systems.streamkit import Note
+from keyhouse.systems.streamkit.client import Streamkit
+from tests.serve.host_running import serving
+
+GUIDE = Path(__file__).parents[2] / "docs" / "systems" / "streamkit.md"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+MARK = "=== the next block ==="
+
+
+def section(title: str) -> str:
+    return GUIDE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def walk() -> list[tuple[str, str]]:
+    """Each block of commands, with the output that the guide shows behind it."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```", section("A walk through"), re.MULTILINE | re.DOTALL)
+    assert found[0][0] == "text" and found[0][1].startswith("$ keyhouse serve streamkit")
+    steps: list[tuple[str, str]] = []
+    for language, text in found[1:]:
+        if language == "sh":
+            steps.append((text, ""))
+        else:
+            steps[-1] = (steps[-1][0], text)
+    return steps
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_the_walk_through_is_true(tmp_path: Path) -> None:
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "keyhouse").write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')
+    (bin / "keyhouse").chmod(0o755)
+    with serving(tmp_path, "streamkit", "--http", "127.0.0.1:0") as served:
+        data = next(tmp_path.rglob("streamkit*.db")).parent
+        script = f"\necho; echo '{MARK}'\n".join(text for text, _ in walk())
+        ran = subprocess.run(
+            ["bash", "-eu", "-c", script.replace("http://127.0.0.1:8080", served.http)],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", "KEYHOUSE_DATA": str(data)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        shown = [TIME.sub("TIME", expected).strip() for _, expected in walk()]
+        printed = [TIME.sub("TIME", part).replace("}{", "}\n{").strip() for part in ran.stdout.split(MARK)]
+        assert printed == shown
+
+        token = subprocess.run(
+            [bin / "keyhouse", "token", "streamkit", "--customer", "12345"],
+            env=os.environ | {"KEYHOUSE_DATA": str(data)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        python = re.search(r"^```python\n(.*?)^```", section("From Python"), re.MULTILINE | re.DOTALL)
+        assert python is not None
+        names: dict[str, object] = {}
+        exec(python[1], names)
+        names["append"](f"{served.http}/streamkit", token, "2. Chat")  # type: ignore[operator]  # the guide's function
+        with Streamkit(f"{served.http}/streamkit", token=token) as panel:
+            assert panel.get(Note, "ideas").value.content == "1. Giveaway\n2. Chat"
+
+
+def test_every_setting_of_streamkit_is_in_the_guide() -> None:
+    from keyhouse.serve.auth import JwtSettings
+    from keyhouse.systems.streamkit.settings import Settings
+
+    own = set(Settings.__struct_fields__) - set(JwtSettings.__struct_fields__)
+    assert own == set(re.findall(r"^\| `(\w+)` \|", section("Limits of a customer"), re.MULTILINE))
+
+
+def test_every_route_of_streamkit_is_in_the_guide() -> None:
+    from keyhouse.clock import SystemClock
+    from keyhouse.engines.memory import MemoryEngine
+    from keyhouse.systems.streamkit.customers import Customers
+    from keyhouse.systems.streamkit.quota import Size
+    from keyhouse.systems.streamkit.routes import routes
+
+    told = set(re.findall(r"^\| `(\w+ /[^?`]*)", section("Endpoints"), re.MULTILINE))
+    table = routes(Customers(MemoryEngine(SystemClock()), Size(1, 1), "v1"))
+    assert told == {f"{route.method} {route.path}" for route in table}

@@ -1,0 +1,150 @@
+"""Cloudflare's own command, where it can be had: it loads an export and lists the same keys, and what it gives is read here.
+
+It comes from the npm registry, once, into a folder that git ignores. Without node or the registry the tests say so."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.clock import SystemClock
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.systems.streamkit import export_items, import_items, read_items
+from tests.cli.running import run
+from tests.systems.streamkit_service import Asked, app_of
+from tests.systems.test_streamkit_schema import VALUES
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(os.environ.get("KEYHOUSE_NODE_TOOLS") or ROOT / "build" / "node")
+VERSION = "4.86.0"
+SECONDS_MAX = 120
+
+CONFIGURATION = """
+name = "streamkit"
+compatibility_date = "2026-01-01"
+send_metrics = false
+[[kv_namespaces]]
+binding = "STREAMKIT_KV"
+id = "streamkit"
+"""
+
+
+@pytest.fixture(scope="module")
+def wrangler(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs it in a folder of its own, on a local store."""
+    program = TOOLS / "node_modules" / ".bin" / "wrangler"
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("node and npm are not here")
+    if not program.exists():
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(TOOLS), f"wrangler@{VERSION}"]
+        try:
+            done = subprocess.run(install, capture_output=True, text=True, timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            pytest.skip("the npm registry took too long to give wrangler")
+        if done.returncode != 0 or not program.exists():
+            pytest.skip(f"the npm registry gave no wrangler: {done.stderr[-200:]}")
+    folder = tmp_path_factory.mktemp("wrangler")
+    (folder / "wrangler.toml").write_text(CONFIGURATION)
+
+    def ask(*arguments: str) -> str:
+        environment = os.environ | {"WRANGLER_SEND_METRICS": "false", "CI": "1", "NO_COLOR": "1", "HOME": str(folder)}
+        ran = subprocess.run(
+            [program, *arguments, "--binding", "STREAMKIT_KV", "--local"],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return ask
+
+
+async def exported(folder: Path) -> list[dict[str, Any]]:
+    engine = MemoryEngine(SystemClock())
+    ask = Asked(app_of(engine, folder), engine.clock)
+    for record, value in VALUES[:-1]:
+        for id in ("a", "a_b.c~d", value["id"]):
+            made = await ask("POST", f"/configs/{record.name}", value | {"id": id, "ünï": "☕"}, customer="12345")
+            assert made.status == 201
+    for scene in ("Gaming Scene", "BRB / Pause? 100%", "Café ☕", '"quoted"'):
+        await ask("POST", "/scene-activity/record", {"sceneName": scene}, customer="12345")
+    entries: list[dict[str, Any]] = (await ask("GET", "/export", customer="12345")).json
+    return entries
+
+
+def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_imported(
+    wrangler: Any, tmp_path: Path
+) -> None:
+    entries = asyncio.run(exported(tmp_path))
+    file = tmp_path / "export.json"
+    file.write_text(json.dumps(entries))
+    wrangler("kv", "bulk", "put", str(file))
+    listed = json.loads(wrangler("kv", "key", "list", "--prefix", "cust_12345_"))
+    assert [(each["name"], each.get("expiration")) for each in listed] == sorted(
+        (entry["key"], entry.get("expiration")) for entry in entries
+    )
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([each["name"] for each in listed]))
+    got = wrangler("kv", "bulk", "get", str(keys))
+
+    async def load() -> list[dict[str, Any]]:
+        engine = MemoryEngine(SystemClock())
+        done = await import_items(engine, read_items(got.encode()))
+        assert (done.written, done.expired) == (len(entries), 0)
+        return [json.loads(item.value or "") | {"key": item.key} async for item in export_items(engine)]
+
+    assert asyncio.run(load()) == [json.loads(entry["value"]) | {"key": entry["key"]} for entry in entries]
+
+
+# What the document does with wrangler, done here, on a file
+
+
+def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
+    """List by prefix, get, delete, export, import: on SQLite here, and on any engine by another URL."""
+    entries = asyncio.run(exported(tmp_path))
+    (tmp_path / "export.json").write_text(json.dumps(entries))
+    store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
+    done = run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store, "--json")
+    assert json.loads(done.stdout)["written"] == len(entries)
+    listed = run("list", "streamkit", "cust_12345_", "--space", "12345", *store, "--json").stdout.splitlines()
+    assert sorted(json.loads(line)["key"] for line in listed) == sorted(entry["key"] for entry in entries)
+    key = "cust_12345_streamkit_text-cyclers_config1"
+    assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "My Text Cycler"
+    run("delete", "streamkit", key, "--yes", *store)
+    run("get", "streamkit", key, *store, code=3)
+    run("streamkit", "export", "--to", str(tmp_path / "again.json"), *store)
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert [entry for entry in entries if entry["key"] != key] == again
+
+
+def test_the_key_migration_is_a_command(tmp_path: Path) -> None:
+    entries = asyncio.run(exported(tmp_path))
+    (tmp_path / "export.json").write_text(json.dumps(entries))
+    store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
+    run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store)
+    command = ("streamkit", "migrate-keys", *store)
+    assert f"would be copied: {len(entries)} rows" in run(*command, "--dry-run").stdout
+    [moved] = json.loads(run(*command, "--json").stdout)
+    assert (moved["customer"], moved["copied"], moved["deleted"]) == ("12345", len(entries), len(entries))
+    assert "0 rows copied, 0 deleted" in run(*command).stdout
+    listed = run("list", "streamkit", "", "--space", "12345", *store, "--json").stdout.splitlines()
+    assert all(json.loads(line)["key"].startswith("cust_12345_streamkit_v2_") for line in listed)
+    run(*command, "--customer", "12_streamkit_notes", code=1)
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[{]", '[{"name": "cust_1_streamkit_notes_a"}]', "5"])
+def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file.json").write_text(text)
+    store = f"sqlite:{tmp_path}/streamkit.db"
+    refused = run("streamkit", "import", "--from", str(tmp_path / "file.json"), "--store", store, code=1)
+    assert "Traceback" not in refused.stderr and refused.stderr.count("\n") <= 3
+    assert not (tmp_path / "streamkit.db").exists()
