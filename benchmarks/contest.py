@@ -13,26 +13,33 @@ Contestant = Callable[[], Awaitable[int]]
 
 
 class Result(msgspec.Struct):
-    """Operations per second: the median of the rounds, and all of them."""
+    """Operations per second: the median of the rounds, and all of them. `processor_us`: of this process for one operation,
+    which a busy machine changes little; a server's is not in it."""
 
     name: str
     median: float
     rounds: list[float]
+    processor_us: float | None = None
 
 
 async def contest(contestants: dict[str, Contestant], *, rounds: int) -> dict[str, Result]:
     """Each contestant once per round, in an order that turns; a calibration loop before each settles the clock speed."""
     speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    spent: dict[str, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             calibrate()
             gc.collect()
-            start = time.perf_counter()
+            start, processor = time.perf_counter(), time.process_time()
             operations = await contestants[name]()
+            spent[name].append((time.process_time() - processor) / operations * 1e6)
             speeds[name].append(operations / (time.perf_counter() - start))
             await asyncio.sleep(0)
-    return {name: Result(name, statistics.median(found), found) for name, found in speeds.items()}
+    return {
+        name: Result(name, statistics.median(found), found, statistics.median(spent[name]))
+        for name, found in speeds.items()
+    }
 
 
 def calibrate() -> float:

@@ -1,8 +1,9 @@
 """Watches: each reads the log of changes on its own, when it is told that there is something new.
 
 Who tells. A commit of this process tells at once. Those of others are told by NOTIFY, outside of the commit's transaction
-and at most once in a few milliseconds: inside of it, NOTIFY takes one lock of the whole server until the commit is synced,
-and all who notify commit one after the other (16 connections made a quarter of the commits). So a process that dies right
+and at most once in 20 milliseconds: inside of it, NOTIFY takes one lock of the whole server until the commit is synced,
+and all who notify commit one after the other (16 connections made a quarter of the commits). Its own does not wait for the
+disk: what is told is durable already, and the telling need not be. So a process that dies right
 after a commit may take its news with it: once in a second the heads of the watched spaces are looked at. When the
 listening connection is lost, all are told as soon as there is a new one.
 
@@ -30,7 +31,7 @@ from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError, WatchE
 POLL_SECONDS: Final = 1.0
 """How late a watch may see a commit whose process died before it could tell."""
 
-NOTIFY_SECONDS: Final = 0.005
+NOTIFY_SECONDS: Final = 0.02
 """Between two notifications of one process: what is committed in between goes into one."""
 
 RETRY_SECONDS: Final = 0.25

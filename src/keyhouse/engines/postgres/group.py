@@ -152,7 +152,7 @@ class Group:
             *(patient, now, now - BATCH_ID_KEPT_SECONDS * 1_000, max(self._waves), list(self.spaces)),
             *(at, [job.space for job in self.jobs], self._waves, ids if any(ids) else None, keys),
             *(c_batch, c_key, c_revision),
-            *(p_batch, p_key, p_value, p_expires),
+            *(p_batch, p_key, p_value, _unless_empty(p_expires)),
             *(d_batch, d_key),
             *(a_batch, a_key, a_by),
         )
@@ -209,6 +209,11 @@ def _revision(revision: int | None) -> int:
     if revision is None:
         return 0
     return revision if 0 < revision <= REVISION_MAX else -1
+
+
+def _unless_empty(expiries: list[int | None]) -> list[int | None] | None:
+    """Nothing at all where nothing expires: the driver looks at each element of an array, and the function does without."""
+    return expiries if expiries.count(None) < len(expiries) else None
 
 
 def _by(by: int) -> str:

@@ -50,7 +50,7 @@ def statements(layout: Layout) -> Statements:
         heads=f"SELECT x.space, {head(layout, 'x.space')} FROM unnest($1::text[]) x(space)",
         window=_window(layout, n),
         channel=f"SELECT {_channel(n)}",
-        notify=f"SELECT pg_notify({_channel(n)}, $1)",
+        notify=f"SELECT set_config('synchronous_commit', 'off', true), pg_notify({_channel(n)}, $1)",
         prune=f"""WITH old AS (
                 SELECT c.id FROM {n.changes} c WHERE c.id <= (SELECT max(id) FROM {n.changes}) - $1::bigint
                 ORDER BY c.id LIMIT $2 FOR UPDATE SKIP LOCKED

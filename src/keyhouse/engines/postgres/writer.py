@@ -108,11 +108,7 @@ class Writer:
         while turns and not group.full:
             space = turns.popleft()
             queue = self._waiting.pop(space)
-            while queue and queue[0].future.cancelled():
-                queue.popleft()
-            taken = bool(queue) and group.add(queue[0])
-            if taken:
-                queue.popleft()
+            taken = _take_turn(queue, group, alone=not turns)
             if queue:
                 self._waiting[space] = queue  # at the end: others have their turn first
             if taken and queue:
@@ -176,3 +172,17 @@ class Writer:
                 return record
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.random())
             attempt += 1
+
+
+def _take_turn(queue: deque[Job], group: Group, *, alone: bool) -> bool:
+    """One job of a space into the group, or all that are there if no other space waits; whether there was room."""
+    while queue and not group.full:
+        job = queue[0]
+        if not job.future.cancelled():
+            if not group.add(job):
+                return False
+            if not alone:
+                queue.popleft()
+                return True
+        queue.popleft()
+    return True
