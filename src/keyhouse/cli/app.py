@@ -6,6 +6,7 @@ import typer
 
 from keyhouse import __version__
 from keyhouse.cli.backup import backup
+from keyhouse.cli.bench import bench
 from keyhouse.cli.count import count
 from keyhouse.cli.delete import delete
 from keyhouse.cli.describe import describe
@@ -73,6 +74,7 @@ app.command()(move)
 app.command()(tables)
 app.command()(describe)
 app.command()(doctor)
+app.command()(bench)
 app.add_typer(rosey, name="rosey")
 app.add_typer(streamkit, name="streamkit")
 
