@@ -17,8 +17,10 @@ from nats.aio.client import Client
 
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.testing.servers.postgres import postgres_server
 from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks
+from tests.engines.openers import OPENERS
 from tests.serve.host_running import JARS, Serving, command, environment, refused, serving
 
 
@@ -205,6 +207,19 @@ def _listens(url: str) -> bool:
     host, _, port = url.rpartition("/")[2].partition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.skipif("postgres" not in OPENERS, reason="PostgreSQL is not among the chosen engines")
+def test_all_systems_share_a_server_each_in_tables_of_its_own(tmp_path: Path) -> None:
+    """And what one process has stored, another finds that has no file of the first."""
+    url = postgres_server().url
+    with serving(tmp_path, JARS, "--engine", url) as running:
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.end() == 0
+    with serving(tmp_path, JARS, "--engine", url, data="other") as running:
+        assert asyncio.run(once(running, "jam", None)) == 7
+        [opened] = [line for line in running.log if line["event"] == "engine open"][-1:]
+        assert opened["engine"].endswith("&layout=jars")
 
 
 # The end

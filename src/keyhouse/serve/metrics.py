@@ -10,6 +10,7 @@ from itertools import accumulate
 from time import perf_counter
 from typing import Final
 
+import msgspec
 import prometheus_client
 from prometheus_client.core import CollectorRegistry, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -80,12 +81,13 @@ class MeteredEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._capabilities = msgspec.structs.replace(engine.capabilities, snapshots=False)
         self._read, self._scan, self._commit = engine.read, engine.scan, engine.commit
         self.reads, self.scans, self.commits = Timing(), Timing(), Timing()
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._engine.capabilities
+        return self._capabilities
 
     @property
     def clock(self) -> Clock:

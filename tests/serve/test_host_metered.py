@@ -1,0 +1,26 @@
+"""An engine that is counted is an engine: it keeps every sentence of the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Engine
+from keyhouse.limits import CHANGES_KEPT
+from keyhouse.serve.metrics import MeteredEngine
+from keyhouse.testing.conformance import Conformance, Opener
+from tests.engines.openers import ALL
+
+
+@pytest.fixture
+def opener(tmp_path: Path) -> Opener:
+    inner = ALL["sqlite"](tmp_path)
+
+    async def opened(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        return MeteredEngine(await inner(clock, changes_kept=changes_kept))
+
+    return opened
+
+
+class TestMetered(Conformance):
+    """The suite, on SQLite, counted."""
