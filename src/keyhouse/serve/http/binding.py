@@ -1,7 +1,7 @@
 """From a request to a handler's arguments, by the handler's own annotations. Worked out once, when the app is made."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
@@ -12,7 +12,7 @@ from keyhouse.schema import document
 from keyhouse.serve.auth.caller import Caller
 from keyhouse.serve.http.conditions import Conditions, conditions
 from keyhouse.serve.http.media import check_json
-from keyhouse.serve.http.reply import Reply, Returns
+from keyhouse.serve.http.reply import ANYTHING, Reply, Returns
 from keyhouse.serve.http.request import Request
 from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.table import path_fields
@@ -76,6 +76,8 @@ def _replies(route: Route, annotated: Any) -> dict[int, Returns]:
         return {status: route.returns(status) for status in route.replies}
     if get_origin(annotated) is Reply or annotated is Reply:
         annotated = (*get_args(annotated), Any)[0]
+    if annotated is bytes or get_origin(annotated) is AsyncIterator:
+        return {200: Returns(type=bytes, media_type=ANYTHING)}
     return {204 if annotated is NOTHING else 200: Returns(type=annotated)}
 
 

@@ -10,7 +10,7 @@ from keyhouse.serve.auth.caller import Authenticator
 from keyhouse.serve.http.binding import NOTHING, Binding, request_conditions
 from keyhouse.serve.http.media import check_accepted
 from keyhouse.serve.http.origin import check_origin
-from keyhouse.serve.http.reply import JSON, Reply
+from keyhouse.serve.http.reply import ANYTHING, JSON, Reply
 from keyhouse.serve.http.request import Request
 from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.settings import HttpSettings
@@ -78,7 +78,7 @@ class Endpoint:
                 check_origin(request, self._origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant)
-        if (accept := request.header(b"accept")) is not None:
+        if (accept := request.header(b"accept")) is not None and self._gives is not ANYTHING:
             check_accepted(accept, self._gives)
         given = request_conditions(request)
         value = await self.binding.call(request, values, caller, given)

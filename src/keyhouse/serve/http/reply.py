@@ -8,6 +8,8 @@ import msgspec
 T = TypeVar("T")
 
 JSON = "application/json"
+ANYTHING = "*/*"
+"""The media type of bytes of which the route says nothing else."""
 
 
 class Reply(msgspec.Struct, Generic[T], frozen=True):
