@@ -67,6 +67,7 @@ soak: .venv/installed ## Run every test at the size of a release: hours
 .PHONY: docs
 docs: .venv/installed ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m keyhouse.cli.reference
+	@$(BIN)/python -m keyhouse.cli.screens
 
 .PHONY: lock
 lock: .venv-lock/installed ## Choose the newest versions, and write both lock files

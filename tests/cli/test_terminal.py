@@ -2,16 +2,22 @@
 
 import asyncio
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from keyhouse import Store, open_engine
+from keyhouse.cli.screens import SCREENS
+from keyhouse.cli.screens import fill as fill_for_pictures
+from keyhouse.cli.screens import shown as shown_on_screen
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.systems.rosey import SCHEMAS, VALUE
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal, plain
+from tests.docs.pages import DOCS
 
 NAME = "keyhouse.demo.clips:BOARD"
 STORE = ("--store", "sqlite:clips.db", "--space", "channel-7")
@@ -111,3 +117,14 @@ def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
     shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
     assert "Give a value: as an argument, by --file, or on standard input." in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pictures_in_the_docs_show_what_the_program_shows(tmp_path: Path) -> None:
+    """Words, not pixels: another Rich draws them otherwise. `make docs` draws them anew."""
+    asyncio.run(fill_for_pictures(tmp_path))
+    for name in ("list", "explain"):
+        command, *rest = SCREENS[name]
+        drawn = (DOCS / "screens" / f"{name}.svg").read_text()
+        words = re.findall(r"[\w:{}-]+", unescape(re.sub(r"<[^>]*>", " ", drawn)))
+        assert set(re.findall(r"[\w:{}-]+", plain(shown_on_screen(tmp_path, command, NAME, *rest)))) <= set(words)
+    assert {path.stem for path in (DOCS / "screens").glob("*.svg")} == set(SCREENS)

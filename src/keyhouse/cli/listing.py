@@ -94,7 +94,7 @@ class Listing:
 _DISPENSABLE: Final = ("revision", "expires", "what")
 _GAP: Final = 2
 _KEY_LEAST: Final = 12
-_KEY_LIVE: Final = 30
+_KEY_LIVE: Final = 36
 """How wide the column of keys begins where each row is shown at once, and the ones to come are not known."""
 _VALUE_LEAST: Final = 8
 

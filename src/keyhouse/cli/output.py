@@ -13,6 +13,9 @@ import msgspec
 
 from keyhouse.errors import KeyhouseError
 
+ALARMS = ("missing", "wrong", "unreadable")
+"""Words that stand out where they are all that a cell says."""
+
 
 class Part(msgspec.Struct, frozen=True):
     """A titled table without a head. Its cells may hold `code`."""
@@ -139,7 +142,7 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
         for _ in range(max(map(len, part.rows))):
             table.add_column(overflow="fold")
         for row in part.rows:
-            table.add_row(*map(styled, row))
+            table.add_row(*[Text(cell, "bold red") if cell in ALARMS else styled(cell) for cell in row])
         console.print(table)
 
 

@@ -21,6 +21,7 @@ from keyhouse.cli.app import app
 from keyhouse.cli.diagram import mermaid
 from keyhouse.cli.entry import EXIT_CODES
 from keyhouse.cli.markdown import document
+from keyhouse.cli.screens import SCREENS
 from keyhouse.cli.settings import settings_tables
 from keyhouse.engine import Capabilities
 from keyhouse.schema.description import describe, prose
@@ -117,6 +118,7 @@ def _command(name: str, command: Any) -> list[str]:
     told, _, shown = command.help.partition("\b\nExamples:\n")
     lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(told) + "\n"]
     lines += [f"```sh\n{cleandoc(shown)}\n```\n"] if shown else []
+    lines += [f"![What keyhouse {name} shows on a terminal](screens/{name}.svg)\n"] if name in SCREENS else []
     lines += ["| | |", "|---|---|"]
     lines += [f"| `{argument.name.upper()}` | {argument.help} |" for argument in arguments]
     lines += [f"| `{_option(option)}` | {option.help} |" for option in options]

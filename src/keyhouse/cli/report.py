@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from keyhouse.cli.output import Part, Report, number
+from keyhouse.cli.output import ALARMS, Part, Report, number
 from keyhouse.cli.reading import Reading
 from keyhouse.cli.stored import Stored
 from keyhouse.schema.explanation import Explanation, Miss
@@ -26,6 +26,8 @@ def reading_report(reading: Reading) -> Report:
         parts.append(Part("Stored", [("nothing", "the key has no row, or it has expired")]))
     if reading.stored is not None:
         parts += _stored(reading.stored, "Rows derived from it" if is_record else "Its records")
+        if any(near.state in ALARMS for near in reading.stored.neighbours):
+            parts.append(Part("What to do", [("`keyhouse verify --repair`", "mends what is missing or wrong")]))
     return Report(of.key, f"{what}{where}.", parts)
 
 
