@@ -1,0 +1,138 @@
+"""Long work that is stopped, by Ctrl-C or by a kill: nothing is half done, it says how to go on, and going on ends it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Put
+from keyhouse.engines.registry import open_engine
+from tests.cli.running import SOURCE, run
+from tests.cli.terminal import on_terminal
+
+ROWS = 30_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of many rows, and a backup of it."""
+    made = tmp_path_factory.mktemp("many")
+
+    async def fill() -> None:
+        engine = await open_engine(f"sqlite:{made}/many.db")
+        for start in range(0, ROWS, 5_000):
+            puts = tuple(Put(f"k{at:06d}", b'{"text":"%b"}' % (b"x" * 100)) for at in range(start, start + 5_000))
+            await engine.commit("s", Batch(puts=puts))
+        await engine.close()
+
+    asyncio.run(fill())
+    run("backup", "--store", "sqlite:many.db", "--to", "backup.jsonl", cwd=made)
+    return made
+
+
+def started(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "keyhouse.cli", *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_an_export_that_was_killed_goes_on_and_is_whole(folder: Path, tmp_path: Path) -> None:
+    with started("export", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path) as exporting:
+        assert exporting.stdout is not None
+        begun = exporting.stdout.read(1_000_000)  # it waits: the pipe is full
+        exporting.kill()
+    (tmp_path / "part.jsonl").write_bytes(begun)
+    store = ("--store", f"sqlite:{folder}/many.db")
+    run("export", *store, "--to", "part.jsonl", "--resume", cwd=tmp_path)
+    done = json.loads(run("export", *store, "--to", "part.jsonl", "--resume", "--json", cwd=tmp_path).stdout)
+    assert done["rows"] == ROWS
+    assert (tmp_path / "part.jsonl").read_bytes().count(b"\n") == ROWS + 1
+
+
+def test_an_export_stopped_by_ctrl_c_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
+    with started("export", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path) as exporting:
+        assert exporting.stdout is not None and exporting.stderr is not None
+        exporting.stdout.read(100_000)
+        exporting.send_signal(signal.SIGINT)
+        out, err = exporting.communicate(timeout=60)
+    assert exporting.returncode == 130
+    assert b"with --resume" in err and b"Traceback" not in err
+    assert not out.rstrip().endswith(b'"}') or b'"sha256"' not in out[-200:], "it came to its end"
+
+
+def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "backup.jsonl").read_bytes()
+    with started("import", "--store", "sqlite:new.db", cwd=tmp_path) as importing:
+        assert importing.stdin is not None and importing.stderr is not None
+        importing.stdin.write(whole[: len(whole) // 2])
+        importing.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not rows_in(tmp_path / "new.db") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        importing.send_signal(signal.SIGKILL)
+    there = rows_in(tmp_path / "new.db")
+    assert 0 < there < ROWS
+    again = run("import", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl", "--json", cwd=tmp_path)
+    done = json.loads(again.stdout)
+    assert done["rows"] == ROWS and 0 < done["written"] < ROWS
+    assert rows_in(tmp_path / "new.db") == ROWS
+
+
+def rows_in(path: Path) -> int:
+    async def count() -> int:
+        if not path.exists():
+            return 0
+        engine = await open_engine(f"sqlite:{path}", create=False)
+        total, more, after = 0, True, ""
+        from keyhouse.engine import Span
+
+        while more:
+            page = await engine.scan("s", Span().after(after), limit=10_000, keys_only=True)
+            total, more = total + len(page.rows), page.more
+            after = page.rows[-1].key if page.rows else ""
+        await engine.close()
+        return total
+
+    return asyncio.run(count())
+
+
+@pytest.mark.parametrize("seconds", [0.4, 0.8, 1.2])
+def test_a_restore_killed_at_any_time_is_run_again_and_ends(folder: Path, tmp_path: Path, seconds: float) -> None:
+    command = ("restore", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl")
+    with started(*command, cwd=tmp_path) as restoring:
+        time.sleep(seconds)
+        restoring.kill()
+    assert f"{ROWS:,} rows of 1 space are the same in file and store" in run(*command, cwd=tmp_path).stdout
+
+
+def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    with started("backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path) as backing_up:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        backing_up.send_signal(signal.SIGINT)
+        _, err = backing_up.communicate(timeout=60)
+    left = [path.name for path in tmp_path.iterdir()]
+    assert (backing_up.returncode, left) in ((130, []), (0, ["b.jsonl"])), err
+    assert backing_up.returncode == 0 or b"No backup was made. Run it again." in err
+
+
+def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(folder: Path, tmp_path: Path) -> None:
+    shown = on_terminal("backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path)
+    assert "writing: " in shown and f"{ROWS:,} rows of 1 space" in shown
+    command = ("restore", "--from", "b.jsonl", "--replace", "--store", "sqlite:new.db")
+    refused = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
+    assert "its other rows are deleted" in refused and "Nothing was done." in refused
+    assert not (tmp_path / "new.db").exists()
+    assert "Restored" in on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "y\n")])
