@@ -351,3 +351,12 @@ def test_a_service_and_the_command_line_name_the_same_place(tmp_path: Path, monk
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
                 assert served_url(system) == (expected or file_of(system, Path(given.settings.data)))
+
+
+def test_tables_of_a_layout_are_not_taken_for_an_empty_store(tmp_path: Path) -> None:
+    """It showed no rows, and made tables beside the ones that hold them."""
+    run("put", "rosey", "theme", "1", "--space", "trivia", "--store", "sqlite:bot.db?layout=rosey", cwd=tmp_path)
+    before = (tmp_path / "bot.db").read_bytes()
+    ran = run("list", "rosey", "--space", "trivia", "--store", "sqlite:bot.db", cwd=tmp_path, code=1)
+    assert "?layout=NAME" in ran.stderr and "plugin_kv_storage" in ran.stderr
+    assert (tmp_path / "bot.db").read_bytes() == before

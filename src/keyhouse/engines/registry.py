@@ -58,7 +58,7 @@ async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engin
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
         raise ImportError("The SQLite engine needs apsw: pip install 'keyhouse[sqlite]'") from error
-    return SqliteEngine.open(path, clock=clock, layout=layout)
+    return SqliteEngine.open(path, clock=clock, layout=layout, create=create)
 
 
 async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Engine:

@@ -52,13 +52,15 @@ class SqliteEngine:
         clock: Clock | None = None,
         changes_kept: int = CHANGES_KEPT,
         layout: Layout | None = None,
+        create: bool = True,
     ) -> "SqliteEngine":
         """Open the file, or make it; its folder must be there. Waits while another process is making it.
 
-        The layout's tables are made when they are not there; one file can hold those of several layouts.
+        The layout's tables are made when they are not there, unless `create` is false: then UsageError. One file can hold
+        those of several layouts.
         """
         sql = statements(layout or Layout())
-        writer = open_writer(os.fspath(path), sql)
+        writer = open_writer(os.fspath(path), sql, create=create)
         try:
             reader = open_reader(os.fspath(path))
         except BaseException:

@@ -55,14 +55,15 @@ _READER_SETTINGS = f"""
 Answer = TypeVar("Answer")
 
 
-def open_writer(path: str, sql: Statements) -> Connection:
-    """The one connection that writes and checkpoints; makes the tables in a new file. Never waits on its own."""
+def open_writer(path: str, sql: Statements, *, create: bool = True) -> Connection:
+    """The one connection that writes and checkpoints; makes the tables where they are not, unless `create` is false. Never
+    waits on its own."""
     try:
         connection = Connection(path)
     except apsw.Error as error:
         raise translated(error, path) from error
     try:
-        patiently(lambda: _prepare(connection, path, sql))
+        patiently(lambda: _prepare(connection, path, sql, create))
     except apsw.Error as error:
         connection.close()
         raise translated(error, path) from error
@@ -95,10 +96,17 @@ def patiently(call: Callable[[], Answer]) -> Answer:
             time.sleep(LOCK_RETRY_SECONDS)
 
 
-def _prepare(connection: Connection, path: str, sql: Statements) -> None:
+def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -> None:
     """Repeatable: a try that met a lock starts over."""
     with transaction(connection, "BEGIN"):
         check_owner(connection, path)  # before anything is changed in it
+        if not create and connection.execute(sql.present).get == 0:
+            there = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+            raise UsageError(
+                "The file has no such tables; if they have the names of a layout, say it in the URL: ?layout=NAME",
+                file=path,
+                there=[name for (name,) in connection.execute(there)],
+            )
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
