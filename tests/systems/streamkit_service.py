@@ -57,7 +57,8 @@ class Service:
 
     def client(self, customer: str, **options: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token(customer, self.clock)}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, **options)
+        plain = httpx.HTTPTransport(verify=False)  # no TLS here: certificates take longer to load than a request
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, transport=plain, **options)
 
     def __enter__(self) -> "Service":
         self._thread.start()

@@ -7,6 +7,7 @@ and however they are set, and where both are there, one is the copy of the other
 """
 
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ T = TypeVar("T")
 KeyVersion = Literal["v1", "v2"]
 
 _PAGE_ROWS: Final = 500
+_KEYS_KEPT: Final = 10_000
 
 
 class Pair(msgspec.Struct, Generic[T], frozen=True):
@@ -40,8 +42,7 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
 
     async def row(self, engine: Engine, customer: str, identifier: str) -> Row | None:
         """The row as it is stored. One that moves to v2 between two looks is found by the second look at v2."""
-        values = (customer, identifier)
-        keys = (self.v2.template.join(values), self.v1.template.join(values))
+        keys = _keys(self.category, customer, identifier)
         second, first = await engine.read(customer, keys)
         return second or first or (await engine.read(customer, keys[:1]))[0]
 
@@ -100,6 +101,13 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
 
     def _is_second(self, tx: Transaction, before: Entry[T] | None) -> bool:
         return before is not None and before.key.startswith(tx.binding.record(self.v2).template.head)
+
+
+@lru_cache(maxsize=_KEYS_KEPT)
+def _keys(category: str, customer: str, identifier: str) -> tuple[str, str]:
+    """The v2 and the v1 key. What is read often has the same keys each time, and to build two costs as much as to read."""
+    pair, values = PAIRS[category], (customer, identifier)
+    return pair.v2.template.join(values), pair.v1.template.join(values)
 
 
 SCENES: Final = Pair(SCENE_ACTIVITY, SCENE_ACTIVITY_V2)
