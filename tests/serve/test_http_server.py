@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 
 from keyhouse.serve.http import HttpSettings, Reply, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
@@ -143,7 +144,10 @@ def test_an_odd_path_is_a_clear_refusal(path: bytes) -> None:
 
 
 def test_an_answer_that_breaks_half_way_is_cut_off_and_tells_nothing() -> None:
-    [answer] = say(b"GET /slow/breaks HTTP/1.1\r\nHost: x\r\n\r\n", slow=Slow())
+    with structlog.testing.capture_logs() as lines:
+        [answer] = say(b"GET /slow/breaks HTTP/1.1\r\nHost: x\r\n\r\n", slow=Slow())
+    assert [line["event"] for line in lines] == ["an answer broke off"]
+    assert f"x-request-id: {lines[0]['id']}".encode() in answer
     assert b"half" in answer and b"hunter2" not in answer
     assert not answer.endswith(b"0\r\n\r\n"), "a client must not take half for the whole"
 

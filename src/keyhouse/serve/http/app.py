@@ -164,10 +164,7 @@ class App:
 
     def _refusal(self, error: Exception, request: Request) -> Answer:
         if not isinstance(error, KeyhouseError):
-            trace = "".join(
-                traceback.format_exception(error)
-            )  # ours, because a logger's may show variables, and so tokens
-            self._log.error("an error of ours", id=request.id, trace=trace, **_named(request))
+            self._log.error("an error of ours", id=request.id, trace=_trace(error), **_named(request))
         elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
         document = problem(error, request.id)
@@ -183,7 +180,11 @@ class App:
             else:
                 response = StreamingResponse(body, answer.status)
                 response.raw_headers = headers
-                await response(scope, receive, send)
+                try:
+                    await response(scope, receive, send)
+                except Exception as error:  # half is sent: all that can be done is to cut it off
+                    self._log.error("an answer broke off", id=request.id, trace=_trace(error), **_named(request))
+                    raise
                 return
         elif answer.status != 204 and answer.status != 304:
             headers.append((b"content-length", str(len(body)).encode()))
@@ -203,6 +204,11 @@ class App:
                 milliseconds=round(seconds * 1_000, 1),
                 **_named(request),
             )
+
+
+def _trace(error: Exception) -> str:
+    """Our own, because a logger's may show variables, and so tokens."""
+    return "".join(traceback.format_exception(error))
 
 
 def _allowed(by_method: dict[str, Endpoint]) -> str:

@@ -73,7 +73,7 @@ class _Document:
 
     def _operation(self, route: Route, each: Taken, names: set[str]) -> Json:
         summary, _, description = (getdoc(route.handler) or "").partition("\n")
-        operation: Json = {"operationId": _fresh(_name(route), names), "summary": summary.rstrip(".")}
+        operation: Json = {"operationId": _fresh(_name(route), names), "summary": summary.rstrip(".").replace("`", "")}
         if description.strip():
             operation["description"] = description.strip()
         operation["tags"] = [route.tag or route.path.split("/")[1]]
