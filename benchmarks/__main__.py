@@ -31,6 +31,7 @@ class Report(msgspec.Struct):
     python: str
     figures: list[Figure]
     growth: list[Grown]
+    plugin_growth: list[Grown]
     latencies: list[rosey.Latency]
 
 
@@ -72,8 +73,10 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
     if "6" in only:
         yield await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, 4_000 if quick else 20_000)
     if "8" in only:
-        for figure in await sweeping.measure(_made(folder / "sweeping"), rounds, 2_000 if quick else 10_000):
-            yield figure
+        for layout in (None, "rosey"):
+            place = _made(folder / f"sweeping-{layout}")
+            for figure in await sweeping.measure(place, rounds, 2_000 if quick else 10_000, layout=layout):
+                yield figure
     if "exchange" in only:
         for figure in await exchange.measure(_made(folder / "exchange"), 3, 100_000 if quick else 1_000_000):
             yield figure
@@ -86,7 +89,7 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
     only = options.only
-    report = Report(platform.platform(), platform.python_version(), [], [], [])
+    report = Report(platform.platform(), platform.python_version(), [], [], [], [])
     if only & {"1", "2"}:
         rounds = 3 if options.quick else 7
         found, report.latencies = await rosey.measure(_made(folder / "rosey"), rounds, quick=options.quick)
@@ -102,6 +105,8 @@ async def run(options: argparse.Namespace, folder: Path) -> Report:
         sizes = (1_000, 10_000, 100_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
         report.growth = await growth.measure(_made(folder / "growth"), sizes)
         print_growth(report.growth)
+        report.plugin_growth = await growth.measure(_made(folder / "growth-rosey"), sizes, layout="rosey")
+        print_growth(report.plugin_growth, of=" in the table of plugin storage")
     return report
 
 

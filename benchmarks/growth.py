@@ -35,15 +35,15 @@ class Grown(msgspec.Struct):
 ROUNDS = 5
 
 
-async def measure(folder: Path, sizes: tuple[int, ...]) -> list[Grown]:
+async def measure(folder: Path, sizes: tuple[int, ...], *, layout: str | None = None) -> list[Grown]:
     """A file of each size; then all of them in turns, so that a busy machine is busy for all alike."""
-    memory = {size: await _made(folder, size) for size in sizes}
+    memory = {size: await _made(folder, size, layout) for size in sizes}
     gets: dict[int, list[float]] = {size: [] for size in sizes}
     hands: dict[int, list[float]] = {size: [] for size in sizes}
     lists: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(ROUNDS):
         for size in sizes:
-            async with _store(folder, size) as store:
+            async with _store(folder, size, layout) as store:
                 calibrate()
                 get, listed = await _look(store, size)
             gets[size].append(get)
@@ -62,15 +62,15 @@ async def measure(folder: Path, sizes: tuple[int, ...]) -> list[Grown]:
 
 
 @asynccontextmanager
-async def _store(folder: Path, size: int) -> AsyncIterator[Store]:
-    engine = await open_engine(f"sqlite:///{folder}/grown-{size}.db")
+async def _store(folder: Path, size: int, layout: str | None) -> AsyncIterator[Store]:
+    engine = await open_engine(f"sqlite:///{folder}/grown-{size}.db" + (f"?layout={layout}" if layout else ""))
     yield Store(SCHEMA, engine, "bench")
     await engine.close()
 
 
-async def _made(folder: Path, size: int) -> float:
+async def _made(folder: Path, size: int, layout: str | None) -> float:
     """Fill a file and read in it; the memory of the process then."""
-    async with _store(folder, size) as store:
+    async with _store(folder, size, layout) as store:
         await _fill(store, 0, size)
         await _look(store, size)
         memory = _memory()

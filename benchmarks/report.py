@@ -22,8 +22,8 @@ def print_figure(figure: Figure) -> None:
         print(f"  {figure.note}")
 
 
-def print_growth(grown: list[Grown]) -> None:
-    print("\nGrowth on SQLite")
+def print_growth(grown: list[Grown], of: str = "") -> None:
+    print(f"\nGrowth on SQLite{of}")
     print("        rows   get p50 µs   by hand µs   list of 1,000 ms   memory MB")
     for each in grown:
         numbers = f"{each.get_p50_us:12.1f} {each.hand_p50_us:12.1f} {each.list_ms:18.2f} {each.memory_mb:11.1f}"
