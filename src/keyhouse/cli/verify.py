@@ -52,6 +52,7 @@ async def _verify(
     from keyhouse.cli.findings import Findings
     from keyhouse.cli.housing import places, strangers
     from keyhouse.cli.opening import opened
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.cli.target import target
     from keyhouse.store import verify
@@ -64,7 +65,7 @@ async def _verify(
 
                 def seen(rows: int, space: str = place.space) -> None:
                     findings.read(rows)
-                    line.say(f"{space}: {findings.rows:,} rows, {findings.count:,} findings")
+                    line.say(f"{space}: {number(findings.rows, 'row')}, {number(findings.count, 'finding')}")
 
                 async for found in verify(place.store(engine), repair=repair, drop=drop, on_progress=seen):
                     line.clear()
