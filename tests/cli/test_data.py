@@ -227,8 +227,22 @@ def test_what_is_not_named_well_is_asked_for(folder: Path, arguments: tuple[str,
 
 def test_a_key_that_names_its_space_needs_no_other_word(tmp_path: Path) -> None:
     key, where = "cust_12345_streamkit_notes_stream-ideas", ("--store", "sqlite:s.db")
-    run("put", "streamkit", key, '{"name": "Ideas", "type": "notes"}', *where, cwd=tmp_path, code=None)
-    assert "space" not in run("get", "streamkit", key, *where, cwd=tmp_path, code=None).stderr.replace("space=", "")
+    value = '{"title": "Ideas", "content": "x"}'
+    assert "in the space `12345`" in run("put", "streamkit", key, value, *where, cwd=tmp_path).stdout
+    assert json.loads(run("get", "streamkit", key, *where, cwd=tmp_path).stdout)["title"] == "Ideas"
+
+
+def test_a_shell_is_offered_systems_spaces_and_keys(folder: Path) -> None:
+    def offered(*words: str) -> list[str]:
+        told = {"_KEYHOUSE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        return run(cwd=folder, environment=told).stdout.split()
+
+    where = ("keyhouse", "list", "--store", "sqlite:clips.db")
+    assert offered("keyhouse", "get", "ro") == ["rosey"]
+    assert offered(*where, "--space", "ch") == ["channel-7"]
+    assert offered(*where, "--space", "channel-7", BOARD, "idx:clip:s") == ["idx:clip:second:000754:goal"]
+    assert offered("keyhouse", "list", "--store", "sqlite:gone.db", "--space", "ch") == []
+    assert not (folder / "gone.db").exists()
 
 
 # Watch
