@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import uvloop
 
-from benchmarks.contest import contest, percentile
+from benchmarks.contest import Contestant, contest, percentile
 from benchmarks.figure import Figure
 from benchmarks.http_client import Run, get
 
@@ -22,20 +25,26 @@ def measure(folder: Path, rounds: int, size: int) -> Figure:
 
 
 async def _measure(folder: Path, rounds: int, size: int) -> Figure:
-    async with _server("ours", folder) as ours_there, _server("limit", folder) as limit_there:
-        (ours_port, token, note), limit_port = ours_there, limit_there[0]
-        asked = get(f"/streamkit/configs/notes/{note}", token)
+    async with _server("ours", folder) as ours, _server("limit", folder) as limit:
+        asked = get(f"/streamkit/configs/notes/{ours.note}", ours.token)
+        spent: dict[str, list[float]] = {"ours": [], "limit": []}
 
-        async def ours() -> int:
-            return await Run(asked, b"}}", size).over(ours_port, CONNECTIONS)
+        async def one(name: str, server: Server, end: bytes) -> int:
+            before = server.processor_seconds()
+            done = await Run(asked, end, size).over(server.port, CONNECTIONS)
+            spent[name].append((server.processor_seconds() - before) / done * 1e6)
+            return done
 
-        async def limit() -> int:
-            return await Run(asked, b"}", size).over(limit_port, CONNECTIONS)
-
-        await ours()
-        await limit()
-        results = await contest({"ours": ours, "limit": limit}, rounds=rounds)
-        latencies = await _latencies(asked, ours_port, size // 4)
+        contestants: dict[str, Contestant] = {
+            "ours": lambda: one("ours", ours, b"}}"),
+            "limit": lambda: one("limit", limit, b"}"),
+        }
+        for warm in contestants.values():
+            await warm()
+        results = await contest(contestants, rounds=rounds)
+        latencies = await _latencies(asked, ours.port, size // 4)
+    for name, result in results.items():
+        result.processor_us = median(spent[name][1:])  # of the server: the client's is not what is asked for
     return Figure(
         row="6",
         work=f"GET of one config with a token, {CONNECTIONS} connections",
@@ -67,8 +76,23 @@ async def _latencies(request: bytes, port: int, size: int) -> list[float]:
     return found
 
 
+class Server(NamedTuple):
+    process: int
+    port: int
+    token: str
+    note: str
+
+    def processor_seconds(self) -> float:
+        """What the server has used so far; 0 where the machine does not say."""
+        try:
+            fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.asynccontextmanager
-async def _server(what: str, folder: Path) -> AsyncIterator[tuple[int, str, str]]:
+async def _server(what: str, folder: Path) -> AsyncIterator[Server]:
     place = folder / what
     place.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.http_server", what, str(place)]
@@ -76,7 +100,7 @@ async def _server(what: str, folder: Path) -> AsyncIterator[tuple[int, str, str]
     assert process.stdin is not None and process.stdout is not None
     try:
         port, token, note = (await process.stdout.readline()).decode().split()
-        yield int(port), token, note
+        yield Server(process.pid, int(port), token, note)
     finally:
         process.stdin.close()
         await process.wait()
