@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse import ManualClock, Store, open_engine
-from keyhouse.demo.clips import BOARD, CLIP, Clip
+from keyhouse.demo import BOARD, CLIP, Clip
 from keyhouse.engine import Batch
 
 SCREENS: Final = {

@@ -2,3 +2,7 @@
 
 `clips` is the tutorial's program, the same text that docs/tutorial.md explains.
 """
+
+from keyhouse.demo.clips import BOARD, CLIP, Clip
+
+__all__ = ["BOARD", "CLIP", "Clip"]
