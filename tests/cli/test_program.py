@@ -25,22 +25,23 @@ BARE_RATIO_MAX = 20
 BOARD = "keyhouse.demo.clips:BOARD"
 
 
-def cpu_seconds(*arguments: str) -> float:
-    """What the quickest of five fresh processes needed: the machine's other work does not count."""
+def cpu_seconds(cache: Path, *arguments: str) -> float:
+    """What the quickest of six fresh processes needed: the machine's other work does not count. The first one writes the
+    bytecode, which an installed program has, whatever the environment says of it."""
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONPYCACHEPREFIX": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     times = []
-    for _ in range(5):
+    for _ in range(6):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        environment = os.environ | {"PYTHONPATH": str(SOURCE)}
         subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(times)
 
 
-def test_help_answers_at_once() -> None:
-    run("--help")  # writes the bytecode, which an installed program has
-    taken = cpu_seconds("-m", "keyhouse.cli", "--help")
-    assert taken < max(HELP_SECONDS_MAX, BARE_RATIO_MAX * cpu_seconds("-c", "pass"))
+def test_help_answers_at_once(tmp_path: Path) -> None:
+    taken = cpu_seconds(tmp_path, "-m", "keyhouse.cli", "--help")
+    assert taken < max(HELP_SECONDS_MAX, BARE_RATIO_MAX * cpu_seconds(tmp_path, "-c", "pass"))
 
 
 HEAVY = ("rich", "apsw", "interegular", "pydantic", "asyncpg", "nats", "starlette", "prometheus_client", "structlog")
