@@ -36,6 +36,8 @@ WRITES = Counter("writes", name="writes")
 FILM = Schema("film", TAKE, WRITES, space=Space("a film"))
 SPACE = "film"
 REELS = 3
+SPEED_WRITES = 200
+SPEED_TRIES = 10
 
 
 class Load:
@@ -63,6 +65,16 @@ class Load:
         async with asyncio.timeout(seconds):
             while len(self.times) < target:
                 await asyncio.sleep(0.005)
+
+    async def at_speed(self, per_second: int) -> float:
+        """Writes in a second, once they are so many: a fault while little is written proves little. A machine that has much
+        else to do is given ten chances."""
+        for _ in range(SPEED_TRIES):
+            began = time.monotonic()
+            await self.until(SPEED_WRITES, seconds=60)
+            if (rate := SPEED_WRITES / (time.monotonic() - began)) >= per_second:
+                return rate
+        raise AssertionError(f"no more than {rate:.0f} writes in a second: it would prove little")
 
     def longest_outage(self, since: float) -> float:
         moments = [since, *(moment for moment in self.times if moment > since)]

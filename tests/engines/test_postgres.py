@@ -394,7 +394,8 @@ def test_a_check_sees_what_a_batch_of_the_same_call_wrote_before_it() -> None:
 def test_a_space_with_a_long_queue_does_not_hold_up_another() -> None:
     async def scenario() -> None:
         async with opened() as engine:
-            await put(engine, "warm")
+            warm = (put(engine, "warm", space=space) for space in ("noisy", "quiet"))
+            await asyncio.gather(*warm)  # on a connection each: to open one can take longer than all that follows
             noisy = [asyncio.ensure_future(put(engine, f"k{number}", space="noisy")) for number in range(3_000)]
             await asyncio.sleep(0)
             await put(engine, "k", space="quiet")

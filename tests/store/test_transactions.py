@@ -3,6 +3,7 @@
 import asyncio
 from unittest import mock
 
+import msgspec
 import pytest
 
 from keyhouse.engine import Batch, Put
@@ -348,7 +349,8 @@ async def test_an_expired_record_that_was_read_is_as_good_as_changed(house: Hous
 @everywhere
 async def test_the_engine_below_is_the_one_contract(house: House) -> None:
     engine = house.faulty(fail(2, UnavailableError, call="read"), fail(1, UnavailableError, call="scan"))
-    assert engine.capabilities == house.engine.capabilities and engine.clock is house.clock
+    assert engine.capabilities == msgspec.structs.replace(house.engine.capabilities, snapshots=False)
+    assert engine.clock is house.clock
     await engine.commit(SPACE, Batch(puts=(Put("k", b"1"),)))
     assert (await engine.read(SPACE, ["k"]))[0] is not None
     with pytest.raises(UnavailableError):
