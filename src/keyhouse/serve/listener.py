@@ -10,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from keyhouse.errors import UsageError
+from keyhouse.serve.corked import CorkedProtocol
 from keyhouse.serve.settings import Address
 
 BACKLOG = 2_048
@@ -50,6 +51,7 @@ async def listening(app: Any, bound: socket.socket, *, drain_seconds: float) -> 
     """Serve until the block ends; then take no more connections, and give requests under way that long to end."""
     config = uvicorn.Config(
         app,
+        http=CorkedProtocol,
         lifespan="off",
         log_config=None,
         access_log=False,
