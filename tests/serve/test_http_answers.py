@@ -311,7 +311,7 @@ async def flat_query(query: int) -> None: ...
         {"handler": flat_query},
         {"scope": "read"},
     ],
-    ids=str,
+    ids=lambda named: " ".join(getattr(part, "__name__", part) for part in named.values()),  # the same in each process
 )
 def test_a_route_that_can_not_work_is_refused_when_the_app_is_made(named: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError):
