@@ -35,14 +35,14 @@ class Statements(NamedTuple):
     tables: tuple[str, ...]
     inline_bytes_max: int
     """A longer value is put apart, by `put_large`."""
-    stamped: bool
-    """`put` is also told the time."""
+    stamp: str | None  # now
+    """The time as the columns keep it, once for all puts of a transaction; `None`: they keep none."""
     read: str  # space, key
     state: str  # space, key
     scans: dict[tuple[bool, bool], str]  # by (reverse, keys_only): space, start, stop, now, limit
     rows_of_span: str  # within a transaction: space, start, stop, now, limit
     next_space: str  # least space, now
-    put: str  # space, key, revision, expires, large, value; and now, when `stamped`
+    put: str  # space, key, revision, expires, large, value; and the `stamp`, where there is one
     put_small: str  # the same, with no `large`. Does nothing where a row with a large value is
     put_large: str  # value
     delete: str  # space, key
@@ -68,7 +68,7 @@ def statements(layout: Layout) -> Statements:
         present=f"SELECT count(*) FROM sqlite_schema WHERE name = {_text(layout.rows)}",
         tables=_tables(layout, n),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
-        stamped=layout.created is not None or layout.updated is not None,
+        stamp=f"SELECT {_time(layout, '?')}" if layout.created or layout.updated else None,
         scans={(reverse, only): _scan(layout, n, reverse, only) for reverse in (False, True) for only in (False, True)},
         rows_of_span=_rows_of_span(layout, n),
         **_rows(layout, n),
@@ -148,11 +148,11 @@ def _put(layout: Layout, n: Layout, *, small: bool) -> str:
         n.expires: _time(layout, "?4"),
         **({} if small or n.large_values is None else {"large": "?5"}),
         n.value: "CAST(?6 AS TEXT)",
-        **{name: _time(layout, "?7") for name in (n.created, n.updated) if name is not None},
+        **{name: "?7" for name in (n.created, n.updated) if name is not None},
     }
     changed = {name: f"excluded.{name}" for name in values if name not in (n.space, n.key)}
     if n.created is not None:
-        expired = f"{n.expires} <= {_time(layout, '?7')}"
+        expired = f"{n.expires} <= ?7"
         changed[n.created] = f"CASE WHEN {expired} THEN excluded.{n.created} ELSE {n.created} END"
     return f"""INSERT INTO {n.rows} ({", ".join(values)}) VALUES ({", ".join(values.values())})
         ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {value}" for name, value in changed.items())}

@@ -31,7 +31,7 @@ class SpoiledError(Exception):
 class Transaction:
     """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
 
-    __slots__ = ("_cursor", "_gathered", "_gathers", "_log", "_sql", "_touched", "now", "revision", "wrote")
+    __slots__ = ("_cursor", "_gathered", "_gathers", "_log", "_sql", "_stamp", "_touched", "now", "revision", "wrote")
 
     def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int, *, gathers: bool = True) -> None:
         self._cursor = cursor
@@ -40,6 +40,7 @@ class Transaction:
         self._gathered: list[PutRow] = []
         self._touched: dict[str, set[str]] = {}
         self._log: list[tuple[int, str, bytes | str]] = []
+        self._stamp: PutRow = () if sql.stamp is None else (cursor.execute(sql.stamp, (now,)).get,)
         self.now = now
         self.revision: int = cursor.execute(sql.head).get or 0
         self.wrote = False
@@ -123,8 +124,8 @@ class Transaction:
         self, space: str, revision: int, puts: Sequence[Put], deletes: tuple[str, ...], maybe_large: bool
     ) -> None:
         rows: list[PutRow] = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
-        if self._sql.stamped:
-            rows = [(*row, self.now) for row in rows]
+        if self._stamp:
+            rows = [row + self._stamp for row in rows]
         keys = [put.key for put in puts]
         if deletes or maybe_large or not self._gathers:
             self._flush()
