@@ -60,6 +60,15 @@ def test_help_names_every_command_and_every_exit_code() -> None:
         assert word in shown
 
 
+@pytest.mark.parametrize("of", [(), ("rosey",), ("streamkit",)])
+def test_help_says_in_a_whole_sentence_what_each_command_does(of: tuple[str, ...]) -> None:
+    """On a terminal of 80 columns. A sentence that ends in `...` leaves a newcomer to guess."""
+    shown = run(*of, "--help", environment={"COLUMNS": "80"}).stdout
+    [listed] = re.findall(r"^Commands:\n((?:  \S.*\n)+)", shown, re.MULTILINE)
+    for line in listed.splitlines():
+        assert line.endswith(".") and "..." not in line, line
+
+
 def test_every_command_has_examples_that_are_commands() -> None:
     group: Any = typer.main.get_command(app)
     for name, command in commands(group):

@@ -113,7 +113,7 @@ def test_a_restore_killed_at_any_time_is_run_again_and_ends(folder: Path, tmp_pa
     with started(*command, cwd=tmp_path) as restoring:
         time.sleep(seconds)
         restoring.kill()
-    assert f"{ROWS:,} rows of 1 space are the same in file and store" in run(*command, cwd=tmp_path).stdout
+    assert f"{ROWS:,} rows of 1 space, the same in file and store" in run(*command, cwd=tmp_path).stdout
 
 
 def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) -> None:

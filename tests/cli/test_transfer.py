@@ -41,7 +41,7 @@ def put(url: str, key: str) -> None:
 def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     shown = run("move", "sqlite:one.db", "rocksdb:two", cwd=tmp_path).stdout
-    assert "600 rows of 2 spaces are the same in both; 600 were written." in shown
+    assert "600 rows of 2 spaces, the same in both; 600 written." in shown
     assert "b\\x1b[31m  300 rows" in shown
     moved = json.loads(run("move", "rocksdb:two", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
     assert moved["rows"] == moved["written"] == 600
@@ -75,7 +75,7 @@ def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     assert "600 rows, SHA-256 " in run("export", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
     shown = run("import", "--store", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
-    assert "600 of 600 rows were written; 0 were there already, 0 have expired." in shown
+    assert "600 of 600 rows written; 0 there already, 0 expired." in shown
     again = json.loads(run("import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
     assert again == {"rows": 600, "written": 0, "expired": 0}
     assert run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()

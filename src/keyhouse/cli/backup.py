@@ -27,10 +27,10 @@ def backup(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Write a store as of one moment to a file, while others write, and read the file again to prove it.
+    """Write a store, as of one moment, to a file, and prove it.
 
-    The file holds all rows, private members included: guard it like the store. It is restored on any engine. Stopped, it
-    leaves nothing behind.
+    Others may write meanwhile. The file is read again to prove it whole. It holds all rows, private members included:
+    guard it like the store. It is restored on any engine. Stopped, it leaves nothing behind.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
     from keyhouse.errors import UsageError

@@ -27,10 +27,11 @@ def bench(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Measure puts, gets and scans of typed records against the engine alone doing the same rows, in turns, and draw it.
+    """Measure typed records against the engine alone.
 
-    It works in a space of its own, which it empties at the end; no other row is read or written. Without a store, it
-    measures SQLite in a temporary file. Other work on the machine shows: run it twice.
+    Puts, gets and scans, in turns with the engine doing the same rows, as a drawing. It works in a space of its own,
+    which it empties at the end; no other row is read or written. Without a store, it measures SQLite in a temporary
+    file. Other work on the machine shows: run it twice.
     """
     from keyhouse.cli.contests import report
     from keyhouse.cli.output import show_json, show_reports

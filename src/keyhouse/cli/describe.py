@@ -31,7 +31,10 @@ def describe(
     ] = Form.MARKDOWN,
     json: Json = False,
 ) -> None:
-    """Print a keyspace as a document: its keys, values, derived rows, lifetimes and migrations."""
+    """Print a keyspace as a document, as JSON or as a diagram.
+
+    It has keys, values, derived rows, lifetimes and migrations, from the code.
+    """
     from keyhouse.cli.diagram import dot, mermaid
     from keyhouse.cli.json_schema import json_schema
     from keyhouse.cli.markdown import document

@@ -20,9 +20,10 @@ _MARKS = {"ok": "✓", "warn": "!", "bad": "✗"}
     "keyhouse doctor --store postgresql://keyhouse@host/library --json",
 )
 def doctor(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False) -> None:
-    """Look at the installation, the store, how durable it is, its room and clock; with SYSTEM, at its rows too.
+    """Look at installation and store, and say how to mend them.
 
-    It changes nothing. Without a store, it looks at the installation alone. Exit code 1: something must be mended.
+    How durable the store is, its room and clock; with SYSTEM, its rows too. It changes nothing. Without a store, it
+    looks at the installation alone. Exit code 1: something must be mended.
     """
     from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 

@@ -37,10 +37,10 @@ def export(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Write every row as a line of JSON: space, key, value and expiry.
+    """Write every row as a line of JSON.
 
-    It is complete, private members included: guard it like the store. Each page of rows is of its own moment: see backup for
-    one moment of the whole.
+    A line has space, key, value and expiry. It is complete, private members included: guard it like the store. Each
+    page of rows is of its own moment: see backup for one moment of the whole.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
     from keyhouse.errors import UsageError

@@ -29,9 +29,10 @@ def import_(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Put the rows of an export into a store, over those that are there; rows that it does not have stay.
+    """Put the rows of an export into a store.
 
-    Cut off, it is run again, and writes only what is not there.
+    They go over those that are there; rows that the export does not have stay. Cut off, it is run again, and writes
+    only what is not there.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
@@ -41,8 +42,8 @@ def import_(
         show_json(done)
         return
     there = done.rows - done.written - done.expired
-    others = f"{there:,} were there already, {done.expired:,} have expired"
-    text = f"{done.written:,} of {number(done.rows, 'row')} were written; {others}."
+    others = f"{there:,} there already, {done.expired:,} expired"
+    text = f"{done.written:,} of {number(done.rows, 'row')} written; {others}."
     show_reports([Report("Imported", text)])
 
 

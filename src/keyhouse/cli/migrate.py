@@ -26,10 +26,10 @@ def migrate(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Apply every migration that a space has not had, in order, and say what each one did.
+    """Apply the migrations that spaces have not had, in order.
 
-    It names the spaces that are behind, and asks: there is no way back but a backup. Killed, it is run again and goes on
-    where its last commit left it. Exit code 5: a dry run found something to do.
+    It says what each one did. First it names the spaces that are behind, and asks: there is no way back but a backup.
+    Killed, it is run again and goes on where its last commit left it. Exit code 5: a dry run found something to do.
     """
     from keyhouse.cli.migrating import report
     from keyhouse.cli.output import show_json, show_reports

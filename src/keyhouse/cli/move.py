@@ -30,20 +30,21 @@ def move(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Copy a store to another engine, and prove by counts and digests that both hold the same.
+    """Copy a store to another engine, and prove it.
 
-    Cut off, it is run again, and goes on. The source is only read.
+    Counts and digests of both must be the same at the end. Cut off, it is run again, and goes on. The source is only
+    read.
     """
     with stoppable("The move has not ended. Run the same command again: it goes on."):
         moved = asyncio.run(_move(source, target, follow))
     if json:
         show_json(moved)
         return
-    spaces = [(space.space, f"{space.rows:,} rows", space.digest[:16]) for space in moved.spaces[:_SPACES_SHOWN]]
+    spaces = [(space.space, number(space.rows, "row"), space.digest[:16]) for space in moved.spaces[:_SPACES_SHOWN]]
     if len(moved.spaces) > _SPACES_SHOWN:
         spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
-    text = f"{what} are the same in both; {moved.written:,} were written."
+    text = f"{what}, the same in both; {moved.written:,} written."
     show_reports([Report("Moved", text, [Part("Spaces, with their digests", list(spaces))])])
 
 

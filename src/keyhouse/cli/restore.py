@@ -28,10 +28,11 @@ def restore(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Make a store hold what a backup holds, and prove by counts and digests that both are the same.
+    """Make a store hold what a backup holds, and prove it.
 
-    The whole file is checked before the first row is written. A store that holds other rows is refused, unless --replace
-    says that they may go. Cut off, it is run again and goes on. Programs that write to the store must be stopped.
+    Counts and digests of both must be the same at the end.     The whole file is checked before the first row is
+    written. A store that holds other rows is refused, unless --replace says that they may go. Cut off, it is run again
+    and goes on. Programs that write to the store must be stopped.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
     from keyhouse.errors import UsageError
@@ -50,8 +51,8 @@ def restore(
         )
         show_reports([Report("To restore", text)])
     else:
-        text = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')} are the same in file and store"
-        show_reports([Report("Restored", f"{text}; {moved.written:,} were written.")])
+        text = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}, the same in file and store"
+        show_reports([Report("Restored", f"{text}; {moved.written:,} written.")])
 
 
 async def _restore(

@@ -22,10 +22,11 @@ def acl(
     plugins: Annotated[list[str], typer.Argument(help="The plugins' names, as they stand in their subjects.")],
     json: Json = False,
 ) -> None:
-    """Print permissions for nats-server: each plugin can use only its own subjects and its own inbox.
+    """Print permissions for nats-server that keep plugins apart.
 
-    Include it in the server's configuration. The passwords are new each time: give each plugin its own, and the one of
-    `keyhouse` to the service. A plugin connects with the inbox that stands above its name.
+    Each plugin can use only its own subjects and its own inbox. Include it in the server's configuration. The passwords
+    are new each time: give each plugin its own, and the one of `keyhouse` to the service. A plugin connects with the
+    inbox that stands above its name.
     """
     from keyhouse.cli.output import show_line
     from keyhouse.systems.rosey.acl import authorization, users

@@ -11,9 +11,7 @@ import typer
 from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, examples
 from keyhouse.cli.progress import Line
 
-streamkit = typer.Typer(
-    help="Streamkit's key migration, and its files for Cloudflare's wrangler.", no_args_is_help=True
-)
+streamkit = typer.Typer(help="Key migration, and files for Cloudflare's wrangler.", no_args_is_help=True)
 
 CONFLICTS = 1
 """The exit code when something was left at its v1 key."""
@@ -36,10 +34,10 @@ def migrate_keys(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Move every row from its v1 key to its v2 key: copy, verify, then delete.
+    """Move every row from its v1 key to its v2 key.
 
-    The service may run meanwhile. Killed, it is run again and goes on; run twice, it changes nothing more. What stands at
-    both keys and differs is left, and named. Exit code 1: something was left.
+    It copies, verifies, then deletes. The service may run meanwhile. Killed, it is run again and goes on; run twice, it
+    changes nothing more. What stands at both keys and differs is left, and named. Exit code 1: something was left.
     """
     from keyhouse.cli.output import Report, show_json, show_reports
 
@@ -88,7 +86,10 @@ def export(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Write every config and scene as a file that `wrangler kv bulk put` reads, and so does the import here."""
+    """Write every config and scene as a file for wrangler.
+
+    `wrangler kv bulk put` reads it, and so does the import here.
+    """
     from keyhouse.cli.output import show_line
 
     count = asyncio.run(_export(customer, to, store, data))
@@ -130,9 +131,10 @@ def import_(
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Put a file of wrangler's into the store, with the times it holds: what `kv bulk put` reads, or `kv bulk get` writes.
+    """Put a file of wrangler's into the store.
 
-    All of it is looked at first, and nothing is written when any of it is wrong. Cut off, it is run again.
+    It is what `kv bulk put` reads, or `kv bulk get` writes; the times that it holds are kept. All of it is looked at
+    first, and nothing is written when any of it is wrong. Cut off, it is run again.
     """
     from keyhouse.cli.output import Report, show_json, show_reports
 

@@ -10,10 +10,10 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 
 @examples("keyhouse sweep --store sqlite:bot.db", "keyhouse sweep rosey --data data --json")
 def sweep(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False) -> None:
-    """Remove the rows that have expired, of all spaces, a few at a time while others write.
+    """Remove the rows that have expired, while others write.
 
-    They are invisible already: this gives their room back, and prunes what is kept for watches. A running service does it
-    by itself.
+    Of all spaces, a few at a time. They are invisible already: this gives their room back, and prunes what is kept for
+    watches. A running service does it by itself.
     """
     from keyhouse.cli.output import number, show_json
 

@@ -31,10 +31,11 @@ def tables(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Make the tables of a SQL engine, bring them up to a version, or take them away, by Alembic migrations.
+    """Make, upgrade or drop the tables of a SQL engine.
 
-    An engine makes its tables by itself where there are none; between versions, this command says when. All of it happens,
-    or nothing. `down` without --to drops the tables with every row in them: it asks.
+    It works by Alembic migrations. An engine makes its tables by itself where there are none; between versions, this
+    command says when. All of it happens, or nothing. `down` without --to drops the tables with every row in them: it
+    asks.
     """
     from keyhouse.engines.sql import migrate
 

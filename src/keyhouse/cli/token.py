@@ -13,7 +13,8 @@ from keyhouse.systems.registry import NAMES, load_service
 
 
 @examples(
-    "keyhouse token streamkit --customer 12345",
+    "TOKEN=$(keyhouse token streamkit --customer 12345)",
+    'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
 )
 def token(
@@ -36,14 +37,11 @@ def token(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Print a token that the service accepts, signed with its secret: for development, and for trying things out.
+    """Print a token that the service accepts, for development.
 
-    It needs the same settings as keyhouse serve, and its data folder: the secret is there, or in
-    KEYHOUSE_STREAMKIT_JWT_SECRET. Where there is none yet it is made, and the service will use it.
-
-    \b
-    TOKEN=$(keyhouse token streamkit --customer 12345)
-    curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/streamkit/configs/notes
+    It is signed with the service's secret. It needs the same settings as keyhouse serve, and its data folder: the
+    secret is there, or in KEYHOUSE_STREAMKIT_JWT_SECRET. Where there is none yet it is made, and the service will use
+    it.
     """
     from keyhouse.errors import UsageError
 

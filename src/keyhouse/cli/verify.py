@@ -31,10 +31,11 @@ def verify(
     data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
-    """Compare every row with the records, while others write, and show each that is missing, wrong or left over.
+    """Find the rows that are missing, wrong or left over; mend them.
 
-    With --repair, each is mended in one commit with what it was compared with. With --json: a line for each finding, and a
-    last one with the sums. Exit code 5: something was found, and is not mended.
+    It compares every row with the records, while others write. With --repair, each is mended in one commit with what it
+    was compared with. With --json: a line for each finding, and a last one with the sums. Exit code 5: something was
+    found, and is not mended.
     """
     from keyhouse.cli.asking import ask
 
