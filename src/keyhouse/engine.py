@@ -212,12 +212,12 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
     if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
         _check_sizes(batch, capabilities)
     if batch.id is not None and not _is_batch_id(batch.id):
-        raise LimitError("A batch id is text of 1 to 128 bytes.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+        raise LimitError("A batch id is text of 1 to 128 bytes, without U+0000.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
 
 
 def _is_batch_id(id: object) -> bool:
     try:
-        return isinstance(id, str) and 0 < len(id.encode()) <= BATCH_ID_BYTES_MAX
+        return isinstance(id, str) and 0 < len(id.encode()) <= BATCH_ID_BYTES_MAX and "\0" not in id
     except UnicodeEncodeError:
         return False
 

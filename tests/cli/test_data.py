@@ -85,6 +85,14 @@ def test_what_is_not_there_ends_with_3(folder: Path) -> None:
     assert (told["code"], told["status"]) == ("NOT_FOUND", 404)
 
 
+def test_a_row_that_can_not_be_read_is_an_error_and_not_a_null(folder: Path) -> None:
+    """Found by a review: a pipe got `null` and the exit code 0, and wrote it back."""
+    run(program=("-m", "apsw", "clips.db", "UPDATE rows SET value = '{' WHERE key = 'clip:goal'"), cwd=folder)
+    ran = run("get", BOARD, "clip:goal", *STORE, cwd=folder, code=1)
+    assert ran.stdout == "" and "The row can't be read; `keyhouse explain` shows it." in ran.stderr
+    assert json.loads(run("get", BOARD, "clip:goal", *STORE, "--json", cwd=folder, code=1).stderr)["status"] == 500
+
+
 def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
     (folder / "clip.json").write_text(GOAL.replace("Goal", "Header"))
     run("put", BOARD, "clip:goal", "--file", "clip.json", *STORE, cwd=folder)

@@ -156,6 +156,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Record(date, "d:{day:date}", Unique("first", value="day")),
         "does not come back",
     ),
+    "an attribute that is code": (
+        lambda: record(Index("i:{x}:{id}", fields={"x": "title.x or __import__('os')"})),
+        "a field that its record does not",
+    ),
+    "a lifetime in words": (lambda: record(expiry=fixed("30")), "seconds, a whole number"),  # type: ignore[arg-type]
+    "a lifetime of half a second": (lambda: record(expiry=fixed(0.5)), "seconds, a whole number"),  # type: ignore[arg-type]
+    "a pattern that is none": (lambda: Match("("), "Not a regular expression"),
+    "a number longer than a key": (lambda: Template("b:{n:09999d}"), "1 to 100 digits"),
     # Logs
     "a fold without a state": (lambda: Log(Book, "e:{id}", fold=fold), "both a fold and a state"),
     "a state without a fold": (lambda: Log(Book, "e:{id}", state=_state()), "both a fold and a state"),

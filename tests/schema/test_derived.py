@@ -161,6 +161,24 @@ def test_a_field_that_is_not_set_earns_no_row_unless_it_may_be_null() -> None:
     assert BY_SERIES.rows(book, ("1",)) == {"series:ring:null:1": b"1"}
 
 
+@pytest.mark.parametrize(
+    "kind", [Index("w:{who}:{id}", fields={"who": "author.name"}), Count("w:{who}", fields={"who": "author.name"})]
+)
+def test_a_part_that_is_not_set_earns_no_row_for_what_lies_within(kind: Derived) -> None:
+    """Found by a review: `null` for the part, which its type allows, ended a put with an AttributeError."""
+    Record(Book, "b:{id}", kind)
+    assert kind.rows(Book(id="1", title="t"), ("1",)) == {}
+    assert next(iter(kind.rows(Book(id="1", title="t", author=Author("ada")), ("1",)))).startswith("w:ada")
+
+
+def test_an_attribute_may_have_a_name_that_python_keeps_for_itself() -> None:
+    """Keys are built by compiled expressions, and `v.class` is none."""
+    kind = msgspec.defstruct("Kind", [("id", str), ("class", str)])
+    index = Index("class:{class}:{id}")
+    Record(kind, "k:{id}", index)
+    assert index.rows(kind("1", "a"), ("1",)) == {"class:a:1": b"1"}
+
+
 def test_a_record_for_which_it_does_not_hold_earns_no_row() -> None:
     assert LISTED.rows(Book(id="1", title="x", listed=False), ("1",)) == {}
 

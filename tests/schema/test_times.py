@@ -42,3 +42,10 @@ def test_a_time_is_read_from_any_offset(text: str) -> None:
 def test_what_is_no_time_with_a_zone_is_refused(text: str) -> None:
     with pytest.raises(DocumentError):
         SECONDS.parse(text)
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
+def test_a_time_that_could_not_be_written_again_is_refused(text: str) -> None:
+    """Found by a review: a record that expires in the year 10000 was stored, and ended every command that lists it."""
+    with pytest.raises(DocumentError, match="1 to 9999"):
+        MILLISECONDS.parse(text)

@@ -12,7 +12,7 @@ from keyhouse.errors import CursorError, KeyFieldError, LimitError, RecordError,
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.store import Store, append, prune
 from tests.store import poison
-from tests.store.poison import DOC, HITS, NAMED, PLAIN, Plain
+from tests.store.poison import BY_SLUG, BY_TITLE, DOC, HITS, NAMED, NOTE, PLAIN, Note, Plain
 from tests.store.workload import SALE, SALES, SHOP, Sale
 
 
@@ -90,7 +90,7 @@ def test_nothing_can_be_appended_behind_the_last_ulid_there_is_and_the_error_has
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("batch_id", ["\ud800", 5, b"x"])
+@pytest.mark.parametrize("batch_id", ["\ud800", "a\0b", 5, b"x"])
 def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
     """It was measured by encoding it, which raised Python's own error."""
 
@@ -134,3 +134,32 @@ def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any)
             await shelf().page(NAMED, **arguments)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("call", ["get", "page", "watch", "append", "members", "total", "lookup"])
+def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
+    """Found by a newcomer: reading by an index instead of by its record ended with `'Unique' has no attribute 'decode'`, and
+    only where there was a row."""
+
+    async def scenario() -> None:
+        store: Any = shelf()
+        await store.put(NOTE, Note(id="a", title="t", slug="s"))
+        calls: dict[str, Any] = {
+            "get": lambda: store.get(BY_SLUG, slug="s"),
+            "page": lambda: store.page(BY_TITLE),
+            "watch": lambda: anext(store.watch(BY_TITLE)),
+            "append": lambda: append(store, PLAIN, Plain(id="a")),  # type: ignore[arg-type]
+            "members": lambda: store.members(BY_TITLE, title="t", id="a"),
+            "total": lambda: store.total(BY_SLUG, slug="s"),
+            "lookup": lambda: store.lookup(NOTE, NOTE, id="a"),
+        }
+        with pytest.raises(UsageError):
+            await calls[call]()
+
+    asyncio.run(scenario())
+
+
+def test_a_start_behind_the_last_field_is_refused_as_that() -> None:
+    """It said of a field that is not there that it is not text."""
+    with pytest.raises(UsageError, match="Every field of the key is given"):
+        asyncio.run(shelf().page(DOC, id="a", starting="x"))

@@ -199,6 +199,22 @@ async def test_a_record_that_no_longer_reads_keeps_its_rows(house: House) -> Non
 
 
 @everywhere
+async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(house: House) -> None:
+    """Found by a review: it was taken to earn every count there is. A wrong count was "mended" to another wrong one, and a
+    count of nobody to 1. Where it may have been counted, the count is left as it is."""
+    store = await sound(house)
+    await house.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})
+    found = [finding for finding in await findings(store, repair=True) if finding.kind == "miscounted"]
+    assert [(finding.key, finding.detail) for finding in found] == [
+        ("year:0002", "says 7, should be 1"),
+        ("year:0099", "says 5, should be 0"),
+    ]
+    rows = await house.rows()
+    assert [rows[key][0] for key in ("year:0001", "year:0002", "year:0099")] == [b"2", b"1", b"0"]
+    assert [finding.kind for finding in await findings(store, repair=True)] == ["unreadable"]
+
+
+@everywhere
 async def test_a_row_that_expires_at_another_time_than_its_record_is_wrong(house: House) -> None:
     store = await sound(house)
     await store.put(UNTIL, session("u", until="2026-01-01T00:05:00Z"))

@@ -29,6 +29,7 @@ class Findings:
         self._spaces = 0
         self._before = 0
         self._kinds: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
         self.rows = 0
         self.mended = 0
 
@@ -50,6 +51,7 @@ class Findings:
 
     def add(self, found: Finding) -> None:
         self._kinds[found.kind] += 1
+        self._left[found.kind] += not found.mended
         self.mended += found.mended
         if self._as_json:
             show_line({"space": self._space, **msgspec.structs.asdict(found)})
@@ -67,7 +69,7 @@ class Findings:
         text = f"{where} read, and all is as it should be."
         if self.count:
             text = f"{where} read: {number(self.count, 'finding')}, {self.mended:,} mended, {self.left:,} left."
-        cures = [(kind, f"{times:,}", _CURES[kind]) for kind, times in self._kinds.items()] if self.left else []
+        cures = [(kind, f"{times:,}", _CURES[kind]) for kind, times in self._left.items() if times]
         others = [(f"`{space}`",) for space in strangers[:_SPACES_SHOWN]]
         if len(strangers) > _SPACES_SHOWN:
             others.append((f"and {len(strangers) - _SPACES_SHOWN:,} more",))

@@ -24,12 +24,15 @@ def get(
     A pipe gets the value alone, as one line of JSON; --json adds the revision and the expiry. Exit code 3: nothing there.
     """
     row = asyncio.run(_get(system, key, space, store, data))
+    if row.unreadable:
+        from keyhouse.errors import UnreadableError
+
+        raise UnreadableError("The row can't be read; `keyhouse explain` shows it.", key=key, reason=row.unreadable)
     if json:
         show_json(row)
         return
     expiry = f", expires {row.expires}" if row.expires else ""
-    trouble = f", unreadable: {row.unreadable}" if row.unreadable else ""
-    show_value(row.value, f"{row.what}, revision {row.revision}{expiry}{trouble}")
+    show_value(row.value, f"{row.what}, revision {row.revision}{expiry}")
 
 
 async def _get(system: str, key: str, space: str | None, store: str | None, data: Any) -> Any:

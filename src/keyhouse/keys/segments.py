@@ -154,9 +154,13 @@ class Match(_Plain):
         self.reading = f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.ended else pattern
         """The regular expression that finds it in a key: `pattern` alone would run on into what follows."""
         self._tail = tail
-        if re.compile(pattern).groups:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise DeclarationError("Not a regular expression.", pattern=pattern, reason=str(error)) from None
+        if compiled.groups:
             raise DeclarationError("A pattern can't have groups of its own: write (?:…).", pattern=pattern)
-        self._match = re.compile(pattern).fullmatch
+        self._match = compiled.fullmatch
 
     def followed_by(self, literal: str, escape: Escape) -> "Match":
         return Match(self.pattern, without=self.without, says=self.says, tail=literal)
@@ -197,14 +201,18 @@ class Ulid(_Plain):
 _ULID = re.compile(Ulid.pattern).fullmatch
 
 
+_DIGITS_MAX = 100
+"""Digits of a number in a key: the largest is still printed in an error."""
+
+
 class Integer(_Plain):
     """A whole number from 0, padded with zeros so that it sorts as a number."""
 
     fixed = True
 
     def __init__(self, width: int) -> None:
-        if width < 1:
-            raise DeclarationError("A number has one digit at least.", width=width)
+        if not 1 <= width <= _DIGITS_MAX:
+            raise DeclarationError("A number has 1 to 100 digits.", width=width)
         self._width = width
         self.what = f"a whole number in {width} digits"
         self._stop = 10**width

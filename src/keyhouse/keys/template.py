@@ -168,7 +168,9 @@ class Template:
         return prefix
 
     def _begin(self, index: int, starting: str) -> str:
-        bound = self.segments[index] if index < len(self.segments) else None
+        if index == len(self.fields):
+            raise UsageError("Every field of the key is given: there is none that could start so.", key=self.text)
+        bound = self.segments[index]
         try:
             if not isinstance(bound, Text):
                 raise ValueError("is not text, so it can't be searched by its first characters")
@@ -176,8 +178,7 @@ class Template:
                 raise ValueError("is text, and is searched by text")
             return bound.begin(starting)
         except ValueError as error:
-            name = self.fields[index] if bound else None
-            raise UsageError(f"The next field {error}.", field=name, key=self.text) from None
+            raise UsageError(f"The next field {error}.", field=self.fields[index], key=self.text) from None
 
     def _written(self, name: str, bound: Segment, value: object) -> str:
         try:

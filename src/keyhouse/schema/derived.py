@@ -15,6 +15,7 @@ attribute of that name. A field that is `None` earns no row, unless its segment 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from keyword import iskeyword
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
@@ -33,6 +34,22 @@ Sort = Literal["put", "merge", "add"]
 
 NOT_TEXT: tuple[type[Segment], ...] = (Integer, Scaled, Day, Optional)
 """Types of a key's field whose values are not text, and so do not come back from JSON's names."""
+
+
+def attribute(path: str) -> Callable[[Any], Any]:
+    """Reads an attribute, or with dots one of its own. Where a part on the way is `None`, so is what lies within."""
+    if "." not in path:
+        return attrgetter(path)
+    names = path.split(".")
+
+    def read(value: Any) -> Any:
+        for name in names:
+            if value is None:
+                return None
+            value = getattr(value, name)
+        return value
+
+    return read
 
 
 class Derived:
@@ -93,8 +110,8 @@ class Derived:
         if self._compiled is not None:
             try:
                 return self._compiled(record)
-            except ValueError:
-                pass  # the slow way says which field is to blame
+            except (ValueError, AttributeError):
+                pass  # the slow way says which field is to blame, and knows a part that is not there
         if self.when is not None and not self.when(record):
             return {}
         values = [keys[s] if isinstance(s, int) else s(record) for s in self._sources]
@@ -140,6 +157,8 @@ class Derived:
         own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
         if self.when or self.each or self.alike() is None or len(plain) != len(names):
             return None
+        if any(iskeyword(part) for name in plain for part in name.split(".")):
+            return None  # a Struct may have such an attribute, an expression can't name it
         if any(n not in self._attributes or n in self._renamed or isinstance(key.segment(n), Normal) for n in own):
             return None
         trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
@@ -153,15 +172,15 @@ class Derived:
             return source
         if source is None and name in key.fields:
             return key.fields.index(name)
-        attribute = source or name
-        if attribute.partition(".")[0] not in self._attributes:
+        path = source or name
+        if path.partition(".")[0] not in self._attributes or not all(map(str.isidentifier, path.split("."))):
             raise DeclarationError(
                 "The derived row has a field that its record does not.",
                 field=name,
                 template=self.template.text,
                 record=self.record_name,
             )
-        return attrgetter(attribute)
+        return attribute(path)
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
         """Where a field of the record's key is found again: in the derived key, the row's value, or one of a few words."""

@@ -25,7 +25,7 @@ from keyhouse.keys.segments import Day
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
-from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary
+from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class Record(Generic[T]):
         if mode is None or mode == "write" or self.expiry is None:
             return None
         if mode == "field":
-            text = attrgetter(self.expiry.field)(value)
+            text = attribute(self.expiry.field)(value)
             return None if text is None else self.times.parse(text)
         if mode == "fixed" and before is not None:
             return before
@@ -327,7 +327,7 @@ class Record(Generic[T]):
             return
         if isinstance(found, int) and found > self.version[1]:
             raise NewerError(
-                "The row was written by newer code: update Keyhouse before using this store.",
+                "The row was written by newer code: use the newer program.",
                 key=key,
                 found=found,
                 known=self.version[1],
@@ -401,8 +401,10 @@ class Record(Generic[T]):
 
 
 def _check_seconds(seconds: int, name: str) -> None:
-    if not 1 <= seconds <= TTL_SECONDS_MAX:
-        raise DeclarationError("A record expires after 1 to 2,147,483,647 seconds.", record=name, seconds=seconds)
+    if type(seconds) is not int or not 1 <= seconds <= TTL_SECONDS_MAX:
+        raise DeclarationError(
+            "A record expires after 1 to 2,147,483,647 seconds, a whole number.", record=name, seconds=seconds
+        )
 
 
 Declared = Record[Any] | Derived

@@ -28,10 +28,18 @@ class Binding:
             declared.template.check(self.values)
 
     def record(self, record: Record[T]) -> Record[T]:
-        return self._bound.get(id(record)) or self._bind(record)  # type: ignore[return-value]  # of its own type
+        bound = self._bound.get(id(record)) or self._bind(record)
+        if not isinstance(bound, Record):
+            raise UsageError(
+                "This is a derived row, not a record: give the record, and the row with `by`.", given=repr(record)
+            )
+        return bound
 
-    def derived(self, derived: D) -> D:
-        return self._bound.get(id(derived)) or self._bind(derived)  # type: ignore[return-value]  # of its own type
+    def derived(self, derived: D, kind: type[Derived] = Derived) -> D:
+        bound = self._bound.get(id(derived)) or self._bind(derived)
+        if not isinstance(bound, kind):
+            raise UsageError("This is no derived row of that kind.", given=repr(derived), needed=kind.__name__)
+        return bound  # type: ignore[return-value]  # of its own type
 
     def _bind(self, declared: Declared) -> Declared:
         owner = self.schema.owner(declared)

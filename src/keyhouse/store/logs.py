@@ -38,6 +38,8 @@ async def append_in(tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **
 
 
 async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]) -> Entry[T]:
+    if not isinstance(log, Log):
+        raise UsageError("Only a Log can be appended to.", record=repr(log))
     stream = _stream_of(tx, log, event, fields)
     state = None if log.state is None else await tx.get(log.state, **stream)
     place: Any = fields.get(log.order)

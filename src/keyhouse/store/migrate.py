@@ -53,7 +53,7 @@ async def version(store: Store) -> int:
     found = await store.get(_meta(store).version) or 0
     if found > store.schema.version:
         raise NewerError(
-            "The store was migrated by newer code: update Keyhouse before using it.",
+            "The store was migrated by newer code: use the newer program.",
             space=store.space,
             found=found,
             known=store.schema.version,

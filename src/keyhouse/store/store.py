@@ -83,13 +83,13 @@ class Store:
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
         """What a summary row lists: each member with its entry (`None` in a plain list). Absent: nothing."""
-        bound = self.binding.derived(summary)
+        bound = self.binding.derived(summary, Summary)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)
 
     async def total(self, count: Count, /, **fields: Any) -> int:
         """How many records a Count row counts."""
-        bound = self.binding.derived(count)
+        bound = self.binding.derived(count, Count)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
 
