@@ -211,12 +211,16 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
     gate = asyncio.Event()
     refused: list[str] = []
 
+    def refuse(subject: str, reply: str) -> bool:
+        refused.append(subject)
+        return reply.startswith("_INBOX.")
+
     async def handler(request: Request) -> bytes:
         await gate.wait()
         return b'{"success":true}'
 
     async def scenario() -> None:
-        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, refused=refused.append)
+        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, refused=refuse)
         async with face([full], in_flight_max=1, waiting_max=2), client() as plugin:
             with capture_logs() as logs:
                 asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(10)]

@@ -1,15 +1,20 @@
 """The connection to NATS: made again whenever it breaks, for as long as it takes, and each time said."""
 
 import asyncio
+import math
+import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
+from nats.protocol import parser
 
 from keyhouse.errors import UnavailableError
 
@@ -23,14 +28,42 @@ BUFFER_BYTES: Final = 8 * 1_024 * 1_024
 
 _log = structlog.get_logger("keyhouse.nats")
 
+# To the server a word ends at a space or a tab. The driver's expressions end it at any white space: a subject with a form
+# feed in it would be taken for a broken protocol, and cost the connection.
+parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
+
 
 class Connection(Client):
-    """The driver's, which also tells a subscription's owner of each message that it had no room for."""
+    """The driver's, which also tells a subscription's owner of each message that it had no room for; and which no message
+    silences. The driver stops reading at subjects and headers that it can't decode, and anybody can send those."""
 
     def __init__(self) -> None:
         super().__init__()
         self.overflows: dict[int, Callable[[SlowConsumerError], Awaitable[None]]] = {}
         """By the subscription's number."""
+        self.dropped = 0
+        self._told = -math.inf
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg | None:
+        try:
+            return cast(Msg, super()._build_message(sid, subject, reply, data, headers))
+        except UnicodeDecodeError:
+            self.dropped += 1
+            if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
+                self._told = now
+                _log.warning("nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped)
+            return None
+
+    async def _process_headers(self, headers: Any) -> dict[str, str] | None:
+        if not headers:
+            return None
+        try:
+            return await super()._process_headers(headers)
+        except (ValueError, IndexError):
+            return None  # none that say anything
 
 
 @asynccontextmanager

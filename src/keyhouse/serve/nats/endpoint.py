@@ -41,12 +41,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     One subscription can answer several `operations`, told apart by the subject's last word: each is shown by the micro
     protocol as an endpoint of its own, at the subject given with it. `refused` is told what was not taken, and not counted
-    there, because too much was waiting already. `queue` is the queue group, if it is not the face's.
+    there, because too much was waiting already: the subject and the reply subject; it says whether that may be answered.
+    `queue` is the queue group, if it is not the face's.
     """
 
     name: str
     subject: str
     handler: Handler
     operations: Mapping[str, str] = {}
-    refused: Callable[[str], None] | None = None
+    refused: Callable[[str, str], bool] | None = None
     queue: str | None = None

@@ -212,8 +212,8 @@ class NatsFace:
     def _refusing(self, endpoint: Endpoint) -> Callable[[SlowConsumerError], Awaitable[None]]:
         async def refuse(overflow: SlowConsumerError) -> None:
             self._log.warning("nats overflow", subject=overflow.subject, waiting_max=self._waiting_max)
-            if endpoint.refused is not None:
-                endpoint.refused(overflow.subject)
+            if endpoint.refused is not None and not endpoint.refused(overflow.subject, overflow.reply):
+                return
             if overflow.reply:
                 busy = BusyError("More requests are waiting than can be taken; try again.", waiting=self._waiting_max)
                 await self._send(overflow.reply, failure(busy))

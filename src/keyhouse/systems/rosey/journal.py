@@ -1,6 +1,7 @@
 """The log of operations: each at DEBUG, slow ones as a warning, failures by whose fault they are.
 
-Above a thousand operations a second, one in a hundred is shown at DEBUG. Values are never logged.
+Above a thousand operations a second, one in a hundred is shown at DEBUG, and of refusals that nobody is told of. Values are
+never logged.
 """
 
 import logging
@@ -53,7 +54,7 @@ class Journal:
             self._log.error(f"kv {operation} failed", exc_info=error, **said)
         elif answered:
             self._log.debug(f"kv {operation} refused", **said)
-        else:
+        elif self._is_drawn():
             self._log.warning(f"kv {operation} refused", **said)
 
     def swept(self, count: int, seconds: float) -> None:

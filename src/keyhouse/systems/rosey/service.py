@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -90,7 +91,7 @@ class PluginService:
                 subject=f"{prefix}.>",
                 handler=self._answering(len(prefix) + 1),
                 operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
-                refused=self._refused,
+                refused=partial(self._refused, len(prefix) + 1),
                 queue=self.settings.queue,
             )
             for prefix in self.settings.prefixes
@@ -109,11 +110,11 @@ class PluginService:
         operation = plugin = ""
         body: Any = None
         try:
+            if not request.reply.startswith("_INBOX.") and not self._may_answer(words, request):
+                return None
             if len(words) != 2 or words[1] not in BODIES:
                 raise _no_subject(request.subject, words)
             plugin, operation = words
-            if not request.reply.startswith("_INBOX.") and not self._may_answer(plugin, operation, request):
-                return None
             known = self._known.get(plugin) or self._know(plugin)
             body = BODIES[operation].read(request.data)
             if self._rates is not None:
@@ -134,18 +135,22 @@ class PluginService:
             self._journal.done(operation, plugin, seconds, _said(operation, body, answer))
         return answer
 
-    def _may_answer(self, plugin: str, operation: str, request: Request) -> bool:
-        """Whether it is done. Not a read that nobody waits for; nor anything whose answer is to go to subjects that are not
-        the plugin's to speak on: the service may, and must not be made to in its place."""
-        reply = request.reply
+    def _may_answer(self, words: list[str], request: Request) -> bool:
+        """Whether it is done, or refused aloud. Not a read that nobody waits for; nor anything whose answer is to go to
+        subjects that are not the plugin's to speak on: the service may, and must not be made to in its place."""
+        plugin, operation, reply = words[0], words[-1], request.reply
         if not reply:
             return operation not in READS
-        if reply.startswith(self._not_for_answers) and not reply.startswith(f"_INBOX_{plugin}."):
+        if not self._may_hear(plugin, reply):
             error = SubjectError("An answer can't be sent to that subject.", reply=reply, subject=request.subject)
-            self._journal.failed(operation, plugin, error, answered=False, fields={})
-            self.figures.failed(plugin, error.code)
+            known = operation if operation in BODIES else "request"
+            self._journal.failed(known, plugin, error, answered=False, fields={})
+            self.figures.failed(plugin if plugin in self._known else "", error.code)
             return False
         return True
+
+    def _may_hear(self, plugin: str, reply: str) -> bool:
+        return not reply.startswith(self._not_for_answers) or reply.startswith(f"_INBOX_{plugin}.")
 
     def _know(self, name: str) -> _Known:
         try:
@@ -165,8 +170,9 @@ class PluginService:
         fields = {"subject": request.subject} if not operation else _said(operation, body, b"")
         self._journal.failed(operation or "request", plugin, error, answered=bool(request.reply), fields=fields)
 
-    def _refused(self, subject: str) -> None:
+    def _refused(self, start: int, subject: str, reply: str) -> bool:
         self.figures.failed("", "RATE_LIMITED")
+        return self._may_hear(subject[start:].partition(".")[0], reply)
 
     # Tasks
 

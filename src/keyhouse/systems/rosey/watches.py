@@ -54,11 +54,20 @@ class Watches:
         if sum(plugin == store.space for plugin, _ in self._running) >= PLUGIN_WATCHES_MAX:
             raise QuotaError("The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX)
         VALUE.template.span({}, starting=body.prefix or None)  # refuses a prefix that is none
-        page = await store.page(VALUE, limit=1)
+        ended = self._running[place] = asyncio.Event()  # before anything is waited for: others may ask meanwhile
+        try:
+            page = await store.page(VALUE, limit=1)
+        except BaseException:
+            self._forget(place, ended)
+            raise
         since = page.revision if body.since is None else body.since
-        ended = self._running[place] = asyncio.Event()
         courier.accompany(self._run(store, body.prefix, since, subject, courier, ended))
         return _encode({"success": True, "subject": subject, "revision": since})
+
+    def _forget(self, place: tuple[str, str], ended: asyncio.Event) -> None:
+        """Unless it has been begun anew since."""
+        if self._running.get(place) is ended:
+            del self._running[place]
 
     def _own_subject(self, plugin: str, subject: Any) -> str:
         for own in (f"_INBOX_{plugin}.", f"{self._changes_prefix}.{plugin}."):
@@ -84,8 +93,7 @@ class Watches:
             reason = "stopped" if stopping in done else "nobody listens" if beating in done else _failure(changes)
         finally:
             self._figures.watches -= 1
-            if self._running.get((store.space, subject)) is ended:
-                del self._running[store.space, subject]
+            self._forget((store.space, subject), ended)
             for task in (changes, beating, stopping):
                 task.cancel()
             await asyncio.gather(changes, beating, stopping, return_exceptions=True)

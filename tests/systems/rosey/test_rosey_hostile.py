@@ -1,0 +1,81 @@
+"""A plugin that means harm: it can't have the service speak to others, have more than it may, nor fill the log."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse.limits import PLUGIN_WATCHES_MAX
+from keyhouse.systems.rosey.errors import SubjectError
+from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
+from tests.systems.rosey.houses import ENGINES, House, Live, living
+
+
+@pytest.fixture(params=ENGINES)
+def live(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
+    return living(request.param, tmp_path)
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Live:
+    return living("sqlite", tmp_path)
+
+
+@pytest.mark.parametrize("subject", ["db.kv.evil.nosuch", "db.kv.evil.a.b", "db.kv.evil", "db.kv.EVIL.get"])
+def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject: str) -> None:
+    async def story(house: House) -> None:
+        heard = [await house.client.subscribe(each) for each in ("_INBOX_quote.>", "db.changes.quote.>")]
+        for reply in ("_INBOX_quote.x", "db.changes.quote.mine", "db.kv.quote.set"):
+            await house.client.publish(subject, b"{}", reply=reply)
+        assert (await house.ask(subject, b"{}"))["success"] is False  # who asks for itself is told
+        assert [each.pending_msgs for each in heard] == [0, 0]
+        assert house.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}') is None
+
+    on_sqlite(story)
+
+
+def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -> None:
+    async def story(house: House) -> None:
+        refused = house.service.endpoints()[0].refused
+        assert refused is not None
+        assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
+        assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused("db.kv.evil.get", "db.kv.quote.set")
+
+    on_sqlite(story)
+
+
+def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
+    async def story(house: House) -> None:
+        await house.client.subscribe("db.changes.evil.>")
+        asked = (
+            house.ask("evil.watch", {"subject": f"db.changes.evil.{number}"})
+            for number in range(PLUGIN_WATCHES_MAX + 20)
+        )
+        answers = await asyncio.gather(*asked)
+        assert sum(answer["success"] for answer in answers) == PLUGIN_WATCHES_MAX
+        assert house.metric("rosey_kv_watches") == PLUGIN_WATCHES_MAX
+
+    live(story)
+
+
+def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
+    async def story(house: House) -> None:
+        messages = await house.client.subscribe("db.changes.evil.mine")
+        await asyncio.gather(*(house.ask("evil.watch", {"subject": "db.changes.evil.mine"}) for _ in range(20)))
+        ends = 0
+        while ends < 19:
+            ends += "end" in json.loads((await messages.next_msg(timeout=20)).data)
+        assert house.metric("rosey_kv_watches") == 1
+
+    live(story)
+
+
+def test_a_flood_of_what_nobody_is_told_of_is_logged_by_samples() -> None:
+    with capture_logs() as logs:
+        journal = Journal(100, draw=random.Random(1))
+        for _ in range(20 * SAMPLED_ABOVE):
+            journal.failed("set", "evil", SubjectError("No."), answered=False, fields={})
+    assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
