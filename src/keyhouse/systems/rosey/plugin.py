@@ -181,7 +181,7 @@ class Plugin:
 
         async with self.turns.write(*keys):
             if self._quota and self.room is None:
-                self.room = await measure(self.store)
+                await self._measure()
             try:
                 result, tx = await self.store.transact(whole)
             except BaseException:
@@ -189,6 +189,11 @@ class Plugin:
                     self.room.grow(-grown[0], -grown[1])
                 raise
             return result, tx.revision
+
+    async def _measure(self) -> None:
+        room = await measure(self.store)
+        if self.room is None:  # else another write has measured meanwhile, and grown it
+            self.room = room
 
     async def _growth(self, tx: Transaction, keys: Sequence[str]) -> tuple[int, int]:
         more_keys = more_bytes = 0
