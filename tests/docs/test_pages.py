@@ -143,3 +143,15 @@ def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
     assert run(program=("clips.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
     [explain] = [line for line in "".join(blocks(page, "sh")).splitlines() if line.startswith("keyhouse explain")]
     assert "A derived row (index) of the record `clip`" in run(*explain.split()[1:], cwd=tmp_path).stdout
+
+
+def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints_what_it_says(tmp_path: Path) -> None:
+    """Found by a newcomer: counters, logs and lifetimes were in the README's list, and nowhere else."""
+    import keyhouse
+    from tests.cli.running import run
+    from tests.docs.pages import blocks
+
+    page = (DOCS / "declaring.md").read_text()
+    assert [name for name in keyhouse.__all__ if f"`{name}`" not in page] == []
+    (tmp_path / "sounds.py").write_text("\n".join(blocks(page, "python")))
+    assert run(program=("sounds.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
