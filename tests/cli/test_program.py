@@ -118,14 +118,17 @@ def test_an_unknown_system_is_told_the_known_ones() -> None:
 
 def test_an_error_is_one_sentence_with_its_fields() -> None:
     ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", code=1)
-    assert ran.stderr == "keyhouse: There is no such file. (file='gone.db')\n"
+    assert (
+        ran.stderr
+        == "keyhouse: There is no such file; look at the URL, or store something there first. (file='gone.db')\n"
+    )
     assert ran.stdout == ""
 
 
 def test_an_error_is_json_for_programs() -> None:
     ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", "--json", code=1)
     assert json.loads(ran.stderr) == {
-        "error": "There is no such file.",
+        "error": "There is no such file; look at the URL, or store something there first.",
         "code": "VALIDATION_ERROR",
         "status": 400,
         "fields": {"file": "gone.db"},
@@ -139,7 +142,7 @@ def test_a_look_at_a_store_makes_no_file(tmp_path: Path) -> None:
 
 def test_an_unknown_engine_is_refused() -> None:
     ran = run("explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1)
-    assert "No engine has this scheme." in ran.stderr
+    assert "No engine has this scheme;" in ran.stderr
 
 
 def test_without_its_extra_the_program_names_it() -> None:

@@ -75,12 +75,25 @@ def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
 
 
 def test_nothing_that_is_stored_is_obeyed_by_the_terminal(folder: Path) -> None:
-    for arguments in (("list", "rosey"), ("scan", "rosey"), ("get", "rosey", NASTY), ("explain", "rosey", NASTY)):
+    asked = [("list", "rosey"), ("scan", "rosey"), ("get", "rosey", NASTY), ("explain", "rosey", NASTY)]
+    for arguments in (*asked, *((*words, "--json") for words in asked)):
         shown = on_terminal(*arguments, *BOT, cwd=folder, columns=200)
         assert "\x1b]" not in shown and "\x07" not in shown and "\u202e" not in shown and "\x9b" not in shown
         assert "\x1b[31mred" not in shown
         assert "red" in plain(shown)
     assert json.loads(run("get", "rosey", NASTY, *BOT, cwd=folder).stdout) == NASTY
+    refused = run("get", "rosey", NASTY + "?", "--json", *BOT, cwd=folder, code=3).stderr
+    assert refused.rstrip("\n").isprintable() and json.loads(refused)["fields"]["key"] == NASTY + "?"
+
+
+def test_how_far_it_has_come_stays_on_one_line(folder: Path) -> None:
+    """However long the name of a space is: a line that is folded can't be written over."""
+    store = ("--store", "sqlite:long.db")
+    on_terminal("put", "rosey", "theme", "1", *store, "--space", "p" * 90, cwd=folder)
+    for columns in (40, 80):
+        shown = on_terminal("verify", "rosey", *store, cwd=folder, columns=columns)
+        [said] = re.findall(r"\r(p+)", shown)
+        assert len(said) == columns - 1
 
 
 def test_a_value_is_shown_with_its_revision_below(folder: Path) -> None:

@@ -72,3 +72,33 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(ImportError, match=r"keyhouse\[sqlite\]"):
         opened(f"sqlite:{tmp_path}/rows.db")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sqlite:rows.db?Layout=rosey", "one setting"),
+        ("sqlite:rows.db?layout=rosey&sync=off", "one setting"),
+        ("rocksdb:rows?sync=always", "no settings"),
+        ("postgresql://ann@127.0.0.1:99999/rows", "A PostgreSQL URL is"),
+        ("nats://127.0.0.1:99999", "A NATS URL names"),
+        ("nats://127.0.0.1:port", "A NATS URL names"),
+        ("nats://[::1/?bucket=rows", "A NATS URL names"),
+        ("nats://127.0.0.1:1/?credentials=gone.creds", "The credentials file can't be opened"),
+    ],
+)
+def test_a_slip_in_a_url_is_told_and_makes_nothing(
+    url: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting that is misspelled is no part of a file's name, and no slip ends in the driver's own error."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=told):
+        opened(url)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_credentials_file_says_what_it_needs_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some.creds").write_text("signed by a key of its own")
+    monkeypatch.setitem(sys.modules, "nkeys", None)
+    with pytest.raises(ImportError, match=r"pip install 'nats-py\[nkeys\]'"):
+        opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")

@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def show_json(value: object) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.write(msgspec.json.format(json_text(value), indent=2).encode() + b"\n")
 
 
 def terminal() -> Any:
@@ -46,7 +46,7 @@ def terminal() -> Any:
 
 def show_line(value: object) -> None:
     """One of many: a line of its own, which whoever reads them gets at once."""
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.write(json_text(value).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -59,7 +59,7 @@ def show_value(value: object, note: str) -> None:
     from rich.text import Text
 
     console = terminal()
-    text = visible(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(json_text(value), indent=2)
     console.print(Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True))
     console.print(Text(visible(note), "dim"))
 
@@ -82,7 +82,7 @@ def show_reports(reports: list[Report]) -> None:
         if sys.stdout.isatty():
             _show_rich(report, parts)
         else:
-            print("\n\n".join([visible(report.heading), visible(report.text), *map(_plain, parts)]))
+            print("\n\n".join([one_line(report.heading), visible(report.text), *map(_plain, parts)]))
 
 
 def show_error(error: Exception, *, as_json: bool) -> None:
@@ -90,7 +90,7 @@ def show_error(error: Exception, *, as_json: bool) -> None:
     if as_json and isinstance(error, KeyhouseError):
         fields = {name: _json_safe(value) for name, value in error.fields.items()}
         answer = {"error": error.sentence, "code": error.code, "status": error.status, "fields": fields}
-        print(msgspec.json.encode(answer).decode(), file=sys.stderr)
+        print(json_text(answer), file=sys.stderr)
     else:
         print(f"keyhouse: {visible(str(error))}", file=sys.stderr)
 
@@ -100,6 +100,16 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_text(value: object) -> str:
+    """On one line, with what does not print written as JSON's own escapes: the same value to whoever reads it."""
+    text = msgspec.json.encode(value).decode()
+    if text.isprintable():
+        return text
+    from json import dumps  # which writes ASCII, where it is wanted
+
+    return "".join(c if c.isprintable() else dumps(c)[1:-1] for c in text)
 
 
 def one_line(text: str) -> str:
@@ -114,7 +124,7 @@ def number(count: int, noun: str) -> str:
 
 def _plain(part: Part) -> str:
     columns = max(len(row) for row in part.rows)
-    rows = [[_bare(visible(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows]
+    rows = [[_bare(one_line(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows]
     widths = [max(len(row[column]) for row in rows) for column in range(columns)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([part.title, *lines])
@@ -130,19 +140,19 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
     from rich.text import Text
 
     def styled(text: str) -> Text:
-        pieces = re.split(r"`([^`]+)`", visible(text))
+        pieces = re.split(r"`([^`]+)`", text)
         return Text.assemble(*[(piece, "cyan" if index % 2 else "") for index, piece in enumerate(pieces)])
 
     console = terminal()
-    console.print(Text(visible(report.heading), "bold"))
-    console.print(styled(report.text))
+    console.print(Text(one_line(report.heading), "bold"))
+    console.print(styled(visible(report.text)))
     for part in parts:
         console.print(Text("\n" + part.title, "bold green"))
         table = Table.grid(padding=(0, 2), pad_edge=True)
         for _ in range(max(map(len, part.rows))):
             table.add_column(overflow="fold")
         for row in part.rows:
-            table.add_row(*[Text(cell, "bold red") if cell in ALARMS else styled(cell) for cell in row])
+            table.add_row(*[Text(cell, "bold red") if cell in ALARMS else styled(one_line(cell)) for cell in row])
         console.print(table)
 
 

@@ -1,11 +1,12 @@
 """How far long work has come: one line on standard error that is written over, when a person sits in front of it."""
 
+import os
 import sys
 import time
 from types import TracebackType
 from typing import Final
 
-from keyhouse.cli.output import visible
+from keyhouse.cli.output import one_line, visible
 
 REPORT_SECONDS: Final = 0.1
 
@@ -42,6 +43,14 @@ class Line:
 
     def _write(self, text: str) -> None:
         if self._is_seen and (text or self._width):
-            shown = visible(text)[:100]
+            shown = one_line(text)[: _columns() - 1]
             print("\r" + shown.ljust(self._width) + ("" if shown else "\r"), end="", file=sys.stderr, flush=True)
             self._width = len(shown)
+
+
+def _columns() -> int:
+    """Of the terminal as it is now. A longer line would be folded, and no longer be written over."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        return 80

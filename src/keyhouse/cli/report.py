@@ -2,9 +2,7 @@
 
 from datetime import timedelta
 
-import msgspec
-
-from keyhouse.cli.output import ALARMS, Part, Report, number
+from keyhouse.cli.output import ALARMS, Part, Report, json_text, number
 from keyhouse.cli.reading import Reading
 from keyhouse.cli.stored import Stored
 from keyhouse.schema.explanation import Explanation, Miss
@@ -56,4 +54,4 @@ def _value(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    return f"`{msgspec.json.encode(value).decode()}`"
+    return f"`{json_text(value)}`"

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 import msgspec
 
 from keyhouse.cli.opening import opened_file
+from keyhouse.cli.output import json_text
 from keyhouse.errors import UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.store import ANY, Unset
@@ -59,4 +60,4 @@ def expected(revision: str | None) -> int | Unset | None:
 
 def text_of(value: Any) -> str:
     """A value as one line of JSON."""
-    return msgspec.json.encode(value).decode()
+    return json_text(value)

@@ -39,6 +39,7 @@ async def _watch(since: int | None, count: int | None, json: bool, **query: Any)
 
     from keyhouse.cli.listing import Listing
     from keyhouse.cli.opening import opened
+    from keyhouse.cli.output import one_line
     from keyhouse.cli.query import Query
     from keyhouse.cli.rows import filter_of, shown_change
 
@@ -47,7 +48,9 @@ async def _watch(since: int | None, count: int | None, json: bool, **query: Any)
     passes, seen = filter_of(place.schema, asked.only), 0
     async with opened(asked.url, existing=True) as engine:
         start = since if since is not None else (await engine.scan(place.space, asked.span, limit=1)).revision
-        print(f"Watching {place.space} from revision {start} on; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        print(
+            f"Watching {one_line(place.space)} from revision {start} on; Ctrl-C ends it.", file=sys.stderr, flush=True
+        )
         with Listing(("revision", "change", "key", "value"), json=json, live=True) as listing:
             async with aclosing(engine.watch(place.space, asked.span, since=start)) as changes:
                 async for change in changes:

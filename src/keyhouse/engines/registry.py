@@ -38,7 +38,9 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
     """
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
-        raise UsageError("No engine has this scheme.", url=public_url(url), known=sorted(SCHEMES))
+        raise UsageError(
+            "No engine has this scheme; a URL is such as sqlite:data.db.", url=public_url(url), known=sorted(SCHEMES)
+        )
     return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
 
 
@@ -73,6 +75,8 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
     path = rest.removeprefix("///")
     if not path or path.startswith("//"):
         raise UsageError("A RocksDB URL names a folder: rocksdb:///folder", url=url)
+    if "?" in path:
+        raise UsageError("A RocksDB URL has no settings.", url=url)
     _refuse_missing(path, create)
     try:
         from keyhouse.engines.rocksdb import RocksdbEngine
@@ -83,7 +87,7 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
 
 def _refuse_missing(path: str, create: bool) -> None:
     if not create and not os.path.exists(path):
-        raise UsageError("There is no such file.", file=path)
+        raise UsageError("There is no such file; look at the URL, or store something there first.", file=path)
 
 
 async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> Engine:

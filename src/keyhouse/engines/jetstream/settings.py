@@ -5,6 +5,7 @@ first host as in any NATS URL. `tls://` asks for an encrypted connection.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -45,11 +46,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str) -> Settings:
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    servers = tuple(f"{parts.scheme}://{user}{at}{host}" for host in hosts.split(",") if host)
-    if not servers or parts.path.strip("/"):
-        raise UsageError("A NATS URL names servers and settings: nats://host:4222/?bucket=name", url=public_url(url))
+    try:
+        parts = urlsplit(url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        servers = tuple(f"{parts.scheme}://{user}{at}{host}" for host in hosts.split(",") if host)
+        named = bool(servers) and all(urlsplit(server).port != 0 for server in servers)
+    except ValueError:  # a port that is none, a bracket that is not closed
+        named = False
+    if not named or parts.path.strip("/"):
+        raise UsageError(
+            "A NATS URL names servers and settings: nats://host:4222/?bucket=name", url=public_url(url)
+        ) from None
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
@@ -68,6 +75,18 @@ def parse(url: str) -> Settings:
     return Settings(servers=servers, **options)
 
 
+def _file(path: str) -> str:
+    """One that can be read: the driver would look at it late, and say nothing that helps."""
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise UsageError("The credentials file can't be opened.", file=path, reason=error.strerror) from None
+    if find_spec("nkeys") is None:
+        raise ImportError("A NATS credentials file needs nkeys: pip install 'nats-py[nkeys]'")
+    return path
+
+
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "bucket": ("bucket", str),
     "prefix": ("prefix", str),
@@ -75,6 +94,6 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "sync": ("sync_always", {"always": True, "interval": False}.__getitem__),
     "monitor": ("monitor", str),
     "reads": ("fresh_reads", {"fresh": True, "mirror": False}.__getitem__),
-    "credentials": ("credentials", str),
+    "credentials": ("credentials", _file),
     "values": ("values_bytes_max", int),
 }

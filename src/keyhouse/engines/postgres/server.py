@@ -89,7 +89,7 @@ class Server:
                     server_settings=SETTINGS,
                 )
             )
-        except ValueError:  # of which the driver's own for a URL is one
+        except (ValueError, OverflowError):  # the driver's own for a URL is a ValueError; a port may be too high
             raise UsageError(
                 "A PostgreSQL URL is postgresql://user:password@host:port/database", url=public_url(self._url)
             ) from None  # its words may hold a part of the password

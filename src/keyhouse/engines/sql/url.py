@@ -24,4 +24,6 @@ def sqlite_file(url: str) -> str:
     path = url.partition(":")[2].removeprefix("///")
     if not path or path.startswith("//") or path == ":memory:":
         raise UsageError("A SQLite URL names a file: sqlite:///folder/file.db", url=url)
+    if "?" in path:
+        raise UsageError("A SQLite URL has one setting: ?layout=NAME", url=url)
     return path
