@@ -142,3 +142,9 @@ def test_what_can_not_be_is_said_and_changes_nothing(folder: Path, arguments: tu
     refused = run(*arguments, *STORE, cwd=folder, code=1).stderr
     assert words in refused and "Traceback" not in refused
     assert {entry.name for entry in folder.iterdir()} == before
+
+
+def test_only_its_owner_can_read_a_backup_or_an_export(folder: Path) -> None:
+    run("backup", *STORE, "--to", "b.jsonl", cwd=folder)
+    run("export", *STORE, "--to", "e.jsonl", cwd=folder)
+    assert [(folder / name).stat().st_mode & 0o777 for name in ("b.jsonl", "e.jsonl")] == [0o600, 0o600]

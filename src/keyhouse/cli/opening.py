@@ -25,9 +25,10 @@ async def opened(url: str, *, existing: bool = False) -> AsyncIterator[Engine]:
 
 @contextmanager
 def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
-    """`xb`: a new one; `rb`, `r+b`: one that is there. What was written is on disk when it is closed."""
+    """`xb`: a new one, which only its owner can read, as it is with what it was copied from; `rb`, `r+b`: one that is there.
+    What was written is on disk when it is closed."""
     try:
-        file = cast(BinaryIO, path.open(mode))
+        file = cast(BinaryIO, open(path, mode, opener=_of_its_owner))  # noqa: SIM115  # closed below
     except FileExistsError:
         raise UsageError("The file is there already: name another one, or go on with it.", file=str(path)) from None
     except OSError as error:
@@ -37,3 +38,7 @@ def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
         if file.writable():
             file.flush()
             os.fsync(file.fileno())
+
+
+def _of_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -43,6 +43,35 @@ def storage(house: House, plugin: str = "trivia") -> PluginStorage:
     return PluginStorage(house.client, plugin, timeout=30)
 
 
+def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        kv = storage(house)
+        for value in (float("nan"), [1, {"a": float("inf")}]):
+            with pytest.raises(InvalidRequest, match="not finite"):
+                await kv.set("a", value)
+        with pytest.raises(InvalidRequest, match="not finite"):
+            await kv.batch({"op": "set", "key": "a", "value": float("nan")})
+        assert await kv.found("a") is None
+        await kv.set("a", [None, "null"])
+        assert await kv.get("a") == [None, "null"]
+
+    living("sqlite", tmp_path)(story)
+
+
+def test_a_request_that_nats_does_not_let_through_is_a_value_too_large(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        with pytest.raises(ValueTooLarge, match="1048576 bytes"):
+            await storage(house).set("a", "x" * 1_100_000)
+
+    living("sqlite", tmp_path)(story)
+
+
+@pytest.mark.parametrize("name", ["", "Trivia", "two words", "a.b", "*", ">", "a\r\nPUB x 1"])
+def test_a_name_that_no_plugin_can_have_becomes_no_subject(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="INVALID_PLUGIN_NAME"):
+        PluginStorage(Client(), name)
+
+
 def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         kv = storage(house)
@@ -82,7 +111,7 @@ def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
         with pytest.raises(ValueTooLarge) as large:
             await kv.set("a", "x" * 70_000)
         assert large.value.code == "VALUE_TOO_LARGE" and isinstance(large.value, InvalidRequest)
-        for work in (kv.set("", 1), kv.set("a", 1, ttl=0), storage(house, "Trivia").get("a")):
+        for work in (kv.set("", 1), kv.set("a", 1, ttl=0), kv.get("a" * 256)):
             with pytest.raises(InvalidRequest):
                 await work
         await kv.set("a", 1)

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from keyhouse.errors import UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
+from keyhouse.serve import read_settings
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
+from keyhouse.systems.rosey.settings import Settings
 from tests.systems.rosey.houses import ENGINES, House, Live, living
 
 
@@ -79,3 +82,8 @@ def test_a_flood_of_what_nobody_is_told_of_is_logged_by_samples() -> None:
         for _ in range(20 * SAMPLED_ABOVE):
             journal.failed("set", "evil", SubjectError("No."), answered=False, fields={})
     assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
+
+
+def test_a_service_without_subjects_is_refused() -> None:
+    with pytest.raises(UsageError, match="can't be that"):
+        read_settings(Settings, {"prefixes": []}, table="rosey")

@@ -5,13 +5,15 @@ With permissions for each plugin (`keyhouse rosey acl`), connect with `inbox_pre
 """
 
 import asyncio
+import json
+import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
 from nats.aio.client import Client
-from nats.errors import NoRespondersError
+from nats.errors import MaxPayloadError, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
 
 _SILENCE_SECONDS: Final = 20.0
 """A watch that has been silent so long, heartbeats included, is asked for again."""
+
+_PLUGIN: Final = re.compile(r"[a-z0-9_-]{1,100}")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -131,7 +135,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class PluginStorage:
-    """The keys of one plugin. `timeout` is for each answer, in seconds."""
+    """The keys of one plugin. `timeout` is for each answer, in seconds. InvalidRequest when no plugin can be called so."""
 
     def __init__(
         self,
@@ -142,6 +146,8 @@ class PluginStorage:
         changes_prefix: str = "db.changes",
         timeout: float = 5.0,
     ) -> None:
+        if _PLUGIN.fullmatch(plugin) is None:  # before it is part of a subject
+            raise InvalidRequest("INVALID_PLUGIN_NAME", f"A plugin's name is 1 to 100 of a-z, 0-9, _ and -: {plugin!r}")
         self.plugin = plugin
         self._connection = connection
         self._prefix = f"{prefix}.{plugin}"
@@ -245,8 +251,11 @@ class PluginStorage:
     async def _ask(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         try:
             message = await self._connection.request(
-                f"{self._prefix}.{operation}", _encode(body), timeout=self._timeout
+                f"{self._prefix}.{operation}", _encoded(body), timeout=self._timeout
             )
+        except MaxPayloadError:
+            most = self._connection.max_payload
+            raise ValueTooLarge("VALUE_TOO_LARGE", f"The request is larger than the {most} bytes of NATS.") from None
         except NoRespondersError:
             raise ServiceUnavailable("NO_ANSWER", "No plugin storage is running on this NATS.") from None
         except NatsTimeoutError:
@@ -256,3 +265,14 @@ class PluginStorage:
             return answer
         code = answer["error_code"]
         raise _BY_CODE.get(code, PluginError)(code, answer["message"])
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """As JSON. What has none, a NaN or an infinity, would be written as `null`: it is refused, and not kept as nothing."""
+    data = _encode(body)
+    if b"null" in data:
+        try:
+            json.dumps(msgspec.to_builtins(body, str_keys=True), allow_nan=False)
+        except ValueError:
+            raise InvalidRequest("VALIDATION_ERROR", "A number in the value is not finite.") from None
+    return data

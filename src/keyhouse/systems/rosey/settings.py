@@ -15,7 +15,9 @@ PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefixes: Annotated[
-        tuple[Annotated[str, PREFIX], ...], setting("Subjects begin with one of these: `db.kv.<plugin>.<operation>`.")
+        tuple[Annotated[str, PREFIX], ...],
+        msgspec.Meta(min_length=1),
+        setting("Subjects begin with one of these: `db.kv.<plugin>.<operation>`."),
     ] = ("db.kv", "rosey.db.kv")
     changes_prefix: Annotated[
         str, PREFIX, setting("A plugin may have its changes sent to subjects below `<this>.<plugin>`.")

@@ -45,11 +45,12 @@ class StreamkitError(Exception):
     """The service said no. `status` and `code` are for programs, `detail` for people, `fields` is what varies."""
 
     def __init__(self, problem: dict[str, Any], status: int, retry_after: float | None = None) -> None:
-        super().__init__(f"{status}: {problem.get('detail', 'no reason was given')}")
         self.status = status
         self.code = str(problem.get("code", ""))
         self.detail = str(problem.get("detail", ""))
         self.fields: dict[str, Any] = problem.get("fields", {})
+        varies = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
+        super().__init__(f"{status}: {self.detail or 'no reason was given'}" + (f" ({varies})" if varies else ""))
         self.request_id = str(problem.get("requestId", ""))
         self.retry_after = retry_after
 
