@@ -136,3 +136,9 @@ def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(folder: Path, t
     assert "its other rows are deleted" in refused and "Nothing was done." in refused
     assert not (tmp_path / "new.db").exists()
     assert "Restored" in on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "y\n")])
+
+
+def test_ctrl_c_before_a_command_has_begun_is_an_end_like_any_other() -> None:
+    """While its modules are still being loaded, which on a busy machine takes longer than a person waits."""
+    program = "import signal, keyhouse.cli.entry as e; e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
+    assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"

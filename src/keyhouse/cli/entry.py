@@ -39,6 +39,9 @@ def main() -> None:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except KeyboardInterrupt:  # before a command began: in one, it becomes a SystemExit
+        print("keyhouse: Stopped.", file=sys.stderr)
+        sys.exit(_STOPPED)
 
 
 def _run() -> None:
