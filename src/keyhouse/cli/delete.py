@@ -49,6 +49,6 @@ def delete(
 
 def _told(removed: Any) -> str:
     if removed.dry_run:
-        return f"{number(removed.records, 'record')} would go, with all rows derived from them. Nothing was deleted."
+        return f"{number(removed.records, 'record')} would go, with all derived rows. Nothing was deleted."
     left = f" {number(removed.left, 'record')} can't be read, and stay: see keyhouse verify." if removed.left else ""
-    return f"Deleted {number(removed.records, 'record')}, with all rows derived from them.{left}"
+    return f"Deleted {number(removed.records, 'record')}, with all derived rows.{left}"
