@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from keyhouse import open_engine
-from keyhouse.engine import Row, Span
+from keyhouse.engine import Batch, Put, Row, Span
 from tests.cli.running import SOURCE, run
 
 BOARD = "keyhouse.demo.clips:BOARD"
@@ -55,6 +55,23 @@ def test_a_record_is_written_with_the_rows_that_follow_from_it(tmp_path: Path) -
         "idx:clip:title:what a goal!",
         "",
     ]
+
+
+def test_a_space_that_newer_code_has_migrated_is_only_looked_at(tmp_path: Path) -> None:
+    """A put in the old shape went in among the new ones."""
+    board = "keyhouse.demo.clips:NEXT_BOARD"
+    run("put", board, "clip:goal", GOAL, *STORE, cwd=tmp_path)
+
+    async def migrate_further() -> None:
+        engine = await open_engine(f"sqlite:{tmp_path / 'clips.db'}")
+        await engine.commit("channel-7", Batch(puts=(Put("meta:version", b"5"),)))
+        await engine.close()
+
+    asyncio.run(migrate_further())
+    for words in (("put", board, "clip:goal", GOAL), ("delete", board, "clip:goal", "--yes")):
+        refused = run(*words, *STORE, cwd=tmp_path, code=1).stderr
+        assert "The store was migrated by newer code: use the newer program." in refused
+    assert "What a goal!" in run("get", board, "clip:goal", *STORE, cwd=tmp_path).stdout
 
 
 def test_a_pipe_gets_the_value_alone(folder: Path) -> None:

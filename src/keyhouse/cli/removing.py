@@ -12,7 +12,7 @@ from keyhouse.cli.progress import Line
 from keyhouse.cli.rows import AbsentError, span_of
 from keyhouse.cli.target import target
 from keyhouse.cli.value import expected
-from keyhouse.cli.writing import check_writable
+from keyhouse.cli.writing import check_writable, refuse_newer
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
@@ -59,6 +59,7 @@ async def _remove_one(choice: Choice, key: str, engine: Engine, url: str, *, dry
     place, found = place_of_key(target(choice.system), key, choice.space)
     check_writable(place, found, key)
     store = place.store(engine)
+    await refuse_newer(store)
     if await store.row(key) is None:
         raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
     if dry_run:
@@ -73,6 +74,7 @@ async def _remove_one(choice: Choice, key: str, engine: Engine, url: str, *, dry
 async def _remove_many(choice: Choice, engine: Engine, url: str, *, dry_run: bool, yes: bool) -> Deleted:
     place = place_of_space(target(choice.system), choice.space)
     span = span_of(choice.prefix) if choice.prefix is not None else Span()
+    await refuse_newer(place.store(engine))
     with Line() as line:
         removal = Removal(place.schema, engine, place.space, lambda records: line.say(f"{records:,} records deleted"))
         count, first = 0, list[str]()

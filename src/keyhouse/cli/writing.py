@@ -10,7 +10,7 @@ from keyhouse.errors import DocumentError, UsageError
 from keyhouse.schema import MILLISECONDS, Found, Log, Record
 from keyhouse.schema.description import kind_of, member_name
 from keyhouse.schema.explanation import explain
-from keyhouse.store import ANY, Entry, Unset
+from keyhouse.store import ANY, Entry, Unset, version
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -29,6 +29,7 @@ async def put_value(
     place: Place, store: Store, found: Found, key: str, content: bytes, ttl: int | None, expect: int | Unset | None
 ) -> Put:
     check_writable(place, found, key)
+    await refuse_newer(store)
     if isinstance(found.declared, Log):
         raise UsageError("The events of a log are appended by its system, which folds them too.", log=found.record.name)
     record: Record[Any] = found.record
@@ -61,6 +62,12 @@ def check_writable(place: Place, found: Found, key: str) -> None:
         )
     if place.schema.meta is not None and found.record in place.schema.meta.records:
         raise UsageError("The store keeps this row itself: see `keyhouse migrate`.", key=key)
+
+
+async def refuse_newer(store: Store) -> None:
+    """NewerError where newer code has migrated the space: what this code writes would be of the old shape."""
+    if store.schema.meta is not None:
+        await version(store)
 
 
 def _completed(record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes) -> bytes:
