@@ -112,6 +112,11 @@ def test_the_page_shows_the_document_and_fetches_nothing_from_elsewhere() -> Non
         assert "default-src 'none'" in policy and "script-src 'self';" in policy
 
 
+def test_who_opens_the_address_itself_is_led_to_the_reference() -> None:
+    door = ask(APP, "GET", "/")
+    assert (door.status, door.header("location")) == (307, "/docs")
+
+
 @pytest.mark.parametrize("name", ["swagger-ui-bundle.js", "swagger-ui.css", "docs.js"])
 def test_a_file_of_the_page_comes_packed_or_not_and_once(name: str) -> None:
     plain = ask(APP, "GET", f"/docs/{name}")

@@ -22,7 +22,8 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="SYSTEM...",
-            help=f"What to serve, of {', '.join(NAMES)}, or a part of your own as module:NAME; none named: all there are.",
+            help=f"What to serve, of {', '.join(filter(has_service, NAMES))}, or a part of your own as module:NAME; "
+            "none named: all there are.",
             autocompletion=system_names,
         ),
     ] = None,

@@ -76,8 +76,24 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         links = [(each.name, f"{each.name}/docs") for each in shown]
         page = _page("Keyhouse", f"{first.name}/openapi.json", links, first.name, "docs")
         yield _constant("/docs", page, _HTML, "The reference of every system.")
+        yield _front_door()
     for name, media_type in _FILES.items():
         yield _file(name, media_type)
+
+
+def _front_door() -> Route:
+    """Who opens the address that the ready line prints is led to the reference."""
+
+    async def front_door(root: str) -> Reply[bytes]:
+        return Reply(b"", status=307, headers=(("Location", f"{root}/docs"),), media_type=_HTML)
+
+    return Route(
+        method="GET",
+        path="/",
+        handler=front_door,
+        replies={307: Returns(type=bytes, about="To the reference.", media_type=_HTML)},
+        listed=False,
+    )
 
 
 def _page(title: str, document: str, links: list[tuple[str, str]], current: str, assets: str) -> bytes:
