@@ -4,7 +4,7 @@
 # over; it is older than a changed lock file, so a changed lock builds anew.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 ENGINES ?=
 UV := uv==0.13.7
 
