@@ -9,6 +9,7 @@ Callbacks drive it, not a task: there is nothing that a cancelled caller, or a l
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -90,7 +91,7 @@ def _copy(failure: KeyhouseError) -> KeyhouseError:
     return copy
 
 
-class GroupWriter:
+class GroupWriter(ABC):
     """The queue in front of what writes. An engine says how a group is prepared, made durable and told."""
 
     def __init__(self, name: str) -> None:
@@ -104,37 +105,41 @@ class GroupWriter:
 
     # What an engine says
 
-    def _closed_error(self) -> KeyhouseError:
-        raise NotImplementedError
+    @abstractmethod
+    def _closed_error(self) -> KeyhouseError: ...
 
-    def _revive(self) -> None:
+    def _revive(self) -> None:  # noqa: B027  # not every engine has something to do here
         """Mend what an earlier group has left broken, before the next; a KeyhouseError is told to that one."""
 
+    @abstractmethod
     def _prepare(self, group: Group) -> bool:
         """Do the group's work up to, and without, what waits for the disk; whether there is anything to make durable. Wait
         when it has to wait; any other error is the group's, by `_translated`."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _whole(self, group: Group) -> KeyhouseError | None:
         """On the thread: wait until it can be prepared, then do everything. What went wrong, if anything."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _commit(self, group: Group) -> KeyhouseError | None:
         """On the thread: make the group durable. What went wrong, if anything."""
-        raise NotImplementedError
+        ...
 
-    def _translated(self, error: Exception) -> KeyhouseError:
-        raise NotImplementedError
+    @abstractmethod
+    def _translated(self, error: Exception) -> KeyhouseError: ...
 
-    def _confirm(self, failure: KeyhouseError | None) -> None:
+    def _confirm(self, failure: KeyhouseError | None) -> None:  # noqa: B027  # not every engine has something to do here
         """On the loop, before the callers are told."""
 
-    def _announce(self) -> None:
+    def _announce(self) -> None:  # noqa: B027  # not every engine has something to do here
         """On the loop, after they are told."""
 
+    @abstractmethod
     def _release(self) -> None:
         """On the thread: close what is written to."""
-        raise NotImplementedError
+        ...
 
     # What is the same for all
 
