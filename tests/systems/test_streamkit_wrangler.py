@@ -14,6 +14,7 @@ import pytest
 
 from keyhouse.clock import SystemClock
 from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import KeyhouseError
 from keyhouse.systems.streamkit import export_items, import_items, read_items
 from tests.cli.running import run
 from tests.systems.streamkit_service import Asked, app_of
@@ -132,7 +133,7 @@ def test_the_key_migration_is_a_command(tmp_path: Path) -> None:
     store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
     run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store)
     command = ("streamkit", "migrate-keys", *store)
-    assert f"would be copied: {len(entries)} rows" in run(*command, "--dry-run").stdout
+    assert f"1 customer, would be copied: {len(entries)} rows" in run(*command, "--dry-run").stdout
     [moved] = json.loads(run(*command, "--json").stdout)
     assert (moved["customer"], moved["copied"], moved["deleted"]) == ("12345", len(entries), len(entries))
     assert "0 rows copied, 0 deleted" in run(*command).stdout
@@ -148,3 +149,18 @@ def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(tmp_path: Pat
     refused = run("streamkit", "import", "--from", str(tmp_path / "file.json"), "--store", store, code=1)
     assert "Traceback" not in refused.stderr and refused.stderr.count("\n") <= 3
     assert not (tmp_path / "streamkit.db").exists()
+
+
+@pytest.mark.parametrize("member", ["createdAt", "updatedAt", "lastUsed"])
+@pytest.mark.parametrize("text", [None, "", "yesterday", "2026-01-18T12:00:00"])
+def test_a_value_without_a_time_that_it_must_have_is_told_which_one(member: str, text: str | None) -> None:
+    """It used to say that an empty text is no time, and not where in the file that text was to be found."""
+    key = "cust_12345_streamkit_notes_a" if member != "lastUsed" else "cust_12345_streamkit_scene_activity_a"
+    times = dict.fromkeys(("createdAt", "updatedAt", "lastUsed"), "2026-01-18T12:00:00.000Z")
+    value = {"id": "a", "title": "", "content": "", "sceneName": "a", "count": 1, **times, member: text}
+    if text is None:
+        del value[member]
+    with pytest.raises(KeyhouseError) as refused:
+        read_items(json.dumps([{"key": key, "value": json.dumps(value)}]).encode())
+    assert refused.value.fields.items() >= {"member": member, "entry": 0, "key": key}.items()
+    assert ("lacks a time" in str(refused.value)) == (not text)

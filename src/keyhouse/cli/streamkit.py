@@ -39,24 +39,29 @@ def migrate_keys(
     It copies, verifies, then deletes. The service may run meanwhile. Killed, it is run again and goes on; run twice, it
     changes nothing more. What stands at both keys and differs is left, and named. Exit code 1: something was left.
     """
-    from keyhouse.cli.output import Report, show_json, show_reports
+    from keyhouse.cli.output import Report, number, show_json, show_reports
 
     moved = asyncio.run(_migrate_keys(customer, dry_run, store, data))
     if json:
         show_json(moved)
     else:
         copied, deleted = sum(each.copied for each in moved), sum(each.deleted for each in moved)
-        done = f"would be copied: {copied:,} rows" if dry_run else f"{copied:,} rows copied, {deleted:,} deleted"
+        done = (
+            f"would be copied: {number(copied, 'row')}"
+            if dry_run
+            else f"{number(copied, 'row')} copied, {deleted:,} deleted"
+        )
         left = [
             f"Left at its v1 key, because v2 holds something else: {key}" for each in moved for key in each.conflicts
         ]
-        show_reports([Report("Keys", "\n\n".join([f"{len(moved):,} customers, {done}.", *left]))])
+        show_reports([Report("Keys", "\n\n".join([f"{number(len(moved), 'customer')}, {done}.", *left]))])
     if any(each.conflicts for each in moved):
         raise typer.Exit(CONFLICTS)
 
 
 async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str | None, data: Path | None) -> list[Any]:
     from keyhouse.cli.opening import opened
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.systems import streamkit as system
 
@@ -64,11 +69,11 @@ async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str |
     with Line() as line:
         async with opened(url_of("streamkit", store, data), existing=True) as engine:
             names = customers or [name async for name in system.customer_ids(engine)]
-            for number, name in enumerate(names, 1):
-                where = f"customer {number:,} of {len(names):,}"
+            for place, name in enumerate(names, 1):
+                where = f"customer {place:,} of {len(names):,}"
 
                 def report(_: str, phase: str, rows: int, where: str = where) -> None:
-                    line.say(f"{where}, {phase}: {rows:,} rows")
+                    line.say(f"{where}, {phase}: {number(rows, 'row')}")
 
                 moved.append(await system.migrate_keys(engine, name, dry_run=dry_run, on_progress=report))
     return moved
@@ -96,7 +101,7 @@ def export(
     if json and to is not None:
         show_line({"entries": count})
     elif to is not None:
-        print(f"{count:,} entries written to {to}.")
+        print(f"{_entries(count)} written to {to}.")
 
 
 async def _export(customers: list[str] | None, to: Path | None, store: str | None, data: Path | None) -> int:
@@ -112,7 +117,7 @@ async def _export(customers: list[str] | None, to: Path | None, store: str | Non
             async for item in system.export_items(engine, customers or ()):
                 file.write((b",\n" if count else b"[\n") + msgspec.json.encode(item))
                 count += 1
-                line.say(f"{count:,} entries")
+                line.say(_entries(count))
             file.write(b"\n]\n" if count else b"[]\n")
     return count
 
@@ -142,8 +147,8 @@ def import_(
     if json:
         show_json(done)
     else:
-        others = f"{done.unchanged:,} were there already, {done.expired:,} have expired"
-        show_reports([Report("Imported", f"{done.written:,} entries were written; {others}.")])
+        others = f"there already: {done.unchanged:,}; expired meanwhile: {done.expired:,}"
+        show_reports([Report("Imported", f"{_entries(done.written)} written; {others}.")])
 
 
 async def _import(source: Path | None, keys: Literal["v1", "v2"], store: str | None, data: Path | None) -> Any:
@@ -155,3 +160,7 @@ async def _import(source: Path | None, keys: Literal["v1", "v2"], store: str | N
         entries = system.read_items(file.read())
     async with opened(url_of("streamkit", store, data)) as engine:
         return await system.import_items(engine, entries, keys=keys)
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"

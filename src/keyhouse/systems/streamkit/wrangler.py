@@ -108,10 +108,23 @@ def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any) -> Read
     if getattr(value, pair.field) != identifier:
         raise RecordError("The value is called another thing than its key.", value=getattr(value, pair.field))
     if pair is SCENES:
-        last_used = MILLISECONDS.parse(value.last_used)
+        last_used = _moment(value.last_used, "lastUsed")
         value = msgspec.structs.replace(value, last_used=MILLISECONDS.format(last_used))
         return Read(customer, pair, identifier, value, last_used + SCENE_ACTIVITY_SECONDS * 1_000)
-    times = {
-        name: MILLISECONDS.format(MILLISECONDS.parse(getattr(value, name))) for name in ("created_at", "updated_at")
-    }
-    return Read(customer, pair, identifier, msgspec.structs.replace(value, **times), None)
+    value = msgspec.structs.replace(
+        value,
+        created_at=MILLISECONDS.format(_moment(value.created_at, "createdAt")),
+        updated_at=MILLISECONDS.format(_moment(value.updated_at, "updatedAt")),
+    )
+    return Read(customer, pair, identifier, value, None)
+
+
+def _moment(text: str, member: str) -> int:
+    """A time that the file must bring along: an import keeps times, and makes none up."""
+    if not text:
+        raise RecordError("The value lacks a time: an import keeps times, so add it to the file.", member=member)
+    try:
+        return MILLISECONDS.parse(text)
+    except DocumentError as error:
+        error.fields["member"] = member
+        raise
