@@ -190,6 +190,36 @@ async def test_many_append_at_once_and_every_event_counts_once(house: House) -> 
 
 
 @everywhere
+async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(house: House) -> None:
+    """It was stored and never folded: no count knew of it, and a sequence gave its place away a second time."""
+    store = house.store()
+    event = Heard(user="ann", book="b", seconds=5, at=ulid_at(1_000))
+    events: list[tuple[Log[Any], Any, dict[str, Any]]] = [
+        (HEARD, event, {}),
+        (LATER, event, {}),
+        (LINE, Line("x"), {"job": "j", "n": 0}),
+    ]
+    for log, value, fields in events:
+        with pytest.raises(UsageError, match="by `append`, which folds it too"):
+            await store.put(log, value, **fields)
+    async with store.transaction() as tx:
+        with pytest.raises(UsageError, match="append"):
+            await tx.put(HEARD, event)
+    assert await house.rows() == {}
+
+
+@everywhere
+async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(house: House) -> None:
+    store = house.store()
+    entry = await append(store, HEARD, heard(5, book="old"))
+    async with store.transaction() as tx:
+        await tx.restore(HEARD, msgspec.structs.replace(entry.record, book="new"))
+    [changed] = [found.record async for found in store.scan(HEARD, user="ann")]
+    assert changed.book == "new" and changed.at == entry.record.at and await total(store) == 5
+    await clean(store)
+
+
+@everywhere
 async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(house: House) -> None:
     """The caller catches the refusal and goes on: the sequence had counted the line that is not there, and an event whose
     folding failed stayed, behind nobody's back but never to be folded."""
@@ -299,11 +329,12 @@ async def test_two_that_fold_at_once_fold_each_event_once(house: House) -> None:
 
 @everywhere
 async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(house: House) -> None:
-    """An import wrote events with a plain put: there was no state yet, so that nothing was folded, and all was pruned."""
+    """An import wrote events as they were: there was no state yet, so that nothing was folded, and all was pruned."""
     store = house.store()
-    for at in (1_000, 2_000):
-        await store.put(LATER, Heard(user="ann", book="b", seconds=at, at=ulid_at(at)))
-    await store.put(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
+    async with store.transaction() as tx:
+        for at in (1_000, 2_000):
+            await tx.restore(LATER, Heard(user="ann", book="b", seconds=at, at=ulid_at(at)))
+        await tx.restore(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
     assert await pruned(store, LATER, before=house.clock.now()) == [2]
     assert await later_total(store) == 3_000
     assert await pruned(store, HEARD, before=house.clock.now()) == [], "what was never folded is not pruned"

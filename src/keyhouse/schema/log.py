@@ -56,6 +56,8 @@ class Log(Record[T]):
     `deferred`: events are folded later, many in one commit, instead of each with its own.
     """
 
+    appended = True
+
     def __init__(
         self,
         type: type[T],

@@ -63,7 +63,8 @@ class Migration(msgspec.Struct, frozen=True):
     """One numbered step from the keyspace before it to the next. `step` is called for each record of `over`, some of them
     in one commit with the checkpoint, so each is changed once however often the run is killed.
 
-    `step(tx, entry)` writes through the transaction. `over` may be an older declaration of a record, at the same template.
+    `step(tx, entry)` writes through the transaction: records with `put`, events of a log with `restore`. `over` may be an
+    older declaration of a record, at the same template.
     """
 
     id: int

@@ -7,7 +7,7 @@ parameter is what comes back. The value is a msgspec Struct, or any type that ms
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Generic, Literal, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -68,6 +68,9 @@ class Record(Generic[T]):
     attributes stamped in the form of `times`. `unknown`: the attribute (a dict) that carries members this code does not
     know. `private`: attributes that `shown` leaves out. `upgrade`: turns the JSON of an older version into today's.
     """
+
+    appended: ClassVar[bool] = False
+    """Whether its values are events, which `append` writes and `put` refuses."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields:
         fields = {name: value for name, value in fields.items() if name != log.order}
     else:
         fields = {**fields, log.order: place}
-    entry = await tx.put(log, event, expect=None, **fields)
+    entry = await tx.put_event(log, event, **fields)
     if log.state is not None and log.deferred:
         await tx.put(log.state, state if state is not None else log.state.type(through=""), **_beside(log, stream))
     elif log.state is not None:

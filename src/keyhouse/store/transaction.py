@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
 from keyhouse.errors import KeyFieldError, RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.schema import Counter, Derived, First, Index, Keys, Record, Summary
+from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
 from keyhouse.store.binding import Binding
 from keyhouse.store.counters import sum_of
 from keyhouse.store.entry import ANY, Entry, Unset, Written
@@ -77,12 +77,23 @@ class Transaction:
     ) -> Entry[T]:
         """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
         RevisionError. The entry shows the record as stored: computed fields, version and times set."""
+        bound = self.binding.record(record)
+        if bound.appended:
+            raise UsageError(
+                "An event enters its log by `append`, which folds it too; to write one anew as it was, use `restore`.",
+                log=bound.name,
+            )
         kept = self._kept()
         try:
-            return await self._put(self.binding.record(record), value, ttl, expect, fields)
+            return await self._put(bound, value, ttl, expect, fields)
         except BaseException:
             self._restore(kept)
             raise
+
+    async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+        """Write an event at a place that is free: the half of `append` that does not fold."""
+        with self.whole():
+            return await self._put(self.binding.record(log), event, None, None, fields)
 
     async def restore(
         self,
@@ -95,7 +106,8 @@ class Transaction:
         **fields: Any,
     ) -> Entry[T]:
         """Put a record as it was, or is elsewhere: the times that the value holds stay, and it expires at `expires`, in the
-        clock's milliseconds. For imports, and for a record that comes from another key."""
+        clock's milliseconds. For imports, for a record that comes from another key, and for migrations that change events
+        of a log: what was folded of them stays."""
         bound = self.binding.record(record)
         if expires is not None and bound.expiry is None:
             raise UsageError("The record is not declared to expire.", record=bound.name)
