@@ -411,7 +411,7 @@ def test_us_011_observability_for_operators(live: Live) -> None:
         assert house.metric("rosey_kv_cleanup_deleted_total") == 1
         assert house.metric("rosey_kv_cleanup_duration_seconds_count") == 1
         await house.ask("trivia.set", {"key": "ab", "value": "cd"})
-        await house.service.census()
+        await house.service.census.take()
         assert house.metric('rosey_kv_keys_total{plugin="trivia"}') == 1
         assert house.metric('rosey_kv_storage_bytes{plugin="trivia"}') == 6
 

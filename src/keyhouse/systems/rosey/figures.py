@@ -5,12 +5,13 @@ together, as `(others)`: whoever may send to any subject must not fill the memor
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from keyhouse.serve.metrics import Timing
+from keyhouse.systems.rosey.quota import Room
 
 __all__ = ["OTHERS", "PLUGINS_MAX", "Figures"]
 
@@ -45,6 +46,31 @@ class Figures:
 
     def failed(self, plugin: str, code: str) -> None:
         self.errors[self.label(plugin) if plugin else "", code] += 1
+
+    def count(self, counted: Mapping[str, Room]) -> None:
+        """What a census has found; plugins beyond the number are added up."""
+        stored: dict[str, tuple[int, int]] = {}
+        for plugin, room in counted.items():
+            label = self.label(plugin)
+            keys, size = stored.get(label, (0, 0))
+            stored[label] = keys + room.keys, size + room.bytes
+        self.stored = stored
+
+    def timings(self, plugin: str | None = None) -> dict[str, list[Timing]]:
+        """How often and how long, by operation: of one plugin, or of all. What was never done is left out."""
+        found = {
+            operation: [timing for name, timing in by_plugin.items() if plugin is None or name == plugin]
+            for operation, by_plugin in self._timings.items()
+        }
+        return {operation: timings for operation, timings in found.items() if timings}
+
+    def failures(self, plugin: str | None = None) -> dict[str, int]:
+        """What was refused or failed, by its code: of one plugin, or of all."""
+        found: defaultdict[str, int] = defaultdict(int)
+        for (name, code), count in self.errors.items():
+            if plugin is None or name == plugin:
+                found[code] += count
+        return dict(found)
 
     def collect(self) -> Iterator[Metric]:
         for operation, by_plugin in self._timings.items():

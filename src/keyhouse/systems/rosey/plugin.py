@@ -16,7 +16,7 @@ from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX, PLUGIN_BATCH_KEYS_MAX, P
 from keyhouse.schema import Compact, compact
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.rosey import requests as asked
-from keyhouse.systems.rosey.quota import Quota, Room, measure, size_of
+from keyhouse.systems.rosey.quota import Account, Quota
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 from keyhouse.systems.rosey.turns import Turns
 
@@ -39,8 +39,7 @@ class Plugin:
     def __init__(self, name: str, engine: Engine, quota: Quota, reply_bytes_max: int) -> None:
         self.store = Store(SCHEMAS[0], engine, name)
         self.turns = Turns()
-        self.room: Room | None = None
-        self._quota = quota
+        self.account = Account(self.store, quota) if quota else None
         self._reply_bytes_max = reply_bytes_max - _ENVELOPE_BYTES
 
     # Reading
@@ -123,7 +122,7 @@ class Plugin:
     async def set(self, body: asked.Set) -> bytes:
         key = _build({"key": body.key})
         value = _compact(body.value)
-        if self._quota:
+        if self.account is not None:
             await self._commit([key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key))
             return _OK
         async with self.turns.write(key):
@@ -165,44 +164,16 @@ class Plugin:
 
     async def _commit(self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]) -> tuple[T, int]:
         """What `work` gave, and the revision of its commit (0: it wrote nothing)."""
-        grown = (0, 0)
 
         async def whole(tx: Transaction) -> tuple[T, Transaction]:
-            nonlocal grown
-            result = await work(tx)
-            if self.room is not None:
-                self.room.grow(-grown[0], -grown[1])
-                grown = (0, 0)
-                growth = await self._growth(tx, keys)
-                self._quota.check(self.room, *growth)
-                grown = growth
-                self.room.grow(*grown)
-            return result, tx
+            return await work(tx), tx
 
         async with self.turns.write(*keys):
-            if self._quota and self.room is None:
-                await self._measure()
-            try:
+            if self.account is None:
                 result, tx = await self.store.transact(whole)
-            except BaseException:
-                if self.room is not None:
-                    self.room.grow(-grown[0], -grown[1])
-                raise
+            else:
+                result, tx = await self.account.transact(keys, whole)
             return result, tx.revision
-
-    async def _measure(self) -> None:
-        room = await measure(self.store)
-        if self.room is None:  # else another write has measured meanwhile, and grown it
-            self.room = room
-
-    async def _growth(self, tx: Transaction, keys: Sequence[str]) -> tuple[int, int]:
-        more_keys = more_bytes = 0
-        for key in keys:
-            before, after = await self.store.row(key), await tx.row(key)
-            more_keys += (after is not None) - (before is not None)
-            more_bytes += 0 if after is None else size_of(key, len(after[0]))
-            more_bytes -= 0 if before is None else size_of(key, len(before.value))
-        return more_keys, more_bytes
 
     # Answers that fit
 

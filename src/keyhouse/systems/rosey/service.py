@@ -14,14 +14,13 @@ from keyhouse.serve import Context, Part, read_settings
 from keyhouse.serve.metrics import Timing
 from keyhouse.serve.nats import Body, Endpoint, Request
 from keyhouse.serve.rates import RateLimiter
-from keyhouse.store import Store
 from keyhouse.systems.rosey import requests as asked
+from keyhouse.systems.rosey.census import Census
 from keyhouse.systems.rosey.errors import PluginNameError, SubjectError
 from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.rosey.journal import Journal
 from keyhouse.systems.rosey.plugin import Plugin
-from keyhouse.systems.rosey.quota import Quota, measure
-from keyhouse.systems.rosey.schema import SCHEMAS
+from keyhouse.systems.rosey.quota import Account, Quota
 from keyhouse.systems.rosey.settings import Settings
 from keyhouse.systems.rosey.watches import Watches
 
@@ -79,6 +78,7 @@ class PluginService:
         self._journal = Journal(self.settings.slow_ms)
         self._watches = Watches(self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures)
         self._known: dict[str, _Known] = {}
+        self.census = Census(self._engine, self.figures, self._journal, self._account)
         served = [*self.settings.prefixes, self.settings.changes_prefix]
         self._not_for_answers = ("_INBOX_", "$", *(f"{prefix}." for prefix in served))
 
@@ -197,23 +197,11 @@ class PluginService:
 
     async def take_census(self) -> None:
         """Count what each plugin keeps, now and then, for as long as it is run."""
-        while self.settings.census_seconds:
-            await self.census()
-            await asyncio.sleep(self.settings.census_seconds)
+        await self.census.run(self.settings.census_seconds)
 
-    async def census(self) -> None:
-        """Once. A failure is logged: the next time may be better."""
-        stored: dict[str, tuple[int, int]] = {}
-        try:
-            async for name in self._engine.spaces():
-                room = await measure(Store(SCHEMAS[0], self._engine, name))
-                stored[self.figures.label(name)] = room.keys, room.bytes
-                if self._quota and name in self._known:
-                    self._known[name].plugin.room = room
-        except KeyhouseError as error:
-            self._journal.census_failed(error)
-            return
-        self.figures.stored = stored
+    def _account(self, name: str) -> Account | None:
+        known = self._known.get(name)
+        return None if known is None else known.plugin.account
 
     async def ready(self) -> None:
         """The engine answers."""
