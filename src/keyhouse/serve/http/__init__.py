@@ -6,6 +6,7 @@ It knows no system and no store: a route's handler is all it calls.
 from keyhouse.serve.http.app import App, make_app
 from keyhouse.serve.http.conditions import Conditions, etag
 from keyhouse.serve.http.endpoint import Section
+from keyhouse.serve.http.pages import file_route, page_route
 from keyhouse.serve.http.problem import Problem
 from keyhouse.serve.http.reply import Reply, Returns, Stream
 from keyhouse.serve.http.route import Route
@@ -22,5 +23,7 @@ __all__ = [
     "Section",
     "Stream",
     "etag",
+    "file_route",
     "make_app",
+    "page_route",
 ]

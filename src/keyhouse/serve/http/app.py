@@ -21,6 +21,7 @@ from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
 from keyhouse.serve.http.docs import docs_routes
 from keyhouse.serve.http.endpoint import Answer, Endpoint, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
+from keyhouse.serve.http.pages import leading_route
 from keyhouse.serve.http.problem import PROBLEM, DrainingError, MethodError, problem, problem_headers
 from keyhouse.serve.http.request import GoneError, Request
 from keyhouse.serve.http.route import Route
@@ -69,6 +70,8 @@ class App:
         for section in sections:
             for route in section.routes:
                 self._add(route, section, "" if alone else f"/{section.name}")
+                if route.path == "/" and not alone:
+                    self._add(leading_route(f"/{section.name}", f"/{section.name}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)
         self._ids = (f"{process}-{number:x}" for number in itertools.count(1))

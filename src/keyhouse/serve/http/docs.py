@@ -3,34 +3,25 @@
 The page is Swagger UI, from files that come with the package: nothing is fetched from elsewhere, and the page may not.
 """
 
-import gzip
-import hashlib
 import html
-import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from keyhouse import __version__
 from keyhouse.serve.http.endpoint import Section
 from keyhouse.serve.http.openapi import openapi
-from keyhouse.serve.http.reply import JSON, Reply, Returns
+from keyhouse.serve.http.pages import constant_route, file_route, leading_route, page_route, tag_of
+from keyhouse.serve.http.reply import JSON, Reply
 from keyhouse.serve.http.route import Route
 
 _ASSETS = Path(__file__).parent / "assets"
-_FILES = {
-    "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
-    "swagger-ui.css": "text/css; charset=utf-8",
-    "docs.js": "text/javascript; charset=utf-8",
-}
-_HTML = "text/html; charset=utf-8"
+_FILES = ("swagger-ui-bundle.js", "swagger-ui.css", "docs.js")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
 _PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -56,10 +47,6 @@ nav a[aria-current] {{ text-decoration: none; font-weight: bold; border-bottom: 
 """
 
 
-class _Encodings(msgspec.Struct):
-    accepted: str = msgspec.field(default="", name="Accept-Encoding")
-
-
 def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
     """The routes of the documents and pages, with their prefixes. Relative links only: the app may be mounted anywhere."""
     shown = [section for section in sections if any(route.listed for route in section.routes)]
@@ -70,30 +57,15 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
             section.title or section.name, "openapi.json", others, section.name, "docs" if alone else "../docs"
         )
         yield _document(section, prefix)
-        yield _constant(f"{prefix}/docs", page, _HTML, "The reference of this system.")
+        yield page_route(f"{prefix}/docs", page, "The reference of this system.", policy=_POLICY)
     if shown and not alone:
         first = shown[0]
         links = [(each.name, f"{each.name}/docs") for each in shown]
         page = _page("Keyhouse", f"{first.name}/openapi.json", links, first.name, "docs")
-        yield _constant("/docs", page, _HTML, "The reference of every system.")
-        yield _front_door()
-    for name, media_type in _FILES.items():
-        yield _file(name, media_type)
-
-
-def _front_door() -> Route:
-    """Who opens the address that the ready line prints is led to the reference."""
-
-    async def front_door(root: str) -> Reply[bytes]:
-        return Reply(b"", status=307, headers=(("Location", f"{root}/docs"),), media_type=_HTML)
-
-    return Route(
-        method="GET",
-        path="/",
-        handler=front_door,
-        replies={307: Returns(type=bytes, about="To the reference.", media_type=_HTML)},
-        listed=False,
-    )
+        yield page_route("/docs", page, "The reference of every system.", policy=_POLICY)
+        yield leading_route("/", "/docs", "To the reference.")
+    for name in _FILES:
+        yield file_route(f"/docs/{name}", _ASSETS / name)
 
 
 def _page(title: str, document: str, links: list[tuple[str, str]], current: str, assets: str) -> bytes:
@@ -109,43 +81,6 @@ def _document(section: Section, prefix: str) -> Route:
 
     async def document(root: str) -> Reply[bytes]:
         body = msgspec.json.encode(made | {"servers": [{"url": root + prefix or "/"}]})
-        return Reply(body, headers=(("Cache-Control", "no-cache"),), etag=_tag(body))
+        return Reply(body, headers=(("Cache-Control", "no-cache"),), etag=tag_of(body))
 
-    return _route(f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system.")
-
-
-def _constant(path: str, body: bytes, media_type: str, about: str) -> Route:
-    tag = _tag(body)
-    headers = (("Cache-Control", "no-cache"), *((("Content-Security-Policy", _POLICY),) if media_type == _HTML else ()))
-
-    async def constant() -> Reply[bytes]:
-        return Reply(body, headers=headers, etag=tag, media_type=media_type)
-
-    return _route(path, constant, media_type, about)
-
-
-def _file(name: str, media_type: str) -> Route:
-    """A file of the package, kept packed, and unpacked for the rare client that wants it so."""
-    packed = _ASSETS / f"{name}.gz"
-    body = packed.read_bytes() if packed.exists() else (_ASSETS / name).read_bytes()
-    said = (("Cache-Control", "max-age=3600"), ("Vary", "Accept-Encoding"))
-    tag = _tag(body)
-
-    async def plain() -> Reply[bytes]:
-        return Reply(body, headers=said, etag=tag, media_type=media_type)
-
-    async def unpacked(headers: _Encodings) -> Reply[bytes]:
-        if _GZIP.search(headers.accepted):
-            return Reply(body, headers=(*said, ("Content-Encoding", "gzip")), etag=tag, media_type=media_type)
-        return Reply(gzip.decompress(body), headers=said, etag=_tag(b"plain" + body), media_type=media_type)
-
-    return _route(f"/docs/{name}", unpacked if packed.exists() else plain, media_type, "A file of the page.")
-
-
-def _route(path: str, handler: Callable[..., Awaitable[Any]], media_type: str, about: str) -> Route:
-    returns = Returns(type=bytes, about=about, media_type=media_type, headers={"ETag": "Of what it holds."})
-    return Route(method="GET", path=path, handler=handler, replies={200: returns}, listed=False)
-
-
-def _tag(body: bytes) -> str:
-    return f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return constant_route(f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system.")

@@ -1,0 +1,80 @@
+"""Pages for people, and the files that belong to them: constants of the package, each with its tag.
+
+A page says by its policy what a browser may do with it: nothing is fetched from elsewhere, and no page of another site may
+show it in a frame.
+"""
+
+import gzip
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from keyhouse.serve.http.reply import Reply, Returns
+from keyhouse.serve.http.route import Route
+
+HTML = "text/html; charset=utf-8"
+STRICT = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+"""What a page may do that has its scripts and styles in files of its own."""
+
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")
+
+
+class _Encodings(msgspec.Struct):
+    accepted: str = msgspec.field(default="", name="Accept-Encoding")
+
+
+def page_route(path: str, body: bytes, about: str, *, policy: str = STRICT) -> Route:
+    """A page of HTML that is the same for everybody, and so holds nothing that is not for everybody."""
+    tag = tag_of(body)
+    headers = (("Cache-Control", "no-cache"), ("Content-Security-Policy", policy))
+
+    async def page() -> Reply[bytes]:
+        return Reply(body, headers=headers, etag=tag, media_type=HTML)
+
+    return constant_route(path, page, HTML, about)
+
+
+def file_route(path: str, file: Path) -> Route:
+    """A file of the package; one that is kept packed, as `<file>.gz`, is unpacked for the rare client that wants it so."""
+    packed = file.with_name(f"{file.name}.gz")
+    body = packed.read_bytes() if packed.exists() else file.read_bytes()
+    media_type = _TYPES[file.suffix]
+    said = (("Cache-Control", "max-age=3600"), ("Vary", "Accept-Encoding"))
+    tag = tag_of(body)
+
+    async def plain() -> Reply[bytes]:
+        return Reply(body, headers=said, etag=tag, media_type=media_type)
+
+    async def unpacked(headers: _Encodings) -> Reply[bytes]:
+        if _GZIP.search(headers.accepted):
+            return Reply(body, headers=(*said, ("Content-Encoding", "gzip")), etag=tag, media_type=media_type)
+        return Reply(gzip.decompress(body), headers=said, etag=tag_of(b"plain" + body), media_type=media_type)
+
+    return constant_route(path, unpacked if packed.exists() else plain, media_type, "A file of the page.")
+
+
+def leading_route(path: str, to: str, about: str) -> Route:
+    """Whoever opens `path` is led to another: both are below the root of the app."""
+
+    async def lead(root: str) -> Reply[bytes]:
+        return Reply(b"", status=307, headers=(("Location", root + to),), media_type=HTML)
+
+    replies = {307: Returns(type=bytes, about=about, media_type=HTML)}
+    return Route(method="GET", path=path, handler=lead, replies=replies, listed=False)
+
+
+def constant_route(path: str, handler: Callable[..., Awaitable[Any]], media_type: str, about: str) -> Route:
+    returns = Returns(type=bytes, about=about, media_type=media_type, headers={"ETag": "Of what it holds."})
+    return Route(method="GET", path=path, handler=handler, replies={200: returns}, listed=False)
+
+
+def tag_of(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:16]}"'
