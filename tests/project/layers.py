@@ -23,10 +23,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine": (*BASE, "keys"),
     "engines": (*BASE, "keys.escape", "engine"),
     "store": (*BASE, "keys", "schema", "engine"),
+    "remote": ("store",),
     "testing": (*BASE, *CORE, "engines"),
     "serve": (*BASE, *CORE, "engines", ""),
-    "systems": (*BASE, *CORE, "serve", ""),
-    "cli": (*BASE, *CORE, "engines", "serve", "systems", "demo", ""),
+    "systems": (*BASE, *CORE, "remote", "serve", ""),
+    "cli": (*BASE, *CORE, "engines", "remote", "serve", "systems", "demo", ""),
     "explorer": (*BASE, *CORE, "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }

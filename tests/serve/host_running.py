@@ -35,7 +35,7 @@ class Serving:
     def __init__(self, process: "subprocess.Popen[str]", line: dict[str, Any], log: Path) -> None:
         self.process = process
         self.line = line
-        self._log = log
+        self.log_path = log
 
     @property
     def http(self) -> str:
@@ -48,7 +48,7 @@ class Serving:
     @property
     def log(self) -> list[dict[str, Any]]:
         """So far. Every line of it is JSON."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [json.loads(line) for line in self.log_path.read_text().splitlines()]
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.http + path, timeout=10, trust_env=False)

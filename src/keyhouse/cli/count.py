@@ -1,9 +1,8 @@
 """`keyhouse count`: how many rows there are."""
 
 import asyncio
-from typing import Any
 
-from keyhouse.cli.options import DataFolder, Json, Only, Prefix, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import Json, Selection, examples, spread
 from keyhouse.cli.output import show_json
 
 
@@ -11,29 +10,21 @@ from keyhouse.cli.output import show_json
     "keyhouse count rosey --space trivia --store sqlite:bot.db",
     "keyhouse count audiobooks --only book --space main",
 )
-def count(
-    system: SystemName,
-    prefix: Prefix = "",
-    only: Only = None,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
-    json: Json = False,
-) -> None:
+@spread
+def count(selection: Selection, json: Json = False) -> None:
     """Count the rows of a space, by reading every key."""
-    from keyhouse.cli.query import Query
-
-    query = Query(system=system, prefix=prefix, only=only, space=space, store=store, data=data)
-    rows = asyncio.run(_count(query))
+    space, rows = asyncio.run(_count(selection))
     if json:
-        show_json({"space": query.place.space, "prefix": prefix, "only": only, "rows": rows})
+        show_json({"space": space, "prefix": selection.prefix, "only": selection.only, "rows": rows})
     else:
         print(rows)
 
 
-async def _count(query: Any) -> int:
-    from keyhouse.cli.opening import opened
-    from keyhouse.cli.query import counted
+async def _count(selection: Selection) -> tuple[str, int]:
+    from keyhouse.cli.access import reached
+    from keyhouse.cli.place import place_of_space
+    from keyhouse.cli.target import target
 
-    async with opened(query.url, existing=True) as engine:
-        return await counted(query, engine)
+    place = place_of_space(target(selection.system), selection.space)
+    async with reached(selection.system, place, selection) as access:
+        return place.space, await access.count(selection)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from keyhouse.cli.completion import complete_key
-from keyhouse.cli.options import DataFolder, DryRun, Json, SpaceName, StoreUrl, SystemName, Yes, examples
+from keyhouse.cli.options import DryRun, Json, SystemName, Where, Yes, examples, spread
 from keyhouse.cli.output import number, show_json
 
 
@@ -15,6 +15,7 @@ from keyhouse.cli.output import number, show_json
     "keyhouse delete rosey --prefix game_ --space trivia --dry-run",
     "keyhouse delete rosey --whole-space --space trivia --yes",
 )
+@spread
 def delete(
     system: SystemName,
     key: Annotated[str | None, typer.Argument(help="The key of a record.", autocompletion=complete_key)] = None,
@@ -27,9 +28,8 @@ def delete(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    *,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Delete a record with its derived rows, many, or a space.
@@ -39,7 +39,7 @@ def delete(
     """
     from keyhouse.cli.removing import Choice, remove
 
-    choice = Choice(system, key, prefix, whole_space, expect, space, store, data)
+    choice = Choice(system, key, prefix, whole_space, expect, where)
     removed = asyncio.run(remove(choice, dry_run=dry_run, yes=yes))
     if json:
         show_json(removed)

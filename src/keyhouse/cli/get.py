@@ -3,27 +3,22 @@
 import asyncio
 from typing import Any
 
-from keyhouse.cli.options import DataFolder, Json, Key, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import Json, Key, SystemName, Where, examples, spread
 from keyhouse.cli.output import show_json, show_value
 
 
 @examples(
     "keyhouse get rosey theme --space trivia --store sqlite:bot.db",
+    "keyhouse get rosey theme --space trivia --service nats://127.0.0.1:4222",
     "keyhouse get streamkit cust_12345_streamkit_notes_ideas --json",
 )
-def get(
-    system: SystemName,
-    key: Key,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
-    json: Json = False,
-) -> None:
+@spread
+def get(system: SystemName, key: Key, where: Where, json: Json = False) -> None:
     """Print the value of a key, without private members.
 
     A pipe gets the value alone, as one line of JSON; --json adds the revision and the expiry. Exit code 3: nothing there.
     """
-    row = asyncio.run(_get(system, key, space, store, data))
+    row = asyncio.run(_get(system, key, where))
     if row.unreadable:
         from keyhouse.errors import UnreadableError
 
@@ -32,18 +27,17 @@ def get(
         show_json(row)
         return
     expiry = f", expires {row.expires}" if row.expires else ""
-    show_value(row.value, f"{row.what}, revision {row.revision}{expiry}")
+    show_value(row.value, f"{row.what}, revision {row.revision}{expiry}" if row.revision else f"{row.what}{expiry}")
 
 
-async def _get(system: str, key: str, space: str | None, store: str | None, data: Any) -> Any:
-    from keyhouse.cli.opening import opened
-    from keyhouse.cli.place import place_of_key, url_of
-    from keyhouse.cli.rows import AbsentError, shown
+async def _get(system: str, key: str, where: Where) -> Any:
+    from keyhouse.cli.access import reached
+    from keyhouse.cli.place import place_of_key
+    from keyhouse.cli.rows import AbsentError
     from keyhouse.cli.target import target
 
-    place, _ = place_of_key(target(system), key, space)
-    async with opened(url_of(system, store, data), existing=True) as engine:
-        [row] = await engine.read(place.space, (key,))
-        if row is None:
+    place, _ = place_of_key(target(system), key, where.space)
+    async with reached(system, place, where) as access:
+        if (row := await access.get(key)) is None:
             raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
-        return shown(place.schema, place.space, row)
+        return row

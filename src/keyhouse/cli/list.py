@@ -2,62 +2,34 @@
 
 import asyncio
 import sys
-from typing import Annotated, Any
 
-import typer
-
-from keyhouse.cli.options import DataFolder, JsonLines, Only, Prefix, SpaceName, StoreUrl, SystemName, examples
-
-Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="No more than this many.")]
-After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind this key.")]
-Reverse = Annotated[bool, typer.Option("--reverse", help="From the last to the first.")]
+from keyhouse.cli.options import JsonLines, Query, examples, spread
 
 
 @examples(
     "keyhouse list rosey --space trivia --store sqlite:bot.db",
     "keyhouse list audiobooks b: --space main --only book --limit 20",
+    "keyhouse list rosey --space trivia --service nats://127.0.0.1:4222",
 )
-def list_(
-    system: SystemName,
-    prefix: Prefix = "",
-    only: Only = None,
-    limit: Limit = None,
-    after: After = None,
-    reverse: Reverse = False,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
-    json: JsonLines = False,
-) -> None:
+@spread
+def list_(query: Query, json: JsonLines = False) -> None:
     """List the keys of a space, in order.
 
     All of them, or those that start with a text. A pipe gets one key a line; a terminal is shown what each is as
     well.
     """
-    asyncio.run(
-        _list(
-            json,
-            system=system,
-            prefix=prefix,
-            only=only,
-            limit=limit,
-            after=after,
-            reverse=reverse,
-            space=space,
-            store=store,
-            data=data,
-        )
-    )
+    asyncio.run(_list(query, json))
 
 
-async def _list(json: bool, **query: Any) -> None:
+async def _list(query: Query, json: bool) -> None:
+    from keyhouse.cli.access import reached
     from keyhouse.cli.listing import Listing
-    from keyhouse.cli.opening import opened
-    from keyhouse.cli.query import Query, found
+    from keyhouse.cli.place import place_of_space
+    from keyhouse.cli.target import target
 
-    asked = Query(**query)
     fields = ("key", "what", "revision", "expires") if sys.stdout.isatty() else ("key",)
-    async with opened(asked.url, existing=True) as engine:
+    place = place_of_space(target(query.system), query.space)
+    async with reached(query.system, place, query) as access:
         with Listing(fields, json=json) as listing:
-            async for row in found(asked, engine, keys_only=True):
+            async for row in access.rows(query, keys_only=True):
                 listing.add(row)

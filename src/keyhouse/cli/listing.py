@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from keyhouse.cli.output import one_line, show_line, terminal
 from keyhouse.cli.rows import Shown
 from keyhouse.cli.value import text_of
@@ -105,7 +107,7 @@ def _text(row: Shown, name: str) -> str:
         if row.unreadable:
             return one_line(f"unreadable: {row.unreadable}")
         return "" if row.change == "gone" else one_line(text_of(found))
-    return "" if found is None else one_line(str(found))
+    return "" if found is None or found is UNSET else one_line(str(found))
 
 
 def _style(name: str, row: Shown) -> str:

@@ -1,15 +1,18 @@
 """The one way in which every command names a system, a store, a space and a key, and is told what to show.
 
     keyhouse COMMAND SYSTEM [KEY] --store URL --space NAME
+    keyhouse COMMAND SYSTEM [KEY] --service URL --space NAME
 
 What is not said stands in the environment: see `place`.
 """
 
 from collections.abc import Callable
-from inspect import cleandoc
+from functools import wraps
+from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
+import msgspec
 import typer
 
 from keyhouse.cli.completion import complete_key, complete_space
@@ -33,6 +36,17 @@ DataFolder = Annotated[
     Path | None,
     typer.Option("--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve."),
 ]
+ServiceUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--service",
+        metavar="URL",
+        help="Instead of --store: a running service, nats://host:4222 or http://host:8080 [KEYHOUSE_SERVICE]",
+    ),
+]
+Token = Annotated[
+    str | None, typer.Option("--token", metavar="TOKEN", help="For a service that asks for one [KEYHOUSE_TOKEN]")
+]
 SpaceName = Annotated[
     str | None,
     typer.Option(
@@ -47,10 +61,77 @@ Only = Annotated[
     str | None,
     typer.Option(metavar="WHAT", help="Only rows of one record by its name; or `records`, or `derived` rows."),
 ]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="No more than this many.")]
+After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind this key.")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="From the last to the first.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="As JSON, one object a line, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True):
+    """A space, and where it is: in a store, or with a running service. Of the last four, one kind at most."""
+
+    space: SpaceName = None
+    store: StoreUrl = None
+    data: DataFolder = None
+    service: ServiceUrl = None
+    token: Token = None
+
+
+class Selection(Where, frozen=True, kw_only=True):
+    """Which rows of it."""
+
+    system: SystemName
+    prefix: Prefix = ""
+    only: Only = None
+
+
+class Query(Selection, frozen=True, kw_only=True):
+    """How many of them, and from where on."""
+
+    limit: Limit = None
+    after: After = None
+    reverse: Reverse = False
+
+
+def spread(command: F) -> F:
+    """An argument that is a Struct of options becomes these options: what commands share is said once, in that Struct."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Where)}
+
+    @wraps(command)
+    def called(**given: Any) -> Any:
+        made = {
+            name: kind(**{each: given.pop(each) for each in kind.__struct_fields__}) for name, kind in groups.items()
+        }
+        return command(**made, **given)
+
+    parameters = [
+        each
+        for parameter in signature(command).parameters.values()
+        for each in (_options(groups[parameter.name]) if parameter.name in groups else [parameter])
+    ]
+    called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+    return called  # type: ignore[return-value]
+
+
+def _options(group: type[Where]) -> list[Parameter]:
+    """The group's own fields before those that it shares: a system and a key come first."""
+    hints = get_type_hints(group, include_extras=True)
+    own = [name for name in group.__struct_fields__ if name not in Where.__struct_fields__]
+    fields = {field.name: field for field in msgspec.structs.fields(group)}
+    return [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            annotation=hints[name],
+            default=Parameter.empty if fields[name].required else fields[name].default,
+        )
+        for name in (*own, *Where.__struct_fields__)
+    ]
 
 
 def examples(*commands: str) -> Callable[[F], F]:

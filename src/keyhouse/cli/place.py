@@ -2,17 +2,19 @@
 
 The system is the first argument. The store is `--store URL`, or `--data DIR` for what `keyhouse serve` keeps in a folder;
 else `KEYHOUSE_STORE`, else where `keyhouse serve` would keep the rows by its own settings: the environment and
-`keyhouse.toml`. The space is `--space NAME`, else `KEYHOUSE_SPACE`, else the one that the key names.
+`keyhouse.toml`. Instead of a store, the commands over data take a running service: `--service URL`, else `KEYHOUSE_SERVICE`,
+with `--token`, else `KEYHOUSE_TOKEN`. The space is `--space NAME`, else `KEYHOUSE_SPACE`, else the one that the key names.
 """
 
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from keyhouse import Store
+from keyhouse.cli.options import Where
 from keyhouse.cli.served import served_url
 from keyhouse.engine import Engine
 from keyhouse.engines.placing import file_of
@@ -21,6 +23,9 @@ from keyhouse.keys import check_key
 from keyhouse.schema import Found, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.systems.registry import System
+
+STORE: Final = "KEYHOUSE_STORE"
+SERVICE: Final = "KEYHOUSE_SERVICE"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -34,17 +39,44 @@ class Place(msgspec.Struct, frozen=True):
         return Store(self.schema, engine, self.space, **self.fixed)
 
 
+class Service(msgspec.Struct, frozen=True):
+    """A running service, and what it may ask for."""
+
+    url: str
+    token: str | None
+
+
+def service_of(where: Where) -> Service | None:
+    """The service that the options or the environment name; `None` when it is a store."""
+    if [where.store is not None, where.data is not None, where.service is not None].count(True) > 1:
+        raise UsageError("Name the rows by one of --store, --data and --service.")
+    token = where.token or os.environ.get("KEYHOUSE_TOKEN") or None
+    if where.service is not None:
+        return Service(where.service, token)
+    if where.token is not None:
+        raise UsageError("A token is for a service: name it by --service, or leave the token out.")
+    if where.store is not None or where.data is not None or (named := os.environ.get(SERVICE)) is None:
+        return None
+    if os.environ.get(STORE):
+        raise UsageError("The environment names a store and a service: say which by --store or --service.")
+    return Service(named, token)
+
+
 def named_url(system: str | None, store: str | None, data: Path | None) -> str | None:
     """The store that the options or the environment name; `None` when neither does."""
     if store is not None and data is not None:
         raise UsageError("Name the rows by --store or by --data, not by both.")
     if data is not None:
         return _url_in(data, system)
-    return store or os.environ.get("KEYHOUSE_STORE") or served_url(system)
+    if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
+        return named
+    return served_url(system)
 
 
 def url_of(system: str | None, store: str | None, data: Path | None) -> str:
     url = named_url(system, store, data)
+    if url is None and os.environ.get(SERVICE):
+        raise UsageError("This works on the rows, and asks no service: name them by --store or --data.")
     if url is None:
         raise UsageError(
             "Say which store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE in the environment."

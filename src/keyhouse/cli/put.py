@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, Key, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import Json, Key, SystemName, Where, examples, spread
 from keyhouse.cli.output import Part, Report, show_json, show_reports
 
 
@@ -16,6 +16,7 @@ from keyhouse.cli.output import Part, Report, show_json, show_reports
     "keyhouse put rosey greeting --text 'Hello there' --space trivia --ttl 24h",
     "keyhouse put rosey theme --file theme.json --space trivia --expect 17",
 )
+@spread
 def put(
     system: SystemName,
     key: Key,
@@ -29,9 +30,8 @@ def put(
         str | None,
         typer.Option(metavar="REVISION", help="Only if it is at this revision; `absent`: only if it is new."),
     ] = None,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
+    *,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Write a record, and the rows derived from it, in one commit.
@@ -42,25 +42,21 @@ def put(
     from keyhouse.cli.value import expected, read_value, seconds
 
     content = read_value(value, file, sys.stdin, as_text=text)
-    written = asyncio.run(_put(system, key, space, store, data, content, seconds(ttl), expected(expect)))
+    written = asyncio.run(_put(system, key, where, content, seconds(ttl), expected(expect)))
     if json:
         show_json(written)
         return
     expiry = f" It expires {written.expires}." if written.expires else ""
     rows = Part("Rows derived from it", [(each["kind"], f"`{each['key']}`") for each in written.derived])
-    show_reports(
-        [Report(key, f"Stored in the space `{written.space}` at revision {written.revision}.{expiry}", [rows])]
-    )
+    at = f" at revision {written.revision}" if written.revision else ""
+    show_reports([Report(key, f"Stored in the space `{written.space}`{at}.{expiry}", [rows])])
 
 
-async def _put(
-    system: str, key: str, space: str | None, store: str | None, data: Any, content: bytes, ttl: int | None, expect: Any
-) -> Any:
-    from keyhouse.cli.opening import opened
-    from keyhouse.cli.place import place_of_key, url_of
+async def _put(system: str, key: str, where: Where, content: bytes, ttl: int | None, expect: Any) -> Any:
+    from keyhouse.cli.access import reached
+    from keyhouse.cli.place import place_of_key
     from keyhouse.cli.target import target
-    from keyhouse.cli.writing import put_value
 
-    place, found = place_of_key(target(system), key, space)
-    async with opened(url_of(system, store, data)) as engine:
-        return await put_value(place, place.store(engine), found, key, content, ttl, expect)
+    place, found = place_of_key(target(system), key, where.space)
+    async with reached(system, place, where, existing=False) as access:
+        return await access.put(key, found, content, ttl, expect)

@@ -1,55 +1,29 @@
-"""The rows that `list`, `scan`, `count` and `watch` are asked for."""
+"""The rows of a store that `list`, `scan` and `count` are asked for."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from keyhouse.cli.place import Place, place_of_space, url_of
+from keyhouse.cli.options import Query, Selection
+from keyhouse.cli.place import Place
 from keyhouse.cli.rows import Shown, filter_of, shown, span_of, walked
-from keyhouse.cli.target import target
 from keyhouse.engine import Engine, Row
 from keyhouse.keys import Span
 from keyhouse.schema import Record
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """As the options say it."""
-
-    system: str
-    prefix: str = ""
-    only: str | None = None
-    limit: int | None = None
-    after: str | None = None
-    reverse: bool = False
-    space: str | None = None
-    store: str | None = None
-    data: Path | None = None
-
-    @property
-    def url(self) -> str:
-        return url_of(self.system, self.store, self.data)
-
-    @property
-    def place(self) -> Place:
-        return place_of_space(target(self.system), self.space)
-
-    @property
-    def span(self) -> Span:
-        span = span_of(self.prefix)
-        if self.after is None:
-            return span
-        return span.before(self.after) if self.reverse else span.after(self.after)
+def span(query: Query) -> Span:
+    within = span_of(query.prefix)
+    if query.after is None:
+        return within
+    return within.before(query.after) if query.reverse else within.after(query.after)
 
 
 async def found(
-    query: Query, engine: Engine, *, keys_only: bool = False, resolve: bool = False
+    query: Query, place: Place, engine: Engine, *, keys_only: bool = False, resolve: bool = False
 ) -> AsyncIterator[Shown]:
     """The rows, each as it is shown. `resolve`: of a derived row, the records that it leads to."""
-    place, count = query.place, 0
-    passes = filter_of(place.schema, query.only)
-    async for row in walked(engine, place.space, query.span, reverse=query.reverse, keys_only=keys_only):
+    passes, count = filter_of(place.schema, query.only), 0
+    async for row in walked(engine, place.space, span(query), reverse=query.reverse, keys_only=keys_only):
         if not passes(row.key):
             continue
         for each in await _records(place, engine, row) if resolve else [row]:
@@ -59,9 +33,9 @@ async def found(
                 return
 
 
-async def counted(query: Query, engine: Engine) -> int:
-    passes = filter_of(query.place.schema, query.only)
-    walk = walked(engine, query.place.space, query.span, keys_only=True)
+async def counted(selection: Selection, place: Place, engine: Engine) -> int:
+    passes = filter_of(place.schema, selection.only)
+    walk = walked(engine, place.space, span_of(selection.prefix), keys_only=True)
     return sum([1 async for row in walk if passes(row.key)])
 
 

@@ -35,17 +35,26 @@ _ENGINES = ("memory", "sqlite.engine", "postgres.engine", "rocksdb.engine", "jet
 _ABOUT = """\
 Commands name what they work on in one way. The **system** is the first argument: one of the five, or a schema of your own
 as `module:NAME`. A **key** is written as it is stored. The **store** is `--store URL`, or `--data DIR` for the folder of
-`keyhouse serve`; the **space** is `--space NAME`, and need not be said where the key names it. What is the same all day goes
-into the environment: `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. An option goes before it. Where nothing is said, the rows are
-where `keyhouse serve` keeps them by its own settings (`engine`, `data`, and the `engine` of a system), in the environment or
-in `keyhouse.toml`.
+`keyhouse serve`; the **space** is `--space NAME`, and need not be said where the key names it. What is the same all day
+goes into the environment: `KEYHOUSE_STORE` and `KEYHOUSE_SPACE`. An option goes before it. Where nothing is said, the rows
+are where `keyhouse serve` keeps them by its own settings (`engine`, `data`, and the `engine` of a system), in the
+environment or in `keyhouse.toml`.
 
-A service need not stop to be looked at: SQLite, PostgreSQL, NATS and DynamoDB may be opened beside it, and a watch sees what
-it writes. A RocksDB folder belongs to one process: stop the service, or ask it over HTTP.
+Instead of a store, `get`, `put`, `delete`, `list`, `scan`, `count` and `watch` take a running **service**, from any machine
+that reaches it: `--service nats://host:4222` for rosey (user and password in the URL, if the server asks for them),
+`--service http://host:8080` with `--token` for streamkit. In the environment these are `KEYHOUSE_SERVICE` and
+`KEYHOUSE_TOKEN`, where a token is seen by fewer than on a command line. A face tells less than a store: what it does not
+tell (the expiry of a plugin's value, the revisions in a list) is left out, and what it can't do is refused with what to do
+instead. Streamkit's service has no watch, and knows a config by its type and id, at whichever version of its key; a
+customer's list is its export. No service deletes many records at once. The customer is read from the token's claims
+`customerId`, `userId` or `sub`.
 
-It comes with the extra `cli`. `keyhouse --install-completion` adds completion to your shell. Every command has `--json`, for
-programs; without it, output is for people: in colour on a terminal, plain in a pipe. An error goes to standard error as one
-sentence with its fields, or as JSON with `--json`: see [errors](errors.md).
+A service need not stop to have its rows looked at: SQLite, PostgreSQL, NATS and DynamoDB may be opened beside it, and a
+watch sees what it writes. A RocksDB folder belongs to one process: ask the service, or stop it.
+
+It comes with the extra `cli`. `keyhouse --install-completion` adds completion to your shell. Every command has `--json`,
+for programs; without it, output is for people: in colour on a terminal, plain in a pipe. An error goes to standard error as
+one sentence with its fields, or as JSON with `--json`: see [errors](errors.md).
 """
 
 

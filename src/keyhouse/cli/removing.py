@@ -1,13 +1,13 @@
 """What `keyhouse delete` is asked to delete, and how it is told to whoever must agree."""
 
-from pathlib import Path
-
 import msgspec
 
+from keyhouse.cli.access import reached
 from keyhouse.cli.asking import ask
 from keyhouse.cli.opening import opened
+from keyhouse.cli.options import Where
 from keyhouse.cli.output import number
-from keyhouse.cli.place import Place, place_of_key, place_of_space, url_of
+from keyhouse.cli.place import Place, place_of_key, place_of_space, service_of, url_of
 from keyhouse.cli.progress import Line
 from keyhouse.cli.rows import AbsentError, span_of
 from keyhouse.cli.target import target
@@ -17,7 +17,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.keys import Span
-from keyhouse.store import ANY, Removal
+from keyhouse.store import Removal
 
 _SHOWN_MAX = 3
 
@@ -30,9 +30,7 @@ class Choice(msgspec.Struct, frozen=True):
     prefix: str | None
     whole_space: bool
     expect: str | None
-    space: str | None
-    store: str | None
-    data: Path | None
+    where: Where
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -48,31 +46,33 @@ async def remove(choice: Choice, *, dry_run: bool, yes: bool) -> Deleted:
         raise UsageError("Say what to delete: a KEY, or --prefix TEXT, or --whole-space.")
     if choice.expect is not None and choice.key is None:
         raise UsageError("Only one record can be expected at a revision.")
-    url = url_of(choice.system, choice.store, choice.data)
+    if choice.key is not None:
+        return await _remove_one(choice, choice.key, dry_run=dry_run, yes=yes)
+    if (service := service_of(choice.where)) is not None:
+        raise UsageError(
+            "A service deletes one record at a time: name a KEY, or the rows by --store.",
+            service=public_url(service.url),
+        )
+    url = url_of(choice.system, choice.where.store, choice.where.data)
     async with opened(url, existing=True) as engine:
-        if choice.key is not None:
-            return await _remove_one(choice, choice.key, engine, url, dry_run=dry_run, yes=yes)
-        return await _remove_many(choice, engine, url, dry_run=dry_run, yes=yes)
+        return await _remove_many(choice, engine, public_url(url), dry_run=dry_run, yes=yes)
 
 
-async def _remove_one(choice: Choice, key: str, engine: Engine, url: str, *, dry_run: bool, yes: bool) -> Deleted:
-    place, found = place_of_key(target(choice.system), key, choice.space)
+async def _remove_one(choice: Choice, key: str, *, dry_run: bool, yes: bool) -> Deleted:
+    place, found = place_of_key(target(choice.system), key, choice.where.space)
     check_writable(place, found, key)
-    store = place.store(engine)
-    await refuse_newer(store)
-    if await store.row(key) is None:
-        raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
-    if dry_run:
-        return Deleted(place.space, 1, dry_run=True)
-    ask(f"Delete {key}, with the rows derived from it, in {_where(place, url)}?", yes=yes)
-    bound = store.find(key)
-    assert bound is not None, "the place was chosen by this key"
-    gone = await store.delete(found.record, expect=expected(choice.expect) if choice.expect else ANY, **bound.fields)
-    return Deleted(place.space, int(gone))
+    async with reached(choice.system, place, choice.where) as access:
+        if await access.get(key) is None:
+            raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
+        if dry_run:
+            return Deleted(place.space, 1, dry_run=True)
+        ask(f"Delete {key}, with the rows derived from it, in {_where(place, access.where)}?", yes=yes)
+        gone = await access.delete(key, found, expected(choice.expect))
+        return Deleted(place.space, int(gone))
 
 
-async def _remove_many(choice: Choice, engine: Engine, url: str, *, dry_run: bool, yes: bool) -> Deleted:
-    place = place_of_space(target(choice.system), choice.space)
+async def _remove_many(choice: Choice, engine: Engine, where: str, *, dry_run: bool, yes: bool) -> Deleted:
+    place = place_of_space(target(choice.system), choice.where.space)
     span = span_of(choice.prefix) if choice.prefix is not None else Span()
     await refuse_newer(place.store(engine))
     with Line() as line:
@@ -84,7 +84,7 @@ async def _remove_many(choice: Choice, engine: Engine, url: str, *, dry_run: boo
         if dry_run or (not count and not choice.whole_space):
             return Deleted(place.space, count, dry_run=dry_run)
         some = f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _SHOWN_MAX else ''})"
-        ask(_question(choice, some if count else "no record", _where(place, url)), yes=yes)
+        ask(_question(choice, some if count else "no record", _where(place, where)), yes=yes)
         done = await (removal.empty() if choice.whole_space else removal.run(span))
     return Deleted(place.space, done.records, done.left)
 
@@ -95,5 +95,5 @@ def _question(choice: Choice, some: str, where: str) -> str:
     return f"Delete {some}, with the rows derived from them, in {where}?"
 
 
-def _where(place: Place, url: str) -> str:
-    return f"the space {place.space} of {public_url(url)}"
+def _where(place: Place, where: str) -> str:
+    return f"the space {place.space} of {where}"

@@ -8,6 +8,7 @@ import msgspec
 from keyhouse.engine import Change, Engine, Row
 from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import Span
+from keyhouse.remote import Told
 from keyhouse.schema import MILLISECONDS, Found, Record, Schema
 from keyhouse.schema.description import kind_of
 
@@ -29,14 +30,14 @@ Filter = Callable[[str], bool]
 
 class Shown(msgspec.Struct, frozen=True):
     """A row. `kind`: `record`, `index`, …, or `unknown` for a key of no template. `value` is absent where it was not read,
-    and `unreadable` says why a value can't be shown as its record."""
+    and `unreadable` says why a value can't be shown as its record. What a service does not tell is absent."""
 
     space: str
     key: str
     kind: str
     record: str | None
-    revision: int
-    expires: str | None
+    revision: int | msgspec.UnsetType
+    expires: str | msgspec.UnsetType | None
     value: Any | msgspec.UnsetType = msgspec.UNSET
     unreadable: str | msgspec.UnsetType = msgspec.UNSET
     change: str | msgspec.UnsetType = msgspec.UNSET
@@ -68,6 +69,16 @@ def shown_change(schema: Schema, space: str, change: Change) -> Shown:
     gone = change.value is None
     row = Row(change.key, change.value or b"null", change.revision, change.expires)
     return msgspec.structs.replace(shown(schema, space, row, keys_only=gone), change="gone" if gone else "put")
+
+
+def shown_told(schema: Schema, space: str, told: Told, *, keys_only: bool = False, watched: bool = False) -> Shown:
+    """As a service tells it."""
+    bare = keys_only or told.value is msgspec.UNSET
+    row = Row(told.key, told.value or b"null", told.revision or 0, told.expires or None)
+    there = shown(schema, space, row, keys_only=bare)
+    expires = told.expires if told.expires is msgspec.UNSET else there.expires
+    change: str | msgspec.UnsetType = ("gone" if told.gone else "put") if watched else msgspec.UNSET
+    return msgspec.structs.replace(there, revision=told.revision, expires=expires, change=change)
 
 
 def _value(found: Found | None, row: Row) -> Any:

@@ -1,12 +1,11 @@
 """`keyhouse scan`: keys with their values, in order."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from keyhouse.cli.list import After, Limit, Reverse
-from keyhouse.cli.options import DataFolder, JsonLines, Only, Prefix, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import JsonLines, Query, examples, spread
 
 
 @examples(
@@ -14,19 +13,12 @@ from keyhouse.cli.options import DataFolder, JsonLines, Only, Prefix, SpaceName,
     "keyhouse scan audiobooks idx:book:tag:fantasy: --resolve --space main",
     "keyhouse scan rosey --space trivia --json | jq .value",
 )
+@spread
 def scan(
-    system: SystemName,
-    prefix: Prefix = "",
-    only: Only = None,
+    query: Query,
     resolve: Annotated[
         bool, typer.Option("--resolve", help="Of a derived row, show the records that it leads to, in its order.")
     ] = False,
-    limit: Limit = None,
-    after: After = None,
-    reverse: Reverse = False,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
     """Show the keys of a space with their values, in order.
@@ -34,30 +26,17 @@ def scan(
     All of them, or those that start with a text; without private members. A pipe gets key and value with a tab
     between them; a terminal is shown the start of long values.
     """
-    asyncio.run(
-        _scan(
-            json,
-            resolve,
-            system=system,
-            prefix=prefix,
-            only=only,
-            limit=limit,
-            after=after,
-            reverse=reverse,
-            space=space,
-            store=store,
-            data=data,
-        )
-    )
+    asyncio.run(_scan(query, resolve, json))
 
 
-async def _scan(json: bool, resolve: bool, **query: Any) -> None:
+async def _scan(query: Query, resolve: bool, json: bool) -> None:
+    from keyhouse.cli.access import reached
     from keyhouse.cli.listing import Listing
-    from keyhouse.cli.opening import opened
-    from keyhouse.cli.query import Query, found
+    from keyhouse.cli.place import place_of_space
+    from keyhouse.cli.target import target
 
-    asked = Query(**query)
-    async with opened(asked.url, existing=True) as engine:
+    place = place_of_space(target(query.system), query.space)
+    async with reached(query.system, place, query) as access:
         with Listing(("key", "value"), json=json) as listing:
-            async for row in found(asked, engine, resolve=resolve):
+            async for row in access.rows(query, resolve=resolve):
                 listing.add(row)

@@ -2,61 +2,52 @@
 
 import asyncio
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from keyhouse.cli.options import DataFolder, JsonLines, Only, Prefix, SpaceName, StoreUrl, SystemName, examples
+from keyhouse.cli.options import JsonLines, Selection, examples, spread
 
 
 @examples(
     "keyhouse watch rosey --space trivia --store sqlite:bot.db",
     "keyhouse watch rosey game_ --space trivia --json | jq .value",
-    "keyhouse watch rosey --space trivia --since 17 --count 10",
+    "keyhouse watch rosey --space trivia --since 17 --count 10 --service nats://127.0.0.1:4222",
 )
+@spread
 def watch(
-    system: SystemName,
-    prefix: Prefix = "",
-    only: Only = None,
+    selection: Selection,
     since: Annotated[int | None, typer.Option(min=0, metavar="REVISION", help="First what changed after this.")] = None,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after this many changes.")] = None,
-    space: SpaceName = None,
-    store: StoreUrl = None,
-    data: DataFolder = None,
     json: JsonLines = False,
 ) -> None:
     """Show the changes of a space as they are committed.
 
     Whoever writes, until Ctrl-C. Nothing is missed and nothing comes twice. An expiry shows when the row is swept.
     """
-    asyncio.run(
-        _watch(since, count, json, system=system, prefix=prefix, only=only, space=space, store=store, data=data)
-    )
+    asyncio.run(_watch(selection, since, count, json))
 
 
-async def _watch(since: int | None, count: int | None, json: bool, **query: Any) -> None:
+async def _watch(selection: Selection, since: int | None, count: int | None, json: bool) -> None:
     from contextlib import aclosing
 
+    from keyhouse.cli.access import reached
     from keyhouse.cli.listing import Listing
-    from keyhouse.cli.opening import opened
     from keyhouse.cli.output import one_line
-    from keyhouse.cli.query import Query
-    from keyhouse.cli.rows import filter_of, shown_change
+    from keyhouse.cli.place import place_of_space
+    from keyhouse.cli.target import target
 
-    asked = Query(**query)
-    place = asked.place
-    passes, seen = filter_of(place.schema, asked.only), 0
-    async with opened(asked.url, existing=True) as engine:
-        start = since if since is not None else (await engine.scan(place.space, asked.span, limit=1)).revision
-        print(
-            f"Watching {one_line(place.space)} from revision {start} on; Ctrl-C ends it.", file=sys.stderr, flush=True
-        )
+    place, seen = place_of_space(target(selection.system), selection.space), 0
+
+    def begun(revision: int) -> None:
+        told = f"Watching {one_line(place.space)} from revision {revision} on; Ctrl-C ends it."
+        print(told, file=sys.stderr, flush=True)
+
+    async with reached(selection.system, place, selection) as access:
         with Listing(("revision", "change", "key", "value"), json=json, live=True) as listing:
-            async with aclosing(engine.watch(place.space, asked.span, since=start)) as changes:
+            async with aclosing(access.watch(selection, since, begun)) as changes:
                 async for change in changes:
-                    if not passes(change.key):
-                        continue
-                    listing.add(shown_change(place.schema, place.space, change))
+                    listing.add(change)
                     seen += 1
                     if seen == count:
                         return

@@ -14,13 +14,13 @@ from keyhouse.store import ANY, Entry, Unset, version
 
 
 class Put(msgspec.Struct, frozen=True):
-    """What was written."""
+    """What was written. What a service does not tell of it is absent."""
 
     space: str
     key: str
     record: str
-    revision: int
-    expires: str | None
+    revision: int | msgspec.UnsetType
+    expires: str | msgspec.UnsetType | None
     value: Any
     derived: list[dict[str, str]]
 
@@ -39,7 +39,7 @@ async def put_value(
     if record.private:  # which must not be lost by writing what `get` has shown
         before = await store.entry(record, **bound.fields)
         expect = (None if before is None else before.revision) if expect is ANY else expect
-    value = record.parse(_completed(record, found, before, content))
+    value = record.parse(completed(record, found, before, content))
     entry = await store.put(record, value, ttl=ttl, expect=expect, **bound.fields)
     rows = [
         {"kind": kind_of(derived), "key": row}
@@ -70,7 +70,7 @@ async def refuse_newer(store: Store) -> None:
         await version(store)
 
 
-def _completed(record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes) -> bytes:
+def completed(record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes) -> bytes:
     """The document with the members that others know: the key, the store, and the record that is there."""
     try:
         plain = msgspec.json.decode(content)

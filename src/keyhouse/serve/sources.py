@@ -26,7 +26,7 @@ HTTP: Final = "http"
 
 _OWN: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
 
-_NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE_|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)")
+_NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)")
 """What an orchestrator puts there for a service called keyhouse, and what other commands and the tests read."""
 
 

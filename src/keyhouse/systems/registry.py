@@ -12,7 +12,7 @@ import msgspec
 from keyhouse.errors import UsageError
 from keyhouse.schema import Schema
 
-__all__ = ["NAMES", "System", "has_service", "load", "load_service"]
+__all__ = ["NAMES", "System", "has_service", "load", "load_remote", "load_service"]
 
 _TITLES: Final = {
     "rosey": "Plugin storage over NATS",
@@ -44,7 +44,7 @@ def load(name: str) -> System:
 
 def has_service(name: str) -> bool:
     """Whether the system can be served, and not only stored. Nothing of it is imported."""
-    return name in _TITLES and PathFinder.find_spec("service", [str(Path(__file__).parent / name)]) is not None
+    return _has(name, "service")
 
 
 def load_service(name: str) -> ModuleType:
@@ -55,3 +55,19 @@ def load_service(name: str) -> ModuleType:
         served = [known for known in NAMES if has_service(known)]
         raise UsageError("This system has no service yet: it can be stored, not served.", system=name, served=served)
     return import_module(f"keyhouse.systems.{name}.service")
+
+
+def load_remote(name: str) -> ModuleType:
+    """The module of the system that has `connect(url, space, token) -> Remote`; UsageError when its service can't be asked
+    so. ImportError names the extra that it needs."""
+    if not _has(name, "remote"):
+        asked = [known for known in NAMES if _has(known, "remote")]
+        raise UsageError("The service of this system can't be asked here: name its rows.", system=name, asked=asked)
+    try:
+        return import_module(f"keyhouse.systems.{name}.remote")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"To ask a service needs {error.name}: pip install 'keyhouse[client]'") from error
+
+
+def _has(name: str, module: str) -> bool:
+    return name in _TITLES and PathFinder.find_spec(module, [str(Path(__file__).parent / name)]) is not None

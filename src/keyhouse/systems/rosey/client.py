@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -211,15 +211,21 @@ class PluginStorage:
         results: list[dict[str, Any]] = (await self._ask("batch", {"ops": list(operations)}))["results"]
         return results
 
-    async def watch(self, prefix: str = "", *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, prefix: str = "", *, since: int | None = None, begun: Callable[[int], None] | None = None
+    ) -> AsyncGenerator[Change, None]:
         """The changes of the keys that begin so, from now on or after revision `since`, without end. Begun anew by itself
-        when the service is restarted or a message was lost; then a change may come twice, and none is missed."""
+        when the service is restarted or a message was lost; then a change may come twice, and none is missed. `begun` is
+        called once, when the first has begun, with the revision that it begins at."""
         while True:
             subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
             messages = await self._connection.subscribe(subject)
             try:
                 answer = await self._ask("watch", {"subject": subject, "prefix": prefix, "since": since})
                 since = int(answer["revision"])
+                if begun is not None:
+                    begun(since)
+                    begun = None
                 number = 0
                 while True:
                     try:

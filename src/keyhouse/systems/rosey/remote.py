@@ -1,0 +1,158 @@
+"""Plugin storage through its service: `keyhouse get rosey theme --space trivia --service nats://host:4222`.
+
+The face tells a value with its revision, and not when it expires. A listing tells keys alone.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Final, TypeVar
+
+import msgspec
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from keyhouse.errors import (
+    CallerError,
+    DataError,
+    EngineError,
+    KeyhouseError,
+    LimitError,
+    QuotaError,
+    RateError,
+    RevisionError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
+from keyhouse.remote import Told
+from keyhouse.store import ANY, Unset
+from keyhouse.systems.rosey.client import (
+    Change,
+    Conflict,
+    InvalidRequest,
+    PluginError,
+    PluginStorage,
+    QuotaExceeded,
+    RateLimited,
+    ServiceUnavailable,
+    StorageFailed,
+    ValueTooLarge,
+)
+
+__all__ = ["connect"]
+
+CONNECT_SECONDS: Final = 10
+
+_KINDS: Final[tuple[tuple[type[PluginError], type[KeyhouseError]], ...]] = (
+    (ValueTooLarge, LimitError),
+    (InvalidRequest, CallerError),
+    (Conflict, RevisionError),
+    (RateLimited, RateError),
+    (QuotaExceeded, QuotaError),
+    (StorageFailed, EngineError),
+    (PluginError, DataError),
+)
+
+T = TypeVar("T")
+
+
+async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
+    """`url`: of NATS, with user and password in it if it asks for them. The space is the plugin."""
+    if not url.startswith(("nats://", "tls://")):
+        raise UsageError("Plugin storage is asked over NATS: --service nats://host:4222.")
+    if token is not None:
+        raise UsageError("Plugin storage takes no token: user and password are in the URL, nats://user:password@host.")
+    connection, told = Client(), list[Exception]()
+
+    async def hear(error: Exception) -> None:
+        told.append(error)
+
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.connect(
+                url.split(","),
+                connect_timeout=CONNECT_SECONDS,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # with 0, the driver tries without end
+                reconnect_time_wait=0,
+                error_cb=hear,
+                inbox_prefix=f"_INBOX_{space}".encode(),
+            )
+    except (NatsError, OSError) as error:  # TimeoutError is an OSError
+        await connection.close()
+        reason = str(told[-1] if told else error) or type(error).__name__
+        raise UnavailableError("No NATS server lets us in there.", reason=reason) from None
+    return PluginRemote(connection, PluginStorage(connection, space))
+
+
+class PluginRemote:
+    def __init__(self, connection: Client, storage: PluginStorage) -> None:
+        self._connection = connection
+        self._storage = storage
+
+    async def get(self, key: str) -> Told | None:
+        with _translated():
+            found = await self._storage.found(key)
+        return None if found is None else Told(key, msgspec.json.encode(found.value), found.revision)
+
+    async def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
+        if reverse:
+            raise UsageError("Plugin storage lists keys from the first to the last only: name the rows by --store.")
+        with _translated():
+            if keys_only:
+                for key in await self._storage.keys(prefix):
+                    yield Told(key)
+                return
+            async for found in self._storage.items(prefix):
+                yield Told(found.key, msgspec.json.encode(found.value), found.revision)
+
+    async def count(self, prefix: str) -> int:
+        with _translated():
+            return await self._storage.count(prefix)
+
+    async def watch(self, prefix: str, since: int | None, begun: Callable[[int], None]) -> AsyncGenerator[Told, None]:
+        await self.get("-")  # somebody must be there: a watch would wait for a service without end
+        with _translated():
+            async with aclosing(self._storage.watch(prefix, since=since, begun=begun)) as changes:
+                async for change in changes:
+                    yield _told(change)
+
+    async def put(self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None) -> Told:
+        document: Any = msgspec.json.decode(value)
+        if isinstance(expect, Unset):
+            await self._written(self._storage.set(key, document, ttl=ttl))
+            return Told(key, value)
+        return Told(key, value, await self._written(self._storage.cas(key, document, expect, ttl=ttl)))
+
+    async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
+        if expect is not ANY:
+            raise UsageError("Plugin storage deletes a key at whatever revision: name the rows by --store.")
+        return await self._written(self._storage.delete(key))
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _written(self, work: Awaitable[T]) -> T:
+        """Of a write that was not answered it is not known whether it was done."""
+        with _translated(UnknownOutcomeError):
+            return await work
+
+
+@contextmanager
+def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
+    try:
+        yield
+    except ServiceUnavailable as error:
+        raise silent("The service did not answer.", reason=error.message) from None
+    except PluginError as error:
+        kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
+        raise kind("The service refused it.", code=error.code, reason=error.message) from None
+    except NatsError as error:
+        raise silent("The connection to NATS was lost.", reason=str(error) or type(error).__name__) from None
+
+
+def _told(change: Change) -> Told:
+    if change.deleted:
+        return Told(change.key, revision=change.revision, gone=True)
+    return Told(change.key, msgspec.json.encode(change.value), change.revision)

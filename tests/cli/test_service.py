@@ -1,0 +1,116 @@
+"""`get`, `put`, `delete`, `list`, `scan`, `count` and `watch` through a running service, by the face that it has."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.serve.host_running import Serving, environment, serving
+
+NOTE = "cust_12345_streamkit_notes_ideas"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serving(tmp_path_factory.mktemp("service"), "rosey", "streamkit") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def token(service: Serving) -> str:
+    folder = Path(service.log_path).parent
+    return run("token", "streamkit", "--customer", "12345", "--data", "data", cwd=folder).stdout.strip()
+
+
+def test_plugin_storage_is_asked_over_nats(service: Serving) -> None:
+    at = ("--service", service.nats, "--space", "trivia")
+    assert run("put", "rosey", "theme", '"dark"', *at).stdout == "theme\n\nStored in the space `trivia`.\n"
+    assert "at revision 2" in run("put", "rosey", "score", "7", "--ttl", "1h", "--expect", "absent", *at).stdout
+    assert "CONFLICT" in run("put", "rosey", "score", "8", "--expect", "1", *at, code=4).stderr
+    assert run("get", "rosey", "theme", *at).stdout == '"dark"\n'
+    assert json.loads(run("get", "rosey", "score", "--json", *at).stdout) == {
+        "space": "trivia",
+        "key": "score",
+        "kind": "record",
+        "record": "value",
+        "revision": 2,
+        "value": 7,
+    }
+    assert run("list", "rosey", *at).stdout == "score\ntheme\n"
+    assert run("scan", "rosey", "--after", "score", *at).stdout == 'theme\t"dark"\n'
+    assert run("count", "rosey", "th", *at).stdout == "1\n"
+    assert "Deleted 1 record" in run("delete", "rosey", "theme", "--yes", *at).stdout
+    assert "no such row" in run("get", "rosey", "theme", *at, code=3).stderr
+
+
+def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> None:
+    at = ("--service", service.nats, "--space", "watched")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "keyhouse.cli", "watch", "rosey", "--count", "1", *at],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stderr is not None
+    assert watching.stderr.readline() == "Watching watched from revision 0 on; Ctrl-C ends it.\n"
+    run("put", "rosey", "k", "1", *at)
+    out, _ = watching.communicate(timeout=60)
+    assert out.split("\t")[1:] == ["put", "k", "1\n"]
+
+
+def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:
+    at = ("--service", service.nats, "--space", "trivia")
+    assert "name a KEY, or the rows by --store" in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
+    assert "name the rows by --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
+    none = ("--service", "nats://127.0.0.1:1", "--space", "trivia")
+    assert "No NATS server lets us in there." in run("get", "rosey", "k", *none, code=1).stderr
+
+
+def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
+    at = {"KEYHOUSE_SERVICE": service.http, "KEYHOUSE_TOKEN": token}
+    assert "at revision 1" in run("put", "streamkit", NOTE, '{"title": "Ideas", "content": ""}', environment=at).stdout
+    found = json.loads(run("get", "streamkit", NOTE, "--json", environment=at).stdout)
+    assert (found["revision"], found["value"]["title"], found["expires"]) == (1, "Ideas", None)
+    changed = '{"title": "Ideas", "content": "more"}'
+    assert "412" in run("put", "streamkit", NOTE, changed, "--expect", "9", environment=at, code=4).stderr
+    run("put", "streamkit", NOTE, changed, "--expect", "1", environment=at)
+    assert run("list", "streamkit", "--space", "12345", environment=at).stdout == f"{NOTE}\n"
+    refused = run("watch", "streamkit", "--space", "12345", environment=at, code=1)
+    assert "watch the rows, by --store or --data" in refused.stderr
+    assert "Deleted 1 record" in run("delete", "streamkit", NOTE, "--yes", environment=at).stdout
+
+
+def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(service: Serving, token: str) -> None:
+    """The service takes the customer from the token alone: a key of another would be answered with this one's."""
+    other = NOTE.replace("12345", "777")
+    at = ("--service", service.http, "--token", token)
+    refused = run("get", "streamkit", other, *at, code=1)
+    assert "The token stands for another customer. (customer='12345', space='777')" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "said"),
+    [
+        (("get", "rosey", "k", "--service", "nats://x", "--store", "sqlite:a.db"), {}, "one of --store, --data and"),
+        (("get", "rosey", "k"), {"KEYHOUSE_SERVICE": "nats://x", "KEYHOUSE_STORE": "sqlite:a.db"}, "say which by"),
+        (("verify", "rosey"), {"KEYHOUSE_SERVICE": "nats://x"}, "works on the rows, and asks no service"),
+        (
+            ("get", "history", "COMPLETED", "--service", "http://x"),
+            {},
+            "The service of this system can't be asked here",
+        ),
+        (("get", "rosey", "k", "--service", "http://x"), {}, "--service nats://host:4222"),
+        (("get", "rosey", "k", "--token", "t", "--store", "sqlite:a.db"), {}, "A token is for a service"),
+    ],
+)
+def test_a_service_that_can_not_be_meant_is_refused(
+    arguments: tuple[str, ...], settings: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    refused = run(*arguments, cwd=tmp_path, environment={"KEYHOUSE_SPACE": "s", **settings}, code=1)
+    assert said in refused.stderr
+    assert not list(tmp_path.iterdir())
