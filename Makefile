@@ -1,11 +1,13 @@
 # Everything a developer runs, by one word each. It needs Python 3.11 or newer, git and make, and nothing installed first.
 #
-# An environment is built from its lock file alone. Its `locked` stamp is written last, so an interrupted build starts
-# over; it is older than a changed lock file, so a changed lock builds anew.
+# An environment is built from its lock file alone; one library comes as source, and pip fetches what builds it. The
+# `locked` stamp is written last, so an interrupted build starts over; it is older than a changed lock file, so a changed
+# lock builds anew.
 
 PYTHON ?= python3
 JOBS ?= 3
 ENGINES ?=
+SIZE ?= 100
 UV := uv==0.13.7
 
 SHELL := /bin/sh
@@ -58,8 +60,9 @@ bench: .venv-bench/installed ## Measure against hand-written code and against pe
 	@.venv-bench/bin/python -m benchmarks $(ARGS)
 
 .PHONY: soak
-soak: .venv/installed ## Run every test at the size of a release: hours
-	@KEYHOUSE_SOAK=1 KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+soak: .venv/installed ## Run random tests and faults at a release's length, hours (SIZE=20: percent of it; ENGINES=…)
+	@KEYHOUSE_SOAK=$(SIZE) KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -rA -n $(JOBS) --dist worksteal \
+	  -m 'soak or hypothesis' $(ARGS)
 
 .PHONY: docs
 docs: .venv/installed ## Write the generated pages of docs/ anew

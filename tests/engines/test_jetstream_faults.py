@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
 import subprocess
@@ -30,10 +29,10 @@ from tests.engines.nats_races import Race
 from tests.engines.nats_servers import nats_server
 from tests.engines.openers import OPENERS
 from tests.engines.test_jetstream import ALL, put, value
+from tests.soak import SOAK, size
 
-SOAK = bool(os.environ.get("KEYHOUSE_SOAK"))
-KILLS = 200 if SOAK else 20
-CLUSTER_SECONDS = 20 * 60 if SOAK else 20
+KILLS = size(20, 200)
+CLUSTER_SECONDS = size(20, 20 * 60)
 ACKNOWLEDGED_PER_SECOND_MIN = 100
 UP_AGAIN_SECONDS_MAX = 5
 BUSY_UP_AGAIN_SECONDS_MAX = 30
@@ -326,6 +325,7 @@ def test_what_was_lost_is_found(loss: Batch) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
@@ -387,10 +387,12 @@ def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
 
 
+@pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
 

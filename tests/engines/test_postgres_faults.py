@@ -21,10 +21,11 @@ from keyhouse.errors import EngineError, UnavailableError, UnknownOutcomeError
 from keyhouse.testing.conformance.stage import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer
 from tests.engines.openers import postgres_schema
+from tests.soak import size
 
 ALL = Span()
 WRITERS = 16
-SOAK = "KEYHOUSE_SOAK" in os.environ
+KILLS = size(20, 200)
 
 
 @pytest.fixture
@@ -99,12 +100,13 @@ async def terminate(url: str, who: str = "keyhouse%") -> int:
     return int(gone)
 
 
+@pytest.mark.soak
 def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(server: PostgresServer) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         load = Load(engine)
         running = asyncio.ensure_future(load.run())
-        for _ in range(200 if SOAK else 20):
+        for _ in range(KILLS):
             await load.until(more=40)
             assert await terminate(server.url) > 0
             assert (await engine.read("s0", ["absent"])) == [None]
@@ -118,13 +120,14 @@ def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_els
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(server: PostgresServer) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         load = Load(engine)
         running = asyncio.ensure_future(load.run())
         watching = asyncio.ensure_future(follow(engine, "s0"))
-        for _ in range(200 if SOAK else 20):
+        for _ in range(KILLS):
             await load.until(more=30)
             await asyncio.to_thread(server.kill)
             with pytest.raises((UnavailableError, UnknownOutcomeError)):

@@ -8,13 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from keyhouse.engine import Batch, Check, Put
 from keyhouse.engines.rocksdb import RocksdbEngine
 from tests.engines.acknowledging import check
+from tests.soak import size
 
 ROOT = Path(__file__).parents[2]
-SOAK = 10 if os.environ.get("KEYHOUSE_SOAK") else 1
-KILLS = 50 * SOAK
+KILLS = size(50, 500)
 OPEN_SECONDS_MAX = 5.0
 RATE_MIN = 100
 """Acknowledged in a second: a run that does less proves little."""
@@ -41,6 +43,7 @@ def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list
     return acknowledged, took
 
 
+@pytest.mark.soak
 def test_killed_under_load_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

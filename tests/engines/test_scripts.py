@@ -12,9 +12,9 @@ import pytest
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import parse, play
 from tests.engines.openers import ALL, OPENERS
+from tests.soak import SOAK, size
 
-SOAK = "KEYHOUSE_SOAK" in os.environ
-SEEDS = range(100 if SOAK else 10)
+SEEDS = range(size(10, 100))
 OPERATIONS = 5_000 if SOAK else 2_000
 FEWER_SEEDS = {} if SOAK else {"jetstream": SEEDS[::2], "jetstream-buckets": SEEDS[1::2]}
 FEWER_OPERATIONS = {} if SOAK else {"dynamodb": 250}
@@ -31,6 +31,7 @@ def test_one_long_script_has_the_same_history_on_every_engine(engine: str, tmp_p
     compare(engine, LONG_SEED, LONG_OPERATIONS, tmp_path)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("engine", "seed"), CASES)
 def test_an_engine_has_the_history_of_the_model(engine: str, seed: int, tmp_path: Path) -> None:
     compare(engine, seed, FEWER_OPERATIONS.get(engine, OPERATIONS), tmp_path)

@@ -14,9 +14,9 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from keyhouse.serve.http import HttpSettings, make_app
 from keyhouse.serve.http.docs import _ASSETS
-from tests.conftest import SOAK
 from tests.serve.http_asking import ask
 from tests.serve.http_shop import shop
+from tests.soak import size
 
 APP = make_app([shop()])
 DOCUMENT: Any = ask(APP, "GET", "/shop/openapi.json").json()
@@ -90,7 +90,7 @@ schema = schemathesis.openapi.from_asgi("/shop/openapi.json", make_app([shop()])
 
 
 @schema.exclude(path="/fail/{how}").parametrize()
-@settings(max_examples=15 * SOAK, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=size(15, 1_000), suppress_health_check=list(HealthCheck), deadline=None)
 def test_no_answer_is_undocumented(case: schemathesis.Case[Any]) -> None:
     conditional = {"If-Match", "If-None-Match"} & set(case.headers or ())
     excluded: list[Any] = (

@@ -10,12 +10,12 @@ from keyhouse.engine import Batch, Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store, verify
-from tests.conftest import SOAK
+from tests.soak import size
 from tests.store.racing import BY_NAME, GAME, HITS, PER_TEAM, PLAYER, SCORE, SECONDS_MAX, Yielding, race, race_on_file
 
 TASKS = 64
 PROCESSES = 4
-ROUNDS = 8 if SOAK == 1 else 40
+ROUNDS = size(8, 40)
 
 
 async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
@@ -42,6 +42,7 @@ def opened(name: str, folder: Path) -> Engine:
     return Yielding(MemoryEngine()) if name == "memory" else SqliteEngine.open(folder / "game.db")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_64_tasks_lose_no_update_and_claim_no_name_twice(engine: str, tmp_path: Path) -> None:
     async def scenario() -> None:
@@ -54,6 +55,7 @@ def test_64_tasks_lose_no_update_and_claim_no_name_twice(engine: str, tmp_path: 
     asyncio.run(scenario())
 
 
+@pytest.mark.soak
 def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path: Path) -> None:
     path, tasks = tmp_path / "game.db", TASKS // PROCESSES
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:

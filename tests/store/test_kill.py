@@ -18,10 +18,11 @@ import pytest
 
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store
+from tests.soak import size
 from tests.store.workload import SHOP, TASKS, Model, faults
 from tests.store.writing import write
 
-KILLS = 25 * (5 if os.environ.get("KEYHOUSE_SOAK") else 1)
+KILLS = size(25, 125)
 """In each of four tests: 100, and 500 for a release."""
 
 ACKNOWLEDGED_PER_SECOND_MIN = 100
@@ -96,6 +97,7 @@ class Killed:
         assert rate >= ACKNOWLEDGED_PER_SECOND_MIN
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("way", ["", "often"], ids=["with a long WAL", "amid checkpoints"])
 def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(tmp_path: Path, way: str) -> None:
     killed = Killed(tmp_path / "shop.db", way)
@@ -105,6 +107,7 @@ def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halv
     killed.check_load()
 
 
+@pytest.mark.soak
 def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(tmp_path: Path) -> None:
     """What is checked is a copy, so that the file itself is closed by nobody, and its log only grows."""
     killed = Killed(tmp_path / "shop.db")
@@ -119,6 +122,7 @@ def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the
     killed.check_load()
 
 
+@pytest.mark.soak
 def test_a_process_that_has_the_file_open_sees_nothing_lost_when_the_writers_beside_it_are_killed(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,7 @@
 """The store against its model: whatever is done to it, every answer and every row is the oracle's.
 
 Each run draws a new seed. A failure says which, with the number of the operation and the last ones as text;
-`KEYHOUSE_SEED=… pytest tests/store/test_model.py` plays it again. `KEYHOUSE_SOAK` plays ten times as many.
+`KEYHOUSE_SEED=… pytest tests/store/test_model.py` plays it again. A soak plays up to ten times as many.
 """
 
 import asyncio
@@ -29,18 +29,22 @@ from keyhouse.testing.model import Difference, Generator, Player, generate, play
 from keyhouse.testing.model.generator import WEIGHTS
 from keyhouse.testing.script import parse
 from tests.engines.openers import ALL, OPENERS
+from tests.soak import size
 
-SOAK = 10 if os.environ.get("KEYHOUSE_SOAK") else 1
-OPERATIONS = 5_000 * SOAK
-FEWER_OPERATIONS = {"jetstream-buckets": 2_000 * SOAK, "dynamodb": 2_000 * SOAK}
+OPERATIONS = size(5_000, 50_000)
+FEWER_OPERATIONS = {"jetstream-buckets": size(2_000, 20_000), "dynamodb": size(2_000, 10_000)}
 RUNS = {"memory": 4, "sqlite": 6, "rocksdb": 6}
-EXAMPLES = 25 * SOAK
-FEWER_EXAMPLES = {"jetstream": 10 * SOAK, "jetstream-buckets": 10 * SOAK, "postgres": 10 * SOAK, "dynamodb": 5 * SOAK}
+EXAMPLES = size(25, 250)
+FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(10, 100)) | {
+    "dynamodb": size(5, 50)
+}
 PLANTED_OPERATIONS = 4_000
 
 
 def drawn() -> int:
-    return int(os.environ.get("KEYHOUSE_SEED") or secrets.randbits(32))
+    seed = int(os.environ.get("KEYHOUSE_SEED") or secrets.randbits(32))
+    print(f"KEYHOUSE_SEED={seed}")
+    return seed
 
 
 def run(seed: int, engine: str, folder: Path, operations: int) -> int:
@@ -48,6 +52,7 @@ def run(seed: int, engine: str, folder: Path, operations: int) -> int:
     return asyncio.run(play(generate(seed, operations), ALL[engine](folder), told=told))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))])
 def test_the_store_answers_and_holds_what_the_model_says(engine: str, number: int, tmp_path: Path) -> None:
     operations = FEWER_OPERATIONS.get(engine, OPERATIONS)
@@ -84,6 +89,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._folder.cleanup()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", list(OPENERS))
 def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
     machine = type("Machine", (StoreMachine,), {"engine": engine})

@@ -1,6 +1,5 @@
 """What the OpenAPI document allows, and what it does not, sent by two customers: no 5xx, and no answer that is not in it."""
 
-import os
 from typing import Any
 
 import httpx
@@ -15,9 +14,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.engines.openers import sqlite
+from tests.soak import size
 from tests.systems.streamkit_service import Service, serving, token
 
-EXAMPLES = 1_000 if os.environ.get("KEYHOUSE_SOAK") else 30
+EXAMPLES = size(30, 1_000)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = 11
 """Of the document. A new one is tested by itself, and counted here."""
@@ -30,6 +30,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield served
 
 
+@pytest.mark.soak
 def test_every_answer_is_in_the_document(service: Service) -> None:
     schema = schemathesis.openapi.from_dict(httpx.get(f"{service.url}/openapi.json").json())
     tokens = [token(customer, service.clock) for customer in ("12345", "67890")]

@@ -1,12 +1,11 @@
 """The service is killed and started again under load: no write that was acknowledged is lost.
 
-15 seconds of load besides the starts, 60 with KEYHOUSE_SOAK. Each writer owns its keys, so what must be there is known: the
+15 seconds of load besides the starts, 60 for a release. Each writer owns its keys, so what must be there is known: the
 value that was acknowledged last, or one that was sent after it and not answered.
 """
 
 import asyncio
 import json
-import os
 import random
 import sys
 from contextlib import suppress
@@ -19,8 +18,9 @@ from nats.errors import Error as NatsError
 
 from tests.engines.nats_servers import nats_server
 from tests.engines.openers import postgres_schema
+from tests.soak import size
 
-SECONDS = 60 if os.environ.get("KEYHOUSE_SOAK") else 15
+SECONDS = size(15, 60)
 KILLS = 5
 WRITERS = 8
 
@@ -107,6 +107,7 @@ class Service:
         return await asyncio.wait_for(self._process.wait(), 60)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(engine: str, tmp_path: Path) -> None:
     async def scenario() -> None:
