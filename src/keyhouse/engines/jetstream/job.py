@@ -6,6 +6,7 @@ its condition (`Nats-Expected-Last-Subject-Sequence-Subject`), in the same atomi
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -139,7 +140,7 @@ class View:
         return value
 
 
-class Job(Generic[Answer]):
+class Job(ABC, Generic[Answer]):
     """`messages` are at most how many it takes, `bytes` how large they are."""
 
     def __init__(self, *, messages: int, bytes: int) -> None:
@@ -147,21 +148,23 @@ class Job(Generic[Answer]):
         self.bytes = bytes
         self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
+    @abstractmethod
     def plan(self, view: View) -> list[Message]:
         """What to write. Raises `Lost`, `Cold` or `CounterError` before it has changed the view."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def places(self) -> list[Place]:
         """The rows that it checks or writes."""
-        raise NotImplementedError
+        ...
 
-    def succeed(self, sequence: int) -> None:
-        """Its messages are written, the last at `sequence`; or it had none."""
-        raise NotImplementedError
+    @abstractmethod
+    def _answer(self, sequence: int | None) -> Answer: ...
 
-    def lose(self) -> None:
-        """A check of it does not hold."""
-        raise NotImplementedError
+    def settle(self, sequence: int | None) -> None:
+        """Its messages are written, the last at `sequence`; or it had none. `None`: a check of it does not hold."""
+        if not self.future.done():
+            self.future.set_result(self._answer(sequence))
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
@@ -197,13 +200,8 @@ class CommitJob(Job[int | None]):
         keys += [*self.batch.deletes, *(add.key for add in self.batch.adds)]
         return [Place(self.space, key) for key in dict.fromkeys(keys)]
 
-    def succeed(self, sequence: int) -> None:
-        if not self.future.done():
-            self.future.set_result(sequence)
-
-    def lose(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+    def _answer(self, sequence: int | None) -> int | None:
+        return sequence
 
     def _sums(self, view: View) -> list[Put]:
         sums = []
@@ -253,9 +251,8 @@ class SweepJob(Job[int]):
     def places(self) -> list[Place]:
         return [place for place, _ in self._expired]
 
-    def succeed(self, sequence: int) -> None:
-        if not self.future.done():
-            self.future.set_result(self._count)
+    def _answer(self, sequence: int | None) -> int:
+        return self._count
 
     def _is_due(self, view: View, place: Place, sequence: int) -> bool:
         return view.sequence(place) == sequence and view.untouched(place)

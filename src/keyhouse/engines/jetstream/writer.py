@@ -158,7 +158,7 @@ class Writer:
             if applied.forgotten(now):
                 left.append(job)
             else:
-                job.succeed(revision)
+                job.settle(revision)
         self._group = left
 
     async def _refresh(self, jobs: Sequence[Job[Any]]) -> None:
@@ -251,15 +251,15 @@ class Writer:
                 self._recent[place] = (entry(number, message.headers), message.value[:COUNTER_BYTES])
         if (identity := _identity(part.job)) is not None:
             self._remember(identity, sequence, self._clock.now())
-        part.job.succeed(sequence)
+        part.job.settle(sequence)
 
     def _refuse(self, part: _Part) -> None:
         if isinstance(part.refusal, CounterError):
             part.job.fail(part.refusal)
         elif part.refusal is not None:
-            part.job.lose()
+            part.job.settle(None)
         else:
-            part.job.succeed(self._bucket.mirror.position)
+            part.job.settle(self._bucket.mirror.position)
 
     def _remember(self, identity: tuple[str, str], revision: int, at: int) -> None:
         self._applied.pop(identity, None)
