@@ -75,3 +75,21 @@ def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
             await engine.close()
 
     asyncio.run(scenario())
+
+
+def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kept_apart_from_its_neighbour() -> None:
+    async def kept_apart(url: str) -> None:
+        engines = [await open_engine(f"{url}&layout={'n' * 49}{end}") for end in "ab"]
+        for number, engine in enumerate(engines):
+            await engine.commit("s", Batch(puts=(Put("k", str(number).encode()),)))
+        rows = [(await engine.read("s", ["k"]))[0] for engine in engines]
+        assert [row and row.value for row in rows] == [b"0", b"1"]
+        assert [await engine.sweep(limit=10) for engine in engines] == [0, 0]
+        for engine in engines:
+            await engine.close()
+
+    url = asyncio.run(postgres_schema())
+    for name in ("n" * 51, "%C3%A9" * 26, "a%00b"):
+        error = refusal(f"{url}&layout={name}")
+        assert isinstance(error, UsageError) and error.fields["limit"] == 63
+    asyncio.run(kept_apart(url))

@@ -17,6 +17,7 @@ from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.faults import DRIVER, translated
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
+from keyhouse.engines.sql.postgres import check_names
 from keyhouse.engines.sql.version import HEAD, VERSIONS
 from keyhouse.engines.url import public_url
 from keyhouse.errors import NewerError, UsageError
@@ -60,6 +61,7 @@ class Server:
     """`name` is the URL without the password, for errors."""
 
     def __init__(self, url: str, layout: Layout, *, create: bool = True) -> None:
+        check_names(layout)
         self._url = url
         self._layout = layout
         self._create = create

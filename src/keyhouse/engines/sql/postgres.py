@@ -18,11 +18,19 @@ with the engine's own statements.
 Nothing here asks the server for the time: `now` is the engine's clock.
 """
 
+import msgspec
+
 from keyhouse.engines.sql.layout import TIME_MAX, Layout, quoted
+from keyhouse.errors import UsageError
 from keyhouse.limits import COUNTER_MAX
 
 NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS = 1, 2, 3
 """Why a batch was refused."""
+
+NAME_BYTES_MAX = 63
+"""PostgreSQL's own limit; with the longest of our endings, a layout's name may have 50."""
+
+_LITE = ("large_values", "documents")
 
 STRANGER_MILLISECONDS = 50
 """How long a sweep waits for a row that someone who is not an engine has locked."""
@@ -34,6 +42,21 @@ def commit_name(layout: Layout) -> str:
 
 def sweep_name(layout: Layout) -> str:
     return quoted(f"{layout.rows}_sweep")
+
+
+def check_names(layout: Layout) -> None:
+    """PostgreSQL cuts a longer name off, silently: two that differ behind it would be one."""
+    own = {
+        name for field, name in msgspec.structs.asdict(layout).items() if isinstance(name, str) and field not in _LITE
+    }
+    own |= {f"{layout.rows}_commit", f"{layout.rows}_sweep", f"{layout.changes}_id", f"{layout.applied}_at"}
+    for name in sorted(own):
+        if len(name.encode(errors="surrogatepass")) > NAME_BYTES_MAX or "\0" in name:
+            raise UsageError(
+                "A name of the layout does not fit into PostgreSQL; take a shorter one, without U+0000.",
+                name=name,
+                limit=NAME_BYTES_MAX,
+            )
 
 
 def time_of(layout: Layout, milliseconds: str) -> str:
