@@ -564,6 +564,24 @@ def test_a_url_with_anything_else_is_refused(url: str) -> None:
         Settings.of(url)
 
 
+@pytest.mark.parametrize(
+    "endpoint", ["foo", "", "host:4566", "http://", "ftp://host", "http://host:99999", "http://[::1"]
+)
+def test_an_endpoint_that_is_no_address_is_told_before_anything_is_asked(endpoint: str) -> None:
+    with pytest.raises(UsageError, match="endpoint=http://host:port"):
+        Settings.of(f"dynamodb://a?endpoint={endpoint}")
+
+
+@pytest.mark.parametrize(("name", "value"), [("AWS_ENDPOINT_URL", "foo"), ("AWS_DEFAULT_REGION", "a b")])
+def test_what_the_environment_says_wrong_is_told_by_its_name(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=name):
+        asyncio.run(DynamoDBEngine.open(Settings(table="rows")))
+
+
 def test_the_test_server_ends_when_its_parent_is_killed() -> None:
     program = "from keyhouse.testing.servers.dynamodb import *; s = DynamoDBServer(); print(s.pid, flush=True); input()"
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE)

@@ -11,7 +11,7 @@ from botocore.loaders import Loader, create_loader
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.dynamodb.faults import translated
+from keyhouse.engines.dynamodb.faults import nowhere, translated
 from keyhouse.engines.dynamodb.feed import Feed
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
@@ -102,6 +102,8 @@ class DynamoDBEngine:
 async def _client_of_tables(settings: Settings) -> Any:
     try:
         client = await _client(settings)
+    except ValueError as error:
+        raise nowhere(error, settings.table) from error
     except Exception as error:
         raise translated(error, settings.table) from error
     try:

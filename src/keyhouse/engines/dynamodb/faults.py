@@ -107,6 +107,12 @@ def translated(error: Exception, table: str) -> KeyhouseError:
     return _caused(error, fault.meaning(fault.sentence, table=table, detail=str(error)))
 
 
+def nowhere(error: ValueError, table: str) -> KeyhouseError:
+    """The driver takes neither, and does not say where it has them from."""
+    sentence = "The region or the endpoint is none; look at the URL, or at AWS_DEFAULT_REGION and AWS_ENDPOINT_URL."
+    return _caused(error, UsageError(sentence, table=table, detail=str(error)))
+
+
 def unknown_outcome(error: Exception, table: str) -> KeyhouseError:
     sentence = "The transaction was sent and not confirmed; repeat it with the same batch id."
     return _caused(error, UnknownOutcomeError(sentence, table=table, detail=str(error)))

@@ -39,6 +39,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(_SHAPE, url=public_url(url), unknown=unknown)
         if given.get("create", "true") not in ("true", "false"):
             raise UsageError("In a DynamoDB URL, create is true or false.", url=public_url(url))
+        if "endpoint" in given and not _is_address(given["endpoint"]):
+            raise UsageError(
+                "The endpoint of a DynamoDB URL is an address: endpoint=http://host:port, or https://host",
+                url=public_url(url),
+            )
         return Settings(
             table=table,
             region=given.get("region"),
@@ -46,3 +51,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             layout=layout_of(given.get("layout", "")),
             create=given.get("create", "true") == "true",
         )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is not closed
+        return False
