@@ -1,15 +1,18 @@
 """What NATS lets one open, and what is said when it does not."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import nkeys
 import pytest
 
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError, UsageError
 from tests.engines.nats_configured import ConfiguredServer, configured
+from tests.engines.nats_signed import Signer, operated
 from tests.engines.refusals import SECRET, refusal
 
 
@@ -44,6 +47,43 @@ def test_the_right_password_opens(guarded: ConfiguredServer) -> None:
         await engine.close()
 
     asyncio.run(opened())
+
+
+@contextmanager
+def by_key(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
+    """A server that lists a user's public key, and the file with the user's seed."""
+    user = Signer(nkeys.PREFIX_BYTE_USER)
+    file = folder / "ann.nk"
+    file.write_text(f"{user.seed}\n")
+    with configured(folder / "nats", authorization={"users": [{"nkey": user.public}]}) as server:
+        yield server, file
+
+
+@contextmanager
+def by_jwt(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
+    """A server that trusts an operator, and the credentials of a user of one of its accounts."""
+    file = folder / "ann.creds"
+    with configured(folder / "nats", **operated(file)) as server:
+        yield server, file
+
+
+@pytest.mark.parametrize("known", [by_key, by_jwt])
+def test_a_credentials_file_opens_and_without_it_or_with_anothers_the_server_refuses(
+    known: Callable[[Path], AbstractContextManager[tuple[ConfiguredServer, Path]]], tmp_path: Path
+) -> None:
+    async def opened(url: str) -> None:
+        engine = await open_engine(url)
+        assert await engine.commit("s", Batch(puts=(Put("a", b"1"),))) is not None
+        await engine.close()
+
+    stranger = tmp_path / "stranger.nk"
+    stranger.write_text(Signer(nkeys.PREFIX_BYTE_USER).seed)
+    with known(tmp_path) as (server, file):
+        asyncio.run(opened(f"{server.address()}/?bucket=rows&credentials={file}"))
+        for more in ("", f"&credentials={stranger}"):
+            error = refusal(f"{server.address()}/?bucket=rows{more}")
+            assert isinstance(error, UnavailableError)
+            assert error.sentence.startswith("The NATS server refuses the connection; look at")
 
 
 @pytest.mark.parametrize("layout", ["bucket=rows", "prefix=rows-"])

@@ -102,3 +102,19 @@ def test_a_credentials_file_says_what_it_needs_to_be_read(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "nkeys", None)
     with pytest.raises(ImportError, match=r"pip install 'nats-py\[nkeys\]'"):
         opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a password",
+        "-----BEGIN NATS USER JWT-----\neyJ0\n",
+        f"SA{'A3RJ' * 14}",
+    ],
+)
+def test_a_file_without_a_users_credentials_is_told_and_not_shown(text: str, tmp_path: Path) -> None:
+    (tmp_path / "some.creds").write_text(text)
+    with pytest.raises(UsageError, match="The file holds no credentials of a NATS user") as told:
+        opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")
+    assert not text or text not in str(told.value)

@@ -15,6 +15,7 @@ import structlog
 
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
+from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.placing import file_of, url_of
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError
@@ -140,7 +141,7 @@ class Host:
 
     def _connect(self, url: str) -> AbstractAsyncContextManager[Connection]:
         credentials = self._settings.nats_credentials
-        return connect(url, **({"user_credentials": credentials} if credentials else {}))
+        return connect(url, **(sign_in(credentials) if credentials else {}))
 
     def _app(self, parts: list[Part]) -> Any:
         given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}

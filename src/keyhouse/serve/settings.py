@@ -59,9 +59,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(ge=0, le=65_535),
         setting("The port of the embedded nats-server, on 127.0.0.1; 0 is any that is free."),
     ] = 4222
-    nats_credentials: Annotated[str | None, setting("A credentials file, for the NATS servers that ask for one.")] = (
-        None
-    )
+    nats_credentials: Annotated[
+        str | None, setting("A user's `.creds` file or seed, for the NATS servers that ask for one.")
+    ] = None
     drain_seconds: Annotated[
         float,
         msgspec.Meta(ge=0, le=3_600),

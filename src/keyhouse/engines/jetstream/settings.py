@@ -5,12 +5,12 @@ first host as in any NATS URL. `tls://` asks for an encrypted connection.
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.jetstream.layout import Layout
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
@@ -75,15 +75,9 @@ def parse(url: str) -> Settings:
     return Settings(servers=servers, **options)
 
 
-def _file(path: str) -> str:
-    """One that can be read: the driver would look at it late, and say nothing that helps."""
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise UsageError("The credentials file can't be opened.", file=path, reason=error.strerror) from None
-    if find_spec("nkeys") is None:
-        raise ImportError("A NATS credentials file needs nkeys: pip install 'nats-py[nkeys]'")
+def _credentials(path: str) -> str:
+    """A file that can be used: the driver would look at it late, and say nothing that helps."""
+    sign_in(path)
     return path
 
 
@@ -94,6 +88,6 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "sync": ("sync_always", {"always": True, "interval": False}.__getitem__),
     "monitor": ("monitor", str),
     "reads": ("fresh_reads", {"fresh": True, "mirror": False}.__getitem__),
-    "credentials": ("credentials", _file),
+    "credentials": ("credentials", _credentials),
     "values": ("values_bytes_max", int),
 }

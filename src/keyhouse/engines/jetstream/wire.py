@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.jetstream.faults import (
     ABSENT,
     NoResponders,
@@ -211,19 +212,20 @@ class Wire:
             await self._client.publish(subject)
 
     async def _connect(self, client: Client) -> None:
+        credentials = self._settings.credentials
         await client.connect(
             servers=list(self._settings.servers),
             name="keyhouse",
             error_cb=self._troubled,
             disconnected_cb=self._disconnected,
             closed_cb=self._dropped,
-            user_credentials=self._settings.credentials,
             connect_timeout=2,
             reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # any number of seconds will do
             max_reconnect_attempts=-1,
             ping_interval=PING_SECONDS,
             max_outstanding_pings=PINGS_UNANSWERED_MAX,
             pending_size=0,
+            **({} if credentials is None else sign_in(credentials)),
         )
 
     def _check(self, client: Client) -> None:
@@ -260,9 +262,13 @@ class Wire:
             answer.set_result(message)
 
     async def _troubled(self, error: Exception) -> None:
-        self._trouble = error
-        if is_refusal(error) and self._opening is not None:  # which the driver answers by asking again and again
+        if self._opening is None:
+            self._trouble = error
+        elif is_refusal(error):  # which the driver answers by asking again and again
+            self._trouble = error
             self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
+        elif self._trouble is None or not is_refusal(self._trouble):  # a refused connection is often cut off besides
+            self._trouble = error
 
     async def _disconnected(self) -> None:
         self._break_off()
