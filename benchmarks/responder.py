@@ -8,6 +8,7 @@ It says `ready` when it answers, and ends when its standard input does.
 
 import asyncio
 import logging
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +42,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     would measure the log."""
     engine = await open_engine(engine_url)
     metrics = Metrics("0")
-    settings = {"slow_ms": 60_000}
+    settings = {"slow_ms": 60_000, "jwt_secret": secrets.token_hex(32)}
     context = Context(engine=metrics.metered("rosey", engine), data=Path(), metrics=metrics.registry, settings=settings)
     served = part(context)
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]

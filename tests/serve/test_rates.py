@@ -19,6 +19,21 @@ def test_a_burst_is_allowed_and_then_the_rate() -> None:
     assert [bool(rates.take("ann")) for _ in range(4)] == [False, False, False, True]
 
 
+def test_what_is_left_can_be_seen_and_seeing_takes_nothing() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(2, burst=3, clock=clock)
+    assert rates.left("ann") == 3 and len(rates) == 0
+    for left in (2, 1, 0, 0):
+        rates.take("ann")
+        assert rates.left("ann") == left
+    clock.advance(milliseconds=499)
+    assert rates.left("ann") == 0
+    clock.advance(milliseconds=1)
+    assert rates.left("ann") == 1
+    clock.advance(seconds=60)
+    assert rates.left("ann") == 3
+
+
 def test_a_refusal_costs_nothing() -> None:
     clock = ManualClock()
     rates = RateLimiter(1, burst=1, clock=clock)

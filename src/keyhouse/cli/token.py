@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,17 +11,24 @@ from keyhouse.cli.output import show_json
 from keyhouse.cli.target import system_names
 from keyhouse.systems.registry import NAMES, load_service
 
+_OPERATOR: Final = "operator"
+"""Whom the log names, when somebody looks at a value with such a token."""
+
 
 @examples(
     "TOKEN=$(keyhouse token streamkit --customer 12345)",
     'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
+    "keyhouse token rosey --operator",
 )
 def token(
     system: Annotated[
-        str, typer.Argument(help="The system that the token is for: streamkit.", autocompletion=system_names)
+        str, typer.Argument(help="The system that the token is for: streamkit, rosey.", autocompletion=system_names)
     ],
-    customer: Annotated[str, typer.Option(metavar="ID", help="Whom the token stands for: the tenant.")],
+    customer: Annotated[str | None, typer.Option(metavar="ID", help="Whom the token stands for: the tenant.")] = None,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="For the operator's view, where the system has one: rosey.")
+    ] = False,
     scope: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,8 +47,8 @@ def token(
     """Print a token that the service accepts, for development.
 
     It is signed with the service's secret. It needs the same settings as keyhouse serve, and its data folder: the
-    secret is there, or in KEYHOUSE_STREAMKIT_JWT_SECRET. Where there is none yet it is made, and the service will use
-    it.
+    secret is there, or in KEYHOUSE_STREAMKIT_JWT_SECRET, by the system's name. Where there is none yet it is made, and
+    the service will use it.
     """
     from keyhouse.errors import UsageError
 
@@ -50,13 +57,20 @@ def token(
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 
-    make = getattr(load_service(system), "token", None)
+    service = load_service(system)
+    if (customer is None) is not operator:
+        raise UsageError("A token is for one: name --customer ID, or --operator.", system=system)
+    make = getattr(service, "operator_token" if operator else "token", None)
     if make is None:
-        raise UsageError("This system has no tokens.", system=system)
+        whose = "no operator's view" if operator else "no tokens of customers"
+        raise UsageError(f"This system has {whose}.", system=system)
+    if operator and scope:
+        raise UsageError("What an operator's token allows is fixed: leave --scope out.", scope=scope)
     given = gather({"data": data}, os.environ, config, systems=NAMES)
-    folder = Path(given.settings.data)
-    made = make(given.tables[system], folder, customer, scopes=scope or None, seconds=hours * 3_600)
+    who, more = (_OPERATOR, {}) if customer is None else (customer, {"scopes": scope or None})
+    made = make(given.tables[system], Path(given.settings.data), who, seconds=hours * 3_600, **more)
     if json:
-        show_json({"token": made, "system": system, "customer": customer, "seconds": round(hours * 3_600)})
+        whom = {"operator": True} if customer is None else {"customer": customer}
+        show_json({"token": made, "system": system, **whom, "seconds": round(hours * 3_600)})
     else:
         print(made)

@@ -63,6 +63,11 @@ class RateLimiter:
         if wait:
             raise RateError("Too many requests: wait, then go on.", retry_after=math.ceil(wait))
 
+    def left(self, tenant: str) -> int:
+        """How many tokens a tenant has now. Nothing is taken."""
+        owed = max(0.0, self._full_at.get(tenant, 0.0) - self._clock.now())
+        return max(0, self.burst - math.ceil(min(owed, self._burst_ms) / self._step_ms - 1e-9))
+
     def _forget(self, now: int) -> None:
         """Those whose bucket is full again, which loses nothing; else the one that was quiet the longest.
 

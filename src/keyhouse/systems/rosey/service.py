@@ -1,8 +1,9 @@
 """The service: subjects in, answers out. What it is made of is handed to whoever runs it, as a `Part`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from msgspec import UNSET
 from keyhouse import sweep
 from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.serve import Context, Part, read_settings
+from keyhouse.serve.auth import jwt_auth, mint
 from keyhouse.serve.metrics import Timing
 from keyhouse.serve.nats import Body, Endpoint, Request
 from keyhouse.serve.rates import RateLimiter
@@ -21,10 +23,13 @@ from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.rosey.journal import Journal
 from keyhouse.systems.rosey.plugin import Plugin
 from keyhouse.systems.rosey.quota import Account, Quota
-from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.settings import OPERATOR_PATTERN, Settings
+from keyhouse.systems.rosey.view import SCOPE, View
 from keyhouse.systems.rosey.watches import Watches
 
-__all__ = ["OPERATIONS", "PluginService", "part"]
+__all__ = ["OPERATIONS", "PluginService", "operator_token", "part"]
+
+NAME: Final = "rosey"
 
 PLUGINS_KEPT: Final = 10_000
 """Plugins whose store is kept at hand; beyond it all are made anew as they come."""
@@ -66,7 +71,7 @@ class PluginService:
     """Answers every operation of every plugin."""
 
     def __init__(self, context: Context) -> None:
-        self.settings = read_settings(Settings, context.settings, table="rosey")
+        self.settings = read_settings(Settings, context.settings, table=NAME)
         self.figures = Figures(OPERATIONS)
         context.metrics.register(self.figures)
         self._engine = context.engine
@@ -203,6 +208,10 @@ class PluginService:
         known = self._known.get(name)
         return None if known is None else known.plugin.account
 
+    def view(self) -> View:
+        """What an operator sees of it."""
+        return View(self._engine, self.figures, self.census, self._quota, self._rates)
+
     async def ready(self) -> None:
         """The engine answers."""
         await self._engine.read("keyhouse", ("ready",))
@@ -212,13 +221,25 @@ def part(context: Context) -> Part:
     """Plugin storage, to be served."""
     service = PluginService(context)
     return Part(
-        name="rosey",
-        title="Plugin storage over NATS",
+        name=NAME,
+        title="Plugin storage",
+        about="What plugins keep, for their operator. Plugins themselves ask over NATS.",
+        routes=service.view().routes(),
+        auth=jwt_auth(
+            service.settings, context.data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=context.engine.clock
+        ),
         endpoints=service.endpoints(),
         queue=service.settings.queue,
         tasks=[service.clean_up, service.take_census],
         ready=service.ready,
     )
+
+
+def operator_token(settings: Mapping[str, Any], data: Path, operator: str, *, seconds: float) -> str:
+    """A token for the operator's view, as `keyhouse token rosey --operator` prints it. UsageError when it can't be made
+    here."""
+    read = read_settings(Settings, settings, table=NAME)
+    return mint(read, data, operator, system=NAME, scopes=[SCOPE], seconds=seconds, tenant_pattern=OPERATOR_PATTERN)
 
 
 def _no_subject(subject: str, words: list[str]) -> SubjectError:

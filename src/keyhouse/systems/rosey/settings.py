@@ -1,19 +1,23 @@
-"""The settings of plugin storage: the table `[rosey]` of `keyhouse.toml`."""
+"""The settings of plugin storage: the table `[rosey]` of `keyhouse.toml`. Its tokens are those of the operator's view."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from keyhouse.serve import setting
+from keyhouse.serve.auth import JwtSettings
 
-__all__ = ["Settings"]
+__all__ = ["OPERATOR_PATTERN", "Settings"]
+
+OPERATOR_PATTERN: Final = "[!-~]{1,255}"
+"""What a token may call an operator: it is only written into the log."""
 
 Positive = msgspec.Meta(gt=0)
 AtLeastNone = msgspec.Meta(ge=0)
 PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(JwtSettings, frozen=True, kw_only=True):
     prefixes: Annotated[
         tuple[Annotated[str, PREFIX], ...],
         msgspec.Meta(min_length=1),
@@ -42,3 +46,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: Annotated[
         float, Positive, setting("How often a watch says that it is alive, and asks whether anybody listens.")
     ] = 5.0
+    jwt_tenant_claims: Annotated[
+        tuple[str, ...],
+        setting("The claims that may name the operator. The first that a token has counts, and no other."),
+    ] = ("sub",)
+    jwt_scopes: Annotated[
+        tuple[str, ...],
+        setting("The scopes of a token that has no claim `scope`; `operator` opens the operator's view."),
+    ] = ()

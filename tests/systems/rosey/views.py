@@ -1,0 +1,96 @@
+"""Plugin storage with both its faces, on real sockets: plugins ask over NATS, an operator looks over HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from nats.aio.client import Client
+from prometheus_client import CollectorRegistry
+
+from keyhouse import open_engine
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Engine
+from keyhouse.serve import Context, Part
+from keyhouse.serve.auth import JwtSettings, mint
+from keyhouse.serve.http import make_app
+from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.settings import Address
+from keyhouse.systems.rosey.service import part
+from tests.engines.nats_servers import nats_server
+from tests.systems.rosey.houses import Patient
+
+SECRET = "only-for-tests-0123456789abcdef-0123456789"
+
+
+def operator(clock: ManualClock, secret: str = SECRET, **given: Any) -> str:
+    """An operator's token; other scopes, or times, make one of something else."""
+    settings = JwtSettings(jwt_secret=secret, jwt_tenant_claims=("sub",))
+    return mint(settings, Path(), "ann", clock=clock, **{"scopes": ["operator"], **given})
+
+
+class Office:
+    """`look` is an operator's GET; `ask` a plugin's request."""
+
+    def __init__(self, url: str, engine: Engine, clock: ManualClock, part: Part, client: Client) -> None:
+        self.url = url
+        self.engine = engine
+        self.clock = clock
+        self.part = part
+        self._client = client
+        self.http = httpx.AsyncClient(
+            base_url=f"{url}/rosey",
+            headers={"Authorization": f"Bearer {operator(clock)}"},
+            timeout=60,
+            transport=httpx.AsyncHTTPTransport(verify=False),  # no TLS here
+        )
+
+    async def ask(self, subject: str, **body: Any) -> Any:
+        return json.loads((await self._client.request(f"db.kv.{subject}", json.dumps(body).encode())).data)
+
+    async def look(self, path: str, status: int = 200, **query: Any) -> Any:
+        answer = await self.http.get(path, params=query)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def count(self) -> None:
+        """The census, which the service takes every five minutes."""
+        census = asyncio.ensure_future(self.part.tasks[1]())
+        async with asyncio.timeout(60):
+            while (await self.look("/plugins"))["counted_at"] is None:
+                await asyncio.sleep(0.01)
+        census.cancel()
+
+
+@asynccontextmanager
+async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
+    clock = ManualClock()
+    engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey", clock=clock)
+    given = {"jwt_secret": SECRET, "jwt_leeway_seconds": 0, **settings}
+    served = part(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given))
+    client = Patient()
+    await client.connect(nats_server().url)
+    try:
+        async with (
+            connect(nats_server().url) as connection,
+            NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+            listening(make_app([served]), bind(Address("127.0.0.1", 0)), drain_seconds=1) as address,
+        ):
+            built = Office(address.url, engine, clock, served, client)
+            async with built.http:
+                yield built
+    finally:
+        await client.close()
+        await engine.close()
+
+
+def in_office(folder: Path, story: Callable[[Office], Awaitable[None]], **settings: Any) -> None:
+    async def run() -> None:
+        async with office(folder, **settings) as built:
+            await story(built)
+
+    asyncio.run(run())
