@@ -8,7 +8,8 @@ import secrets
 import time
 from typing import Protocol, runtime_checkable
 
-from keyhouse.errors import LimitError
+from keyhouse.arguments import checked
+from keyhouse.errors import LimitError, UsageError
 
 
 @runtime_checkable
@@ -30,6 +31,7 @@ class ManualClock:
 
     __slots__ = ("_now",)
 
+    @checked(UsageError)
     def __init__(self, now: int = 1_767_225_600_000) -> None:
         self._now = now
 
@@ -44,6 +46,7 @@ class ManualClock:
         self._now = now
 
 
+@runtime_checkable
 class IdSource(Protocol):
     def new(self, *, after: str | None = None) -> str:
         """A new ULID, greater than every earlier one of this source, and than `after`."""
@@ -53,6 +56,7 @@ class IdSource(Protocol):
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {character: value for value, character in enumerate(_CROCKFORD)}
 _RANDOM_BITS = 80
+_TIME_MAX = 2**48 - 1
 _ULID_CHARS = 26
 _ULID_MAX = 2**128 - 1
 
@@ -77,7 +81,7 @@ def ulid_number(text: str) -> int:
 
 def ulid_at(now: int) -> str:
     """The least ULID of a moment: all drawn before it are less."""
-    return ulid_text(max(now, 0) << _RANDOM_BITS)
+    return ulid_text(min(max(now, 0), _TIME_MAX) << _RANDOM_BITS)
 
 
 class UlidSource:
@@ -85,6 +89,7 @@ class UlidSource:
 
     __slots__ = ("_clock", "_last", "_random")
 
+    @checked(UsageError)
     def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
         self._clock = clock
         self._last = 0

@@ -125,6 +125,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     commit_bytes_max: int = COMMIT_BYTES_MAX
 
 
+@runtime_checkable
 class Engine(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...

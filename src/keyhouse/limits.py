@@ -27,6 +27,9 @@ COUNTER_MAX: Final = 2**63 - 1
 TTL_SECONDS_MAX: Final = 2**31 - 1
 """A time to live: 68 years, a signed 32-bit integer."""
 
+EXPIRES_MAX: Final = 253_402_300_799_999
+"""When a row goes, in the clock's milliseconds: the end of the year 9999, behind which no time can be written."""
+
 COMMIT_ROWS_MAX: Final = 10_000
 """Rows in one commit on an engine that has no limit of its own."""
 

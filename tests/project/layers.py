@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "clock")
+BASE = ("limits", "errors", "arguments", "clock")
 CORE = ("keys", "schema", "engine", "store")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "": (*BASE, *CORE, "engines.registry"),
     "limits": (),
     "errors": ("limits",),
-    "clock": ("limits", "errors"),
-    "keys": ("limits", "errors"),
-    "schema": ("limits", "errors", "keys"),
+    "arguments": ("errors",),
+    "clock": ("limits", "errors", "arguments"),
+    "keys": ("limits", "errors", "arguments"),
+    "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),
     "engines": (*BASE, "keys.escape", "engine"),
     "store": (*BASE, "keys", "schema", "engine"),

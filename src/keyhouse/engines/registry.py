@@ -36,6 +36,8 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
 
     A server is reached before this returns, and what keeps it from being used is said here; after that, it may come and go.
     """
+    if not isinstance(url, str):
+        raise UsageError("An engine is opened by its URL, which is text such as sqlite:data.db.", given=url)
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
         raise UsageError(

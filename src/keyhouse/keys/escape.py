@@ -7,6 +7,9 @@ spellings.
 
 import re
 
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError
+
 NOTHING = r"(?!)"
 
 
@@ -18,12 +21,16 @@ class Escape:
 
     __slots__ = ("_bad", "_finds", "alphabet", "bad", "looks_around", "mark")
 
+    @checked(DeclarationError)
     def __init__(self, mark: str, bad: str, *, alphabet: str | None = None, looks_around: bool = False) -> None:
         self.mark = mark
         self.bad = bad
         self.alphabet = alphabet
         self.looks_around = looks_around
-        self._bad = re.compile(f"{bad}|{re.escape(mark)}")
+        try:
+            self._bad = re.compile(f"{bad}|{re.escape(mark)}")
+        except re.error as error:
+            raise DeclarationError("Not a regular expression.", pattern=bad, reason=str(error)) from None
         self._finds = self._bad.search
 
     def and_also(self, characters: str) -> "Escape":

@@ -15,6 +15,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     @staticmethod
     def prefix(text: str) -> "Span":
         """All keys that start with `text`, literally: no character has a meaning of its own."""
+        if not isinstance(text, str):
+            raise KeyFieldError("A key must be text.", key=text)
         return Span(text, _after_all_with_prefix(text))
 
     @staticmethod
@@ -46,6 +48,8 @@ def _after_all_with_prefix(text: str) -> str | None:
 
 def check_key(key: str) -> int:
     """The key's length in bytes; refused when it is empty, too long, or not text that every engine keeps."""
+    if not isinstance(key, str):
+        raise KeyFieldError("A key must be text.", key=key)
     try:
         size = len(key) if key.isascii() else len(key.encode())
     except UnicodeEncodeError as error:

@@ -10,12 +10,14 @@ import unicodedata
 from collections.abc import Callable, Hashable
 from datetime import date
 from decimal import Context, Decimal, Inexact
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from keyhouse.errors import DeclarationError
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 
 
+@runtime_checkable
 class Segment(Hashable, Protocol):
     @property
     def pattern(self) -> str: ...
@@ -72,11 +74,14 @@ class Text:
     fixed = False
     what = "text"
 
+    @checked(DeclarationError)
     def __init__(
         self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True
     ) -> None:
         self._chars_max = chars_max
         if chars_max is not None:
+            if chars_max < 1:
+                raise DeclarationError("Text in a key has room for one character at least.", chars_max=chars_max)
             self.what = f"{self.what} of at most {chars_max} characters"
         self._ends = ends
         if ends and ends in escape.mark + "0123456789ABCDEF":
@@ -115,6 +120,8 @@ class Text:
 
 def normal(text: str) -> str:
     """The normal form of names: NFKC, casefolded, trimmed, each run of white space one space. Normal text stays as it is."""
+    if not isinstance(text, str):
+        raise UsageError("Only text has a normal form.", given=text)
     if text.isascii():
         return " ".join(text.lower().split())
     while True:
@@ -144,6 +151,7 @@ class Match(_Plain):
     """Text of a closed shape, never escaped: what does not match is refused. `without` names texts it can't hold, not even
     together with the first characters of what follows it in the key."""
 
+    @checked(DeclarationError)
     def __init__(self, pattern: str, *, without: tuple[str, ...] = (), says: str | None = None, tail: str = "") -> None:
         self.pattern = pattern
         self.without = without
@@ -210,6 +218,7 @@ class Integer(_Plain):
 
     fixed = True
 
+    @checked(DeclarationError)
     def __init__(self, width: int) -> None:
         if not 1 <= width <= _DIGITS_MAX:
             raise DeclarationError("A number has 1 to 100 digits.", width=width)
@@ -244,9 +253,12 @@ class Scaled(_Plain):
 
     fixed = True
 
+    @checked(DeclarationError)
     def __init__(self, width: int, decimals: int) -> None:
         if width > _FLOAT_DIGITS:
             raise DeclarationError("A number with decimals has 15 digits at most.", width=width)
+        if not 0 <= decimals <= width:
+            raise DeclarationError("The decimals are some of a number's digits.", decimals=decimals, width=width)
         self._whole = Integer(width)
         self._decimals = decimals
         self._stop = Decimal(1).scaleb(width - decimals)
@@ -277,7 +289,15 @@ class Scaled(_Plain):
 class Choice(_Plain):
     """One of a closed list of words. Words may hold the delimiter: the list says where they end."""
 
+    @checked(DeclarationError)
     def __init__(self, *words: str) -> None:
+        if not words or not all(words) or len(set(words)) < len(words):
+            raise DeclarationError("An enumeration has words, none of them empty or twice there.", words=words)
+        try:
+            for word in words:
+                text_of(word)
+        except ValueError as error:
+            raise DeclarationError(f"A word of the enumeration {error}.", words=words) from None
         self.words = words
         self.what = "one of " + ", ".join(words)
         self.pattern = "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
@@ -313,6 +333,7 @@ class Optional:
     fixed = False
     _NULL = "null"
 
+    @checked(DeclarationError)
     def __init__(self, inner: Segment) -> None:
         self.inner = inner
         self.what = f"{inner.what}, or null"
@@ -338,6 +359,7 @@ _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 
 
+@checked(DeclarationError)
 def segment(spec: str) -> Segment:
     """The type that a template names behind a field's colon: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
     if spec.endswith("?"):

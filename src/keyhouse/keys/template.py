@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
@@ -27,6 +28,7 @@ class Template:
 
     __slots__ = ("_build", "_folds", "_join", "_match", "_parses", "escape", "fields", "literals", "segments", "text")
 
+    @checked(DeclarationError)
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
         pieces = _FIELD.split(text)
         literals, names, specs = pieces[::3], pieces[1::3], pieces[2::3]

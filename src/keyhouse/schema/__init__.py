@@ -5,9 +5,10 @@ Pure: nothing here does I/O, asks the time, or awaits.
 
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique
 from keyhouse.schema.document import Compact, compact
+from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.log import Counter, Folded, Log, LogState
 from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone
-from keyhouse.schema.record import Declared, Expiry, Record, at_field, fixed, per_write, sliding
+from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import Found, Schema, Space
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 

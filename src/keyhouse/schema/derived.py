@@ -19,6 +19,7 @@ from keyword import iskeyword
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
+from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, UniqueError, UnreadableError
 from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
 from keyhouse.keys.template import Template
@@ -59,6 +60,7 @@ class Derived:
     shared: ClassVar[bool] = False
     """Whether several records may stand behind one contribution: those whose keys differ in one of a few words."""
 
+    @checked(DeclarationError)
     def __init__(
         self,
         at: str | Template,
@@ -230,6 +232,7 @@ class Derived:
 class Index(Derived):
     """A row of the record's own, found by other fields than its key. Its value is `1`, or a field: `value="id"`."""
 
+    @checked(DeclarationError)
     def __init__(self, at: str | Template, *, value: str | None = None, **options: Any) -> None:
         super().__init__(at, **options)
         self.value = value
@@ -278,6 +281,7 @@ class Unique(Index):
 
     sort = "merge"
 
+    @checked(DeclarationError)
     def __init__(self, at: str | Template, *, value: str, **options: Any) -> None:
         super().__init__(at, value=value, **options)
 
@@ -299,6 +303,7 @@ class First(Unique):
     `among` is an index of the same record whose template has the same leading fields and lists all that earn the row.
     """
 
+    @checked(DeclarationError)
     def __init__(self, at: str | Template, *, value: str, among: Index, **options: Any) -> None:
         super().__init__(at, value=value, **options)
         self.among = among
@@ -331,6 +336,7 @@ class Summary(Derived):
     sort = "merge"
     shared = True
 
+    @checked(DeclarationError)
     def __init__(
         self,
         at: str | Template,

@@ -10,8 +10,9 @@ import msgspec
 
 from keyhouse.keys.template import Template
 from keyhouse.schema.derived import Count, Derived, First, Index, Source, Summary, Unique
+from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.log import Counter, Log
-from keyhouse.schema.record import Expiry, Record
+from keyhouse.schema.record import Record
 from keyhouse.schema.schema import Schema, Space
 from keyhouse.schema.shape import shape
 

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, RecordError
 from keyhouse.keys.template import Template
 from keyhouse.limits import COUNTER_MAX
@@ -16,6 +17,7 @@ T = TypeVar("T")
 class Counter(Record[int]):
     """A row that holds a whole number and is changed by adding. Absent, it counts 0."""
 
+    @checked(DeclarationError)
     def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
         super().__init__(int, at, name=name, doc=doc)
 
@@ -58,6 +60,7 @@ class Log(Record[T]):
 
     appended = True
 
+    @checked(DeclarationError)
     def __init__(
         self,
         type: type[T],

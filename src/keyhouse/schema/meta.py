@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError
 from keyhouse.keys.segments import Segment
 from keyhouse.keys.template import Template
 from keyhouse.schema.record import Record
@@ -36,6 +38,7 @@ class JobState(msgspec.Struct, kw_only=True):
 class Meta:
     """Where these rows are. The defaults are the audiobook seed's own keys; `segments` serves templates of other shapes."""
 
+    @checked(DeclarationError)
     def __init__(
         self,
         *,

@@ -7,11 +7,12 @@ parameter is what comes back. The value is a msgspec Struct, or any type that ms
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, Literal, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import inspect
 
+from keyhouse.arguments import checked
 from keyhouse.errors import (
     DeclarationError,
     DocumentError,
@@ -26,37 +27,13 @@ from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
+from keyhouse.schema.expiry import Expiry, check_seconds
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
 
 RESERVED = frozenset({"by", "cursor", "expect", "expires", "limit", "reverse", "since", "starting", "ttl"})
 """Arguments of the store's own calls: a key field can't have such a name."""
-
-
-class Expiry(msgspec.Struct, frozen=True):
-    """When a record goes by itself: a time after it was made (`fixed`), after it was last written (`sliding`), as each write
-    says (`write`), or at the time that one of its fields holds (`field`)."""
-
-    mode: Literal["fixed", "sliding", "write", "field"]
-    seconds: int = 0
-    field: str = ""
-
-
-def fixed(seconds: int) -> Expiry:
-    return Expiry("fixed", seconds=seconds)
-
-
-def sliding(seconds: int) -> Expiry:
-    return Expiry("sliding", seconds=seconds)
-
-
-def per_write() -> Expiry:
-    return Expiry("write")
-
-
-def at_field(name: str) -> Expiry:
-    return Expiry("field", field=name)
 
 
 class Record(Generic[T]):
@@ -72,6 +49,7 @@ class Record(Generic[T]):
     appended: ClassVar[bool] = False
     """Whether its values are events, which `append` writes and `put` refuses."""
 
+    @checked(DeclarationError)
     def __init__(
         self,
         type: type[T],
@@ -105,7 +83,7 @@ class Record(Generic[T]):
         self.expiry = expiry
         self.upgrade = upgrade
         self.derived = derived
-        self._decoder = msgspec.json.Decoder(type)
+        self._decoder = _decoder(type)
         self._members = {f.name: f.encode_name for f in msgspec.structs.fields(type)} if _is_struct(type) else {}
         self.is_struct = _is_struct(type)
         self._attributes = frozenset(self._members)
@@ -149,7 +127,7 @@ class Record(Generic[T]):
                 return tuple([held(value) for held in self._held])  # type: ignore[misc]
             return tuple(self._key_values(value, given))
         except AttributeError as error:
-            raise self._other_type(value, error) from error
+            raise self.other_type(value, error) from error
 
     def compute(self, value: T) -> T:
         """The value with its computed attributes set. The caller's own is left as it is."""
@@ -350,7 +328,8 @@ class Record(Generic[T]):
                     given=type(written).__name__,
                 )
 
-    def _other_type(self, value: object, error: Exception | None = None) -> RecordError:
+    def other_type(self, value: object, error: Exception | None = None) -> RecordError:
+        """The refusal of a value that is not of this record."""
         reason = {} if error is None else {"reason": str(error)}
         found = type(value).__name__
         return RecordError("The value does not have its record's type.", record=self.name, found=found, **reason)
@@ -363,7 +342,7 @@ class Record(Generic[T]):
         if self.expiry is not None and self.expiry.mode == "field":
             sets.append(self.expiry.field.partition(".")[0])
         elif self.expiry is not None and self.expiry.mode != "write":
-            _check_seconds(self.expiry.seconds, self.name)
+            check_seconds(self.expiry.seconds, self.name)
         if others := sorted(self.fields.keys() - set(self.template.fields)):
             raise DeclarationError("The record's key has no such fields.", record=self.name, fields=others)
         fields = {name for template in self.templates for name in template.fields}
@@ -403,13 +382,6 @@ class Record(Generic[T]):
         return own and among.template.fields[:count] == first.template.fields and among.when is first.when
 
 
-def _check_seconds(seconds: int, name: str) -> None:
-    if type(seconds) is not int or not 1 <= seconds <= TTL_SECONDS_MAX:
-        raise DeclarationError(
-            "A record expires after 1 to 2,147,483,647 seconds, a whole number.", record=name, seconds=seconds
-        )
-
-
 Declared = Record[Any] | Derived
 """Whatever has a template: a record, or a row derived from one."""
 
@@ -420,6 +392,15 @@ def _replace(value: T, changes: dict[str, Any]) -> T:
         return msgspec.structs.replace(value, **changes)
     except (ValueError, TypeError) as error:  # the type's own __post_init__
         raise RecordError("The value does not have its record's type.", reason=str(error)) from None
+
+
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    try:
+        return msgspec.json.Decoder(type_)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise DeclarationError(
+            "A record has a type that msgspec reads from JSON, such as a Struct.", type=type_, reason=str(error)
+        ) from None
 
 
 def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:

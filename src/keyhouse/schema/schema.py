@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segments import Segment
 from keyhouse.limits import SPACE_BYTES_MAX
@@ -24,6 +25,7 @@ class Space:
     """What one space of the schema is: `what` in words; `segment`, what its name may be; `field`, the key field that repeats
     it; `name`, where the schema has one space only."""
 
+    @checked(DeclarationError)
     def __init__(
         self, what: str, *, field: str | None = None, segment: Segment | None = None, name: str | None = None
     ) -> None:
@@ -34,12 +36,12 @@ class Space:
 
     def bound(self, space: str) -> dict[str, object]:
         """The key fields that a store of this space fixes; KeyFieldError when it can't be a space of this schema."""
+        if not isinstance(space, str):
+            raise KeyFieldError("A space's name must be text.", space=space)
         try:
             size = len(space.encode())
         except UnicodeEncodeError:
             raise KeyFieldError("A space's name must be text: this one holds a lone surrogate.", space=space) from None
-        except AttributeError:
-            raise KeyFieldError("A space's name must be text.", space=space) from None
         if not 0 < size <= SPACE_BYTES_MAX or "\0" in space:
             raise KeyFieldError("A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size)
         if self.name is not None and space != self.name:
@@ -69,6 +71,7 @@ class Schema:
     store, not of a call, with their defaults (`{"namespace": "default"}`). `meta`: where the store keeps its version and its
     jobs; a schema with migrations has the default one."""
 
+    @checked(DeclarationError)
     def __init__(
         self,
         name: str,
@@ -139,6 +142,10 @@ class Schema:
         ids = [migration.id for migration in self.migrations]
         if ids != list(range(1, len(ids) + 1)):
             raise DeclarationError("Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids)
+        for migration in self.migrations:
+            over: object = migration.over  # a Struct takes what it is given
+            if not isinstance(over, Record) or not callable(migration.step):
+                raise DeclarationError("A migration has a Record and a step.", schema=self.name, id=migration.id)
 
     def _prove_coexistence(self) -> None:
         from keyhouse.schema.coexistence import (

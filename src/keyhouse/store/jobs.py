@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from keyhouse.arguments import checked
 from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Record
 from keyhouse.store.entry import Entry
@@ -24,6 +25,7 @@ _CHUNK_ROWS = 100
 _LEASE_MS = 60_000
 
 
+@checked(UsageError)
 async def run_job(
     store: Store,
     name: str,
@@ -62,6 +64,7 @@ async def _chunk(store: Store, name: str, owner: str, over: Record[T], step: Ste
             rows //= 2
 
 
+@checked(UsageError)
 async def try_job(store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None) -> JobState:
     """What the job would do, without doing it: each step runs in a transaction that is thrown away."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from keyhouse.arguments import checked
 from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import RecordError, UsageError
@@ -25,6 +26,7 @@ _CHUNK_ROWS = 50
 """Events folded or deleted in one commit: each may write several rows, and DynamoDB's commit ends at 100."""
 
 
+@checked(UsageError)
 async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
     """Append an event, and fold it in the same commit unless the log is `deferred`. Its place in the stream is drawn by the
     store; an import may give it (`at=…`, by the name of the key's last field), behind all that was folded."""
@@ -63,19 +65,25 @@ async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields:
     return entry
 
 
+@checked(UsageError)
 async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
     """Fold what a deferred log has pending in one stream; how many events."""
+    if log.state is None:
+        raise UsageError("The log is not declared to fold: it has no state.", log=log.name)
     folded = 0
     while chunk := await store.transact(partial(_fold_chunk, store, log, stream)):
         folded += chunk
     return folded
 
 
+@checked(UsageError)
 async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, **fields: Any) -> AsyncIterator[int]:
     """Delete the events that are older than `before` (clock milliseconds) but for the newest `keep` of each stream, after
     folding them. Yields how many are gone so far. `fields` narrows it to some streams."""
     if log.sequence is not None:
         raise UsageError("Events of a log that counts its sequence have no time to be pruned by.", log=log.name)
+    if keep < 0:
+        raise UsageError("Pruning keeps a number of events, or none.", keep=keep)
     cutoff = ulid_at(before)
     gone = 0
     async for stream in _streams(store, log, fields):
@@ -171,6 +179,8 @@ async def _new_place(tx: Transaction, ids: IdSource, log: Log[Any], stream: dict
 
 def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
     bound = tx.binding.record(log)
+    if bound.is_struct and not isinstance(event, bound.type):
+        raise bound.other_type(event)
     names = bound.template.fields[:-1]
     stream: dict[str, Any] = {}
     for name in names:

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from keyhouse.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
-from keyhouse.errors import NewerError, UsageError
+from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job, try_job
@@ -31,6 +32,7 @@ class Migrated(msgspec.Struct, frozen=True):
     duration_ms: int
 
 
+@checked(UsageError)
 async def open_store(schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str) -> Store:
     """A store that is at the version of its schema: migrated if it was behind, refused with NewerError if it is ahead."""
     store = Store(schema, engine, space, ids=ids, **fixed)
@@ -39,6 +41,7 @@ async def open_store(schema: Schema, engine: Engine, space: str, *, ids: IdSourc
     return store
 
 
+@checked(DeclarationError)
 def reindex(id: int, description: str, record: Record[Any]) -> Migration:
     """The migration for derived rows that are new in the declaration, or changed: each record's are written anew."""
 
@@ -48,6 +51,7 @@ def reindex(id: int, description: str, record: Record[Any]) -> Migration:
     return Migration(id, description, record, step)
 
 
+@checked(UsageError)
 async def version(store: Store) -> int:
     """The version of the space's rows; NewerError when this code does not know it."""
     found = await store.get(_meta(store).version) or 0
@@ -61,6 +65,7 @@ async def version(store: Store) -> int:
     return found
 
 
+@checked(UsageError)
 async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress | None = None) -> list[Migrated]:
     """Apply every migration that the space has not had. With `dry_run` nothing is written, and a step sees the rows as they
     are, without what an earlier step would have changed."""

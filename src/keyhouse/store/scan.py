@@ -29,6 +29,8 @@ class Scan:
     def __init__(
         self, engine: Engine, space: str, binding: Binding, declared: Declared, span: Span, *, reverse: bool
     ) -> None:
+        if type(reverse) is not bool:
+            raise UsageError("A scan is `reverse` or not: True or False.", reverse=reverse)
         self._engine = engine
         self._space = space
         self._binding = binding

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.engine import Engine, Row, check_key
-from keyhouse.errors import ContentionError, UsageError
+from keyhouse.errors import ContentionError, KeyFieldError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary
 from keyhouse.store.binding import Binding
@@ -29,6 +29,7 @@ from keyhouse.store.transaction import Transaction
 T = TypeVar("T")
 R = TypeVar("R")
 
+_REVISION_MAX = 2**63 - 1
 _SCAN_PAGE_ROWS = 500
 _PATIENCE_ATTEMPTS = 8
 """Tries before a transaction that keeps losing to other processes waits a little between them."""
@@ -40,6 +41,12 @@ class Store:
     def __init__(
         self, schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str
     ) -> None:
+        if not isinstance(schema, Schema):
+            raise UsageError("A store is of a Schema.", given=schema)
+        if not hasattr(engine, "commit"):
+            raise UsageError("A store is on an engine, which `open_engine` opens.", given=engine)
+        if ids is not None and not isinstance(ids, IdSource):
+            raise UsageError("The ids of a store come from an IdSource.", given=ids)
         if unknown := sorted(set(fixed) - set(schema.fixed)):
             raise UsageError("The schema has no such setting.", settings=unknown, known=sorted(schema.fixed))
         self.schema = schema
@@ -168,6 +175,10 @@ class Store:
         the engine's: nothing missed, nothing twice; an expiry shows when it is swept."""
         bound = self.binding.record(declared)
         span = bound.template.span(fields, starting=starting)
+        if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
+            raise UsageError(
+                "A watch begins after a revision, a whole number as an entry or a page has it.", since=since
+            )
         async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
             async for change in changes:
                 if (values := bound.template.split(change.key)) is not None:
@@ -182,6 +193,8 @@ class Store:
 
     def find(self, key: str) -> Found | None:
         """What a key is: its declaration and fields; `None` for a key of no template."""
+        if not isinstance(key, str):
+            raise KeyFieldError("A key must be text.", key=key)
         return self.binding.find(key)
 
     # Writing

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+from keyhouse.arguments import checked
 from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
 
 _CHUNK_ROWS = 5_000
 """Rows of one step. An engine takes smaller ones within it, so that a foreground write which meets one does not notice."""
 
 
+@checked(UsageError)
 async def sweep(
     engine: Engine, *, chunk_rows: int = _CHUNK_ROWS, on_progress: Callable[[int], None] | None = None
 ) -> int:

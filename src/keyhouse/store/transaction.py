@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
 from keyhouse.errors import KeyFieldError, RecordError, RevisionError, UsageError
-from keyhouse.limits import COUNTER_MAX
+from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
 from keyhouse.store.binding import Binding
 from keyhouse.store.counters import sum_of
@@ -111,6 +111,10 @@ class Transaction:
         bound = self.binding.record(record)
         if expires is not None and bound.expiry is None:
             raise UsageError("The record is not declared to expire.", record=bound.name)
+        if expires is not None and (type(expires) is not int or expires > EXPIRES_MAX):
+            raise RecordError(
+                "A record expires at a time in the clock's milliseconds.", expires=expires, most=EXPIRES_MAX
+            )
         with self.whole():
             return await self._put(bound, value, None, expect, fields, kept=(expires,))
 
@@ -126,9 +130,7 @@ class Transaction:
     ) -> Entry[T]:
         """`kept`: when the record expires, if that and its times are settled."""
         if bound.is_struct and not isinstance(value, bound.type):
-            raise RecordError(
-                "The value does not have its record's type.", record=bound.name, found=type(value).__name__
-            )
+            raise bound.other_type(value)
         if bound.computed:
             value = bound.compute(value)
         keys = bound.keys(value, fields)
@@ -187,6 +189,8 @@ class Transaction:
         """Write a record's derived rows anew, earned before or not: for migrations that declare new ones. A put would not,
         since by today's declaration the old record earned them too. Counts are left as they are: `verify` recounts them."""
         bound = self.binding.record(record)
+        if not isinstance(entry, Entry):
+            raise UsageError("The record is rewritten from its Entry, as a read or a scan gives it.", given=entry)
         for merge in self._derive(bound, None, entry, counts=False):
             await self.merge(*merge)
 

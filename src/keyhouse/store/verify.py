@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from keyhouse.arguments import checked
 from keyhouse.engine import Row, Span
-from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError
+from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError, UsageError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
 from keyhouse.store.counters import number_of
 from keyhouse.store.store import Store
@@ -41,6 +42,7 @@ class Finding(msgspec.Struct, frozen=True):
     mended: bool = False
 
 
+@checked(UsageError)
 async def verify(
     store: Store, *, repair: bool = False, drop: bool = False, on_progress: Callable[[int], None] | None = None
 ) -> AsyncIterator[Finding]:

@@ -1,0 +1,93 @@
+"""Arguments held to their annotations: what each kind of annotation takes, and what the refusal says."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.keys import Segment, Text, Ulid
+
+T = TypeVar("T")
+
+
+@checked(UsageError)
+def called(
+    text: str = "",
+    *many: int,
+    either: str | None = None,
+    pair: tuple[str, int] = ("", 0),
+    texts: tuple[str, ...] = (),
+    named: Mapping[str, str | int] | None = None,
+    make: Callable[[Any], object] = str,
+    a: type[T] | None = None,
+    segment: Segment = Text(),  # noqa: B008  # it is never changed
+    anything: Any = None,
+    **more: bytes,
+) -> str:
+    return text
+
+
+class Kept:
+    @checked(DeclarationError)
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        (("x",), {}),
+        (("x", 1, 2), {}),
+        ((), {"either": None, "pair": ("a", 1), "texts": ("a", "b"), "named": {"a": 1, "b": "c"}}),
+        ((), {"make": len, "a": int, "segment": Ulid(), "anything": object(), "further": b"x"}),
+    ],
+)
+def test_what_has_its_annotation_is_let_through(args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    assert called(*args, **named) == (args[0] if args else "")
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "argument"),
+    [
+        ((1,), {}, "text"),
+        ((None,), {}, "text"),
+        (("x", 1, "2"), {}, "many"),
+        (("x", True), {}, "many"),
+        ((), {"either": 1}, "either"),
+        ((), {"pair": ("a",)}, "pair"),
+        ((), {"pair": ["a", 1]}, "pair"),
+        ((), {"texts": "ab"}, "texts"),
+        ((), {"texts": ("a", 1)}, "texts"),
+        ((), {"named": {"a": None}}, "named"),
+        ((), {"named": {1: "a"}}, "named"),
+        ((), {"named": [("a", 1)]}, "named"),
+        ((), {"make": "len"}, "make"),
+        ((), {"segment": Ulid}, "segment"),
+        ((), {"segment": "ulid"}, "segment"),
+        ((), {"further": "x"}, "further"),
+    ],
+)
+def test_what_has_not_is_refused_by_its_name(args: tuple[Any, ...], named: dict[str, Any], argument: str) -> None:
+    with pytest.raises(UsageError, match=r"An argument is not what it must be\.") as refused:
+        called(*args, **named)
+    assert refused.value.fields["of"] == "called" and refused.value.fields["argument"] == argument
+
+
+def test_the_refusal_says_what_was_needed_without_the_names_of_modules() -> None:
+    with pytest.raises(UsageError) as refused:
+        called(named=1)  # type: ignore[arg-type]
+    assert refused.value.fields["needed"] == "Mapping[str, str | int] | None"
+    with pytest.raises(DeclarationError) as refused_too:
+        Kept("1")  # type: ignore[arg-type]
+    assert str(refused_too.value) == (
+        "An argument is not what it must be. (of='Kept', argument='size', needed='int', given='1')"
+    )
+
+
+def test_the_number_and_the_names_of_arguments_are_left_to_python() -> None:
+    with pytest.raises(TypeError, match="takes 2 positional arguments"):
+        Kept(1, 2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        Kept(size=1, colour=2)  # type: ignore[call-arg]
