@@ -1,6 +1,7 @@
 """What is SQLite's own: the file, its settings, whose it is, and how it is read."""
 
 import asyncio
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -126,6 +127,25 @@ def test_bytes_that_are_no_text_are_kept_as_well(path: Path) -> None:
         assert [row and row.value for row in await engine.read("s", list(values))] == list(values.values())
         page = await engine.scan("s", ALL, limit=10)
         assert [row.value for row in page.rows] == list(values.values())
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_two_keys_are_read_by_one_statement_and_each_stands_in_its_place(path: Path) -> None:
+    """It is the read of a row that may be at either of two keys, and takes the file's lock once instead of twice."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        engine = SqliteEngine.open(path, clock=clock)
+        await put(engine, "small")
+        await put(engine, "large", value=b"x" * 100_000)
+        await put(engine, "brief", expires=clock.now() + 1_000)
+        for keys in itertools.product(("small", "large", "brief", "none"), repeat=2):
+            assert await engine.read("s", keys) == [(await engine.read("s", [key]))[0] for key in keys]
+        assert await engine.read("other", ["small", "large"]) == [None, None]
+        clock.advance(seconds=1)
+        assert [row and row.key for row in await engine.read("s", ["brief", "small"])] == [None, "small"]
         await engine.close()
 
     asyncio.run(scenario())

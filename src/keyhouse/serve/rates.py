@@ -40,26 +40,31 @@ class RateLimiter:
         """How many tenants are remembered."""
         return len(self._full_at)
 
-    def take(self, tenant: str, *, cost: int = 1) -> float:
+    def take(self, tenant: str, cost: int = 1) -> float:
         """Take `cost` tokens and return 0; or take none, and return after how many seconds there will be enough.
 
         What costs more than the burst never fits: it counts as the whole burst.
         """
         now = self._clock.now()
-        full_at = self._full_at.pop(tenant, 0.0)
-        if full_at - now > self._burst_ms:
-            full_at = now + self._burst_ms  # the clock was set back: an empty bucket, and not one that owes
-        after = max(full_at, now) + self._step_ms * min(cost, self.burst)
-        wait = after - now - self._burst_ms
-        allowed = wait <= 1e-6
-        self._full_at[tenant] = after if allowed else full_at
-        if len(self._full_at) > self._tenants_max:
+        kept, burst_ms = self._full_at, self._burst_ms
+        full_at = kept.pop(tenant, 0.0)
+        if full_at < now:
+            full_at = now
+        elif full_at - now > burst_ms:
+            full_at = now + burst_ms  # the clock was set back: an empty bucket, and not one that owes
+        after = full_at + self._step_ms * (cost if cost < self.burst else self.burst)
+        wait = after - now - burst_ms
+        if wait <= 1e-6:
+            kept[tenant], wait = after, 0.0
+        else:
+            kept[tenant] = full_at
+        if len(kept) > self._tenants_max:
             self._forget(now)
-        return 0.0 if allowed else wait / 1_000
+        return wait / 1_000
 
-    def check(self, tenant: str, *, cost: int = 1) -> None:
+    def check(self, tenant: str, cost: int = 1) -> None:
         """The same, for a caller who has nothing to say to a refusal: RateError, with the whole seconds to wait."""
-        wait = self.take(tenant, cost=cost)
+        wait = self.take(tenant, cost)
         if wait:
             raise RateError("Too many requests: wait, then go on.", retry_after=math.ceil(wait))
 

@@ -38,6 +38,7 @@ class Statements(NamedTuple):
     stamp: str | None  # now
     """The time as the columns keep it, once for all puts of a transaction; `None`: they keep none."""
     read: str  # space, key
+    read_two: str  # space, key, key: which of the two, then as `read`
     state: str  # space, key
     scans: dict[tuple[bool, bool], str]  # by (reverse, keys_only): space, start, stop, now, limit
     rows_of_span: str  # within a transaction: space, start, stop, now, limit
@@ -122,10 +123,13 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
 def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
     expires = _milliseconds(layout, n.expires)
+    read = f"CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows}"
     expired = f"""SELECT {n.space}, {n.key} FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")}
         ORDER BY {n.expires}, {n.space}, {n.key} LIMIT ?"""
     return {
-        "read": f"SELECT CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows} {this}",
+        "read": f"SELECT {read} {this}",
+        "read_two": f"""SELECT 0, {read} WHERE {n.space} = ?1 AND {n.key} = ?2
+            UNION ALL SELECT 1, {read} WHERE {n.space} = ?1 AND {n.key} = ?3""",
         "state": f"SELECT {n.revision}, {expires} FROM {n.rows} {this}",
         "next_space": f"""SELECT {n.space} FROM {n.rows} WHERE {n.space} >= ?
             AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")}) ORDER BY {n.space}, {n.key} LIMIT 1""",

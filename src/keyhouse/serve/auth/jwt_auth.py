@@ -5,8 +5,8 @@ looked at every time: the token's times, and whether the keys are still those th
 holds no token.
 """
 
-import hashlib
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,20 @@ class JwtAuth:
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
         token, ambient = self._credentials.find(headers)
-        self._keys.nudge()
-        if self._kept_version != self._keys.version:
+        keys = self._keys
+        keys.nudge()
+        if self._kept_version != keys.version:
             self._kept.clear()
-            self._kept_version = self._keys.version
-        digest = hashlib.sha256(b"c" + token if ambient else token).digest()
+            self._kept_version = keys.version
+        digest = sha256(b"c" + token if ambient else token).digest()
         kept = self._kept.get(digest)
         if kept is not None:
             kept[0].check(self._clock.now())
             return kept[1]
-        version = self._keys.version
+        version = keys.version
         verified = await self._verifier.verify(token)
         caller = Caller(tenant=verified.tenant, scopes=verified.scopes, ambient=ambient)
-        if version == self._keys.version:  # else the keys changed meanwhile, and the next request asks again
+        if version == keys.version:  # else the keys changed meanwhile, and the next request asks again
             while len(self._kept) >= self._kept_max:
                 del self._kept[next(iter(self._kept))]
             self._kept[digest] = (verified, caller)

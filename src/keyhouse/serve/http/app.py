@@ -7,9 +7,9 @@ line in the log and its place in the metrics, whatever went wrong.
 import asyncio
 import itertools
 import secrets
-import time
 import traceback
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
 from keyhouse.serve.http.docs import docs_routes
-from keyhouse.serve.http.endpoint import Answer, Endpoint, Section, encode
+from keyhouse.serve.http.endpoint import Answer, Endpoint, Options, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
 from keyhouse.serve.http.pages import leading_route
 from keyhouse.serve.http.problem import PROBLEM, DrainingError, MethodError, problem, problem_headers
@@ -28,9 +28,11 @@ from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.settings import HttpSettings
 from keyhouse.serve.http.table import Table
 
-_GUARDS = [(b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY")]
+_GUARDS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
 _UNMATCHED = "unmatched"
 _PATH_CHARS_MAX = 200
+_LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
+"""The least status that gets a line in the log, by the setting `access_log`."""
 
 
 def make_app(
@@ -75,6 +77,8 @@ class App:
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)
         self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
+        self._logged_from = _LOGGED_FROM[settings.access_log]
+        self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
         self._draining = False
         self._entry: Any = self._serve if not settings.origins else self._with_cors()
@@ -94,10 +98,9 @@ class App:
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        kind = scope["type"]
-        if kind == "http":
+        if scope["type"] == "http":
             await self._entry(scope, receive, send)
-        elif kind == "lifespan":
+        elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
@@ -125,45 +128,53 @@ class App:
                 return
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        start = time.perf_counter()
+        start = perf_counter()
         request = Request(scope, receive, next(self._ids))
-        route = _UNMATCHED
-        self.metrics.in_flight += 1
+        metrics = self.metrics
+        metrics.in_flight += 1
+        endpoint = None
         try:
             try:
-                endpoint, answer = await self._answer(request)
-                if endpoint is not None:
-                    route = endpoint.template
+                endpoint, values = self._found(request)
+                answer = await endpoint.run(request, values)
             except GoneError:
                 return
-            await self._send(request, answer, scope, receive, send)
-            self._count(request, route, answer.status, time.perf_counter() - start)
+            except Exception as error:
+                answer = self._refusal(error, request)
+            headers, body, status = answer.headers, answer.body, answer.status
+            headers += (*_GUARDS, (b"x-request-id", request.id.encode()))
+            if type(body) is not bytes:
+                await self._stream(request, answer, scope, receive, send)
+            else:
+                if status != 204 and status != 304:
+                    headers.append((b"content-length", b"%d" % len(body)))
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+            seconds = perf_counter() - start
+            metrics.count(request.method, _UNMATCHED if endpoint is None else endpoint.template, status, seconds)
+            if seconds >= self._slow_seconds or status >= self._logged_from:
+                self._say(request, status, seconds)
         finally:
-            self.metrics.in_flight -= 1
-            if not self.metrics.in_flight:
+            metrics.in_flight -= 1
+            if self._draining and not metrics.in_flight:
                 self._idle.set()
 
-    async def _answer(self, request: Request) -> tuple[Endpoint | None, Answer]:
-        endpoint: Endpoint | None = None
-        try:
-            if self._draining:
-                raise DrainingError("The service is shutting down: try again.")
-            found = self._table.find(request.raw_path)
-            if found is None:
-                raise NotFoundError("There is nothing at this address.")
-            by_method, values = found
-            method = "GET" if request.method == "HEAD" else request.method
-            endpoint = by_method.get(method)
-            if endpoint is not None:
-                return endpoint, await endpoint.run(request, values)
-            allow = _allowed(by_method)
-            if method != "OPTIONS":
-                raise MethodError("This address does not take this method.", allow=allow)
-            return next(iter(by_method.values())), Answer(204, [(b"allow", allow.encode())])
-        except GoneError:
-            raise
-        except Exception as error:
-            return endpoint, self._refusal(error, request)
+    def _found(self, request: Request) -> tuple[Endpoint | Options, Sequence[str]]:
+        """What answers the request, and the values of its path's fields."""
+        if self._draining:
+            raise DrainingError("The service is shutting down: try again.")
+        found = self._table.find(request.raw_path)
+        if found is None:
+            raise NotFoundError("There is nothing at this address.")
+        by_method, values = found
+        method = request.method
+        endpoint = by_method.get("GET" if method == "HEAD" else method)
+        if endpoint is not None:
+            return endpoint, values
+        options = Options(by_method)
+        if method != "OPTIONS":
+            raise MethodError("This address does not take this method.", allow=options.allow)
+        return options, values
 
     def _refusal(self, error: Exception, request: Request) -> Answer:
         if not isinstance(error, KeyhouseError):
@@ -174,48 +185,36 @@ class App:
         headers = [(b"content-type", PROBLEM), *problem_headers(error)]
         return Answer(document.status, headers, encode(document))
 
-    async def _send(self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any) -> None:
-        headers = [*answer.headers, *_GUARDS, (b"x-request-id", request.id.encode())]
-        body = answer.body
-        if not isinstance(body, bytes):
-            if request.method == "HEAD":
-                body = b""
-            else:
-                response = StreamingResponse(body, answer.status)
-                response.raw_headers = headers
-                try:
-                    await response(scope, receive, send)
-                except Exception as error:  # half is sent: all that can be done is to cut it off
-                    self._log.error("an answer broke off", id=request.id, trace=_trace(error), **_named(request))
-                    raise
-                return
-        elif answer.status != 204 and answer.status != 304:
-            headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+    async def _stream(self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any) -> None:
+        """An answer that is made piece by piece. A HEAD makes none of it, so it says no length either."""
+        if request.method == "HEAD":
+            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        response = StreamingResponse(answer.body, answer.status)  # type: ignore[arg-type]  # these are no bytes
+        response.raw_headers = answer.headers
+        try:
+            await response(scope, receive, send)
+        except Exception as error:  # half is sent: all that can be done is to cut it off
+            self._log.error("an answer broke off", id=request.id, trace=_trace(error), **_named(request))
+            raise
 
-    def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
-        self.metrics.count(request.method, route, status, seconds)
-        wanted = self.settings.access_log
-        slow = seconds >= self.settings.slow_seconds
-        if slow or wanted == "all" or (wanted == "failed" and status >= 500):
-            say = self._log.warning if slow else self._log.info
-            say(
-                "a slow request" if slow else "request",
-                id=request.id,
-                status=status,
-                milliseconds=round(seconds * 1_000, 1),
-                **_named(request),
-            )
+    def _say(self, request: Request, status: int, seconds: float) -> None:
+        """The line in the log that the settings ask for. A slow request has one whatever they say."""
+        slow = seconds >= self._slow_seconds
+        say = self._log.warning if slow else self._log.info
+        say(
+            "a slow request" if slow else "request",
+            id=request.id,
+            status=status,
+            milliseconds=round(seconds * 1_000, 1),
+            **_named(request),
+        )
 
 
 def _trace(error: Exception) -> str:
     """Our own, because a logger's may show variables, and so tokens."""
     return "".join(traceback.format_exception(error))
-
-
-def _allowed(by_method: dict[str, Endpoint]) -> str:
-    return ", ".join([*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"])
 
 
 def _named(request: Request) -> dict[str, str]:

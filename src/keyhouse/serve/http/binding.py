@@ -1,7 +1,7 @@
 """From a request to a handler's arguments, by the handler's own annotations. Worked out once, when the app is made."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
@@ -82,52 +82,63 @@ def _replies(route: Route, annotated: Any) -> dict[int, Returns]:
 
 
 class Binding:
-    """Reads a handler's arguments out of a request, and calls it."""
+    """Reads a handler's arguments out of a request."""
 
-    __slots__ = ("_body", "_body_bytes_max", "_handler", "_headers", "_path", "_query", "_seconds_max", "taken")
+    __slots__ = (
+        "_body_bytes_max",
+        "_headers",
+        "_names",
+        "_query",
+        "_read",
+        "_read_body",
+        "_seconds_max",
+        "_takes_more",
+        "taken",
+    )
 
     def __init__(self, route: Route, *, body_bytes_max: int, body_seconds_max: float) -> None:
         self.taken = taken(route)
-        self._handler = route.handler
-        self._path = [
-            (name, None if kind is str else _path_reader(name, kind)) for name, kind in self.taken.path.items()
-        ]
+        self._names = tuple(self.taken.path)
+        self._read = [(name, _path_reader(name, kind)) for name, kind in self.taken.path.items() if kind is not str]
         self._query = Parameters(self.taken.query, "parameter") if self.taken.query is not None else None
         self._headers = Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
-        self._body = reader(self.taken.body) if self.taken.has_body else None
+        self._takes_more = self.taken.headers is not None or self.taken.conditions or self.taken.root
+        self._read_body = reader(self.taken.body)
         self._body_bytes_max = route.body_bytes_max or body_bytes_max
         self._seconds_max = body_seconds_max
 
-    async def call(self, request: Request, values: list[str], caller: Caller | None, given: Conditions) -> Any:
-        arguments: dict[str, Any] = {}
-        for (name, read), value in zip(self._path, values, strict=True):
-            arguments[name] = value if read is None else read(value)
+    def arguments(
+        self, request: Request, values: Sequence[str], caller: Caller | None, given: Conditions
+    ) -> dict[str, Any]:
+        """What the handler is called with, but for the body, which may have to be waited for."""
+        arguments: dict[str, Any] = dict(zip(self._names, values, strict=True))
+        for name, read in self._read:
+            arguments[name] = read(arguments[name])
+        if self.taken.caller:
+            arguments["caller"] = caller
         if self._query is not None:
             arguments["query"] = self._query.read(query_pairs(request.query))
         elif request.query:
             raise UsageError("This route takes no parameters.")
+        if self._takes_more:
+            self._add_more(arguments, request, given)
+        return arguments
+
+    def _add_more(self, arguments: dict[str, Any], request: Request, given: Conditions) -> None:
         if self._headers is not None:
             arguments["headers"] = self._headers.read(self._headers.present(request))
-        if self.taken.caller:
-            arguments["caller"] = caller
         if self.taken.conditions:
             arguments["conditions"] = given
         if self.taken.root:
             arguments["root"] = request.root
-        if self._body is not None:
-            arguments["body"] = await self._read_body(self._body, request)
-        return await self._handler(**arguments)
 
-    async def _read_body(self, read: Callable[[bytes], Any], request: Request) -> Any:
+    async def body(self, request: Request) -> Any:
         if self.taken.body is not bytes:
             check_json(request.header(b"content-type"), request.header(b"content-encoding"))
-        return read(await request.body(self._body_bytes_max, self._seconds_max))
+        return self._read_body(await request.body(self._body_bytes_max, self._seconds_max))
 
 
 def request_conditions(request: Request) -> Conditions:
-    headers = request.headers
-    if b"if-match" not in headers and b"if-none-match" not in headers:
-        return conditions(None, None)
     return conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
 
 

@@ -1,6 +1,6 @@
 """A route at its place in an app: what must hold before its handler is called, and how what it returns is sent."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from keyhouse.errors import DeclarationError
 from keyhouse.serve.auth.caller import Authenticator
 from keyhouse.serve.http.binding import NOTHING, Binding, request_conditions
+from keyhouse.serve.http.conditions import NONE, Conditions
 from keyhouse.serve.http.media import check_accepted
 from keyhouse.serve.http.origin import check_origin
 from keyhouse.serve.http.reply import ANYTHING, JSON, Reply
@@ -40,19 +41,41 @@ class Section(Protocol):
     def rates(self) -> RateLimiter | None: ...
 
 
-class Answer:
-    """What is sent: all that the server needs, and nothing of where it came from."""
+class Answer(msgspec.Struct):
+    """What is sent: all that the server needs, and nothing of where it came from. Its headers are its own list."""
 
-    __slots__ = ("body", "headers", "status")
+    status: int
+    headers: Headers
+    body: bytes | AsyncIterator[bytes] = b""
 
-    def __init__(self, status: int, headers: Headers, body: bytes | AsyncIterator[bytes] = b"") -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+
+class Options:
+    """What answers OPTIONS at an address: the methods that it takes."""
+
+    __slots__ = ("allow", "template")
+
+    def __init__(self, by_method: Mapping[str, "Endpoint"]) -> None:
+        self.allow = ", ".join([*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"])
+        self.template = next(iter(by_method.values())).template
+
+    async def run(self, request: Request, values: Sequence[str]) -> Answer:
+        return Answer(204, [(b"allow", self.allow.encode())])
 
 
 class Endpoint:
-    __slots__ = ("_auth", "_gives", "_origins", "_private", "_rates", "binding", "route", "template")
+    __slots__ = (
+        "_auth",
+        "_gives",
+        "_has_body",
+        "_headers",
+        "_origins",
+        "_private",
+        "_rates",
+        "_scope",
+        "binding",
+        "route",
+        "template",
+    )
 
     def __init__(self, route: Route, section: Section | None, prefix: str, settings: HttpSettings) -> None:
         self.route = route
@@ -62,43 +85,49 @@ class Endpoint:
         )
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None
+        self._scope = route.scope or ""
         if route.scope is not None and self._auth is None:
             raise DeclarationError("A route has a scope, and its system no way to tell who asks.", path=self.template)
         self._origins = frozenset(settings.origins)
         replies = self.binding.taken.replies
         self._gives = next((each.media_type for each in replies.values() if each.type is not NOTHING), JSON)
+        self._has_body = self.binding.taken.has_body
         self._private = self._auth is not None
+        self._headers = (_JSON_TYPE, _PRIVATE) if self._private else (_JSON_TYPE,)
 
-    async def run(self, request: Request, values: list[str]) -> Answer:
+    async def run(self, request: Request, values: Sequence[str]) -> Answer:
         caller = None
         if self._auth is not None:
             caller = await self._auth.authenticate(request.pairs)
-            caller.must(self.route.scope or "")
+            caller.must(self._scope)
             if caller.ambient:
                 check_origin(request, self._origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant)
-        if (accept := request.header(b"accept")) is not None and self._gives is not ANYTHING:
-            check_accepted(accept, self._gives)
-        given = request_conditions(request)
-        value = await self.binding.call(request, values, caller, given)
-        if type(value) is not Reply:
-            if value is None:
-                return Answer(204, [])
-            headers = [_JSON_TYPE, _PRIVATE] if self._private else [_JSON_TYPE]
-            return Answer(200, headers, encode(value))
-        answer = self._of_reply(value)
-        if value.etag is not None and self.route.method == "GET" and given.unchanged(value.etag):
-            return Answer(304, [pair for pair in answer.headers if pair[0] != b"content-type"])
-        return answer
+        sent = request.headers
+        accept = sent.get(b"accept")
+        if accept is not None and accept != b"*/*" and self._gives is not ANYTHING:
+            check_accepted(accept.decode("latin-1"), self._gives)
+        given = request_conditions(request) if b"if-match" in sent or b"if-none-match" in sent else NONE
+        arguments = self.binding.arguments(request, values, caller, given)
+        if self._has_body:
+            arguments["body"] = await self.binding.body(request)
+        value = await self.route.handler(**arguments)
+        if type(value) is Reply:
+            return self._of_reply(value, given)
+        if value is None:
+            return Answer(204, [])
+        return Answer(200, [*self._headers], encode(value))
 
-    def _of_reply(self, reply: Reply[Any]) -> Answer:
+    def _of_reply(self, reply: Reply[Any], given: Conditions) -> Answer:
         headers: Headers = [_PRIVATE] if self._private else []
         if reply.headers:
-            given = [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in reply.headers]
-            headers = given if any(name == b"cache-control" for name, _ in given) else headers + given
+            told = [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in reply.headers]
+            headers = told if any(name == b"cache-control" for name, _ in told) else headers + told
         if reply.etag is not None:
             headers.append((b"etag", reply.etag.encode("latin-1")))
+            if given is not NONE and self.route.method == "GET" and given.unchanged(reply.etag):
+                return Answer(304, headers)
         body = reply.body
         if body is None:
             return Answer(reply.status, headers)

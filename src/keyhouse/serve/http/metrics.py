@@ -21,8 +21,9 @@ class HttpMetrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         key = (method, route, status)
-        timing = self._timings.get(key)
-        if timing is None:
+        try:
+            timing = self._timings[key]
+        except KeyError:
             timing = self._timings[key] = Timing()
         timing.add(seconds)
 

@@ -18,18 +18,23 @@ class GoneError(Exception):
 
 
 class Request:
-    __slots__ = ("_receive", "headers", "id", "method", "pairs", "query", "raw_path", "root")
+    __slots__ = ("_receive", "_scope", "headers", "id", "method", "pairs", "query", "raw_path")
 
     def __init__(self, scope: Any, receive: Any, new_id: str) -> None:
+        self._scope = scope
         self._receive = receive
         self.method: str = scope["method"]
         self.pairs: HeaderPairs = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(self.pairs)
         self.query: bytes = scope["query_string"]
-        self.root: str = scope.get("root_path", "")
-        self.raw_path = _path(scope, self.root)
-        wished = self.headers.get(b"x-request-id")
-        self.id = wished.decode() if wished is not None and _SANE_ID.fullmatch(wished) else new_id
+        self.raw_path = _path(scope)
+        self.id = new_id if b"x-request-id" not in self.headers else _wished(self.headers[b"x-request-id"], new_id)
+
+    @property
+    def root(self) -> str:
+        """The path that the whole app is mounted below, "" when it is not."""
+        root: str = self._scope.get("root_path", "")
+        return root
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -69,14 +74,23 @@ def too_large(bytes_max: int) -> LimitError:
     return LimitError("The body is too large.", limit=bytes_max)
 
 
-def _path(scope: Any, root: str) -> bytes:
+def _wished(sent: bytes, new_id: str) -> str:
+    """The id that a client sends, unless it could be anything but an id in a log."""
+    return sent.decode() if _SANE_ID.fullmatch(sent) else new_id
+
+
+def _path(scope: Any) -> bytes:
     """The path as it was sent, below the place where the app is mounted."""
-    sent: bytes | None = scope.get("raw_path")
-    if sent is None:  # a server need not keep it
-        sent = quote(scope["path"], safe="/:@!$&'()*+,;=~-._").encode()
-    raw = sent.partition(b"?")[0]  # some leave the query behind it
-    if root:
-        encoded = root.encode()
-        if raw.startswith(encoded) and raw[len(encoded) : len(encoded) + 1] in (b"/", b""):
-            raw = raw[len(encoded) :]
+    raw: bytes | None = scope.get("raw_path")
+    if raw is None:  # a server need not keep it
+        raw = quote(scope["path"], safe="/:@!$&'()*+,;=~-._").encode()
+    if b"?" in raw:  # some leave the query behind it
+        raw = raw.partition(b"?")[0]
+    if root := scope.get("root_path"):
+        raw = _below(raw, root.encode())
     return raw or b"/"
+
+
+def _below(raw: bytes, root: bytes) -> bytes:
+    is_below = raw.startswith(root) and raw[len(root) : len(root) + 1] in (b"/", b"")
+    return raw[len(root) :] if is_below else raw
