@@ -21,8 +21,8 @@ COMPILE := .venv-lock/bin/uv pip compile pyproject.toml --quiet --upgrade --univ
   --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 CODE := $(wildcard src tests benchmarks examples)
 
-# Of the core, whose tests must reach nearly every line and branch (pyproject.toml names it); the rest is held by tests of
-# what it does.
+# Of the core (pyproject.toml names it), whose own tests must reach nearly every line and branch; the rest is held by tests
+# of what it does.
 CORE_COVERAGE := 95
 
 .PHONY: help

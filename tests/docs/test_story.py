@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from shlex import quote
 
+import pytest
+
 from keyhouse.testing.servers.postgres import postgres_server
 from tests.cli.running import SOURCE
 from tests.docs.pages import DOCS
@@ -40,6 +42,7 @@ def script(shown: list[tuple[str, str]]) -> str:
     return "\n".join([*lines, "wait"])
 
 
+@pytest.mark.long
 def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
     url = postgres_server().url
     program = tmp_path / "bin" / "keyhouse"

@@ -325,6 +325,7 @@ def test_what_was_lost_is_found(loss: Batch) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
     seed = random.randrange(10**9)
@@ -367,6 +368,7 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
     started.stop()
 
 
+@pytest.mark.long
 def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_path: Path) -> None:
     async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
         url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
@@ -387,11 +389,13 @@ def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)

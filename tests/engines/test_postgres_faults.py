@@ -120,6 +120,7 @@ def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_els
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(server: PostgresServer) -> None:
     async def scenario() -> None:

@@ -43,6 +43,7 @@ def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list
     return acknowledged, took
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_killed_under_load_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     seed = random.randrange(2**32)

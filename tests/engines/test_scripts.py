@@ -26,11 +26,13 @@ ENGINES = [name for name in OPENERS if name != "memory"]
 CASES = [(engine, seed) for engine in ENGINES for seed in FEWER_SEEDS.get(engine, SEEDS)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_one_long_script_has_the_same_history_on_every_engine(engine: str, tmp_path: Path) -> None:
     compare(engine, LONG_SEED, LONG_OPERATIONS, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.parametrize(("engine", "seed"), CASES)
 def test_an_engine_has_the_history_of_the_model(engine: str, seed: int, tmp_path: Path) -> None:

@@ -230,6 +230,7 @@ def test_the_normal_form_is_one_form(text: str) -> None:
     assert normal(text.upper().lower()) == normal(text.lower().upper().lower()) or not text.isascii()
 
 
+@pytest.mark.long
 def test_the_normal_form_of_every_character_is_reached_and_stays() -> None:
     for code in range(0x110000):
         if not 0xD800 <= code < 0xE000:

@@ -99,6 +99,7 @@ class Killed:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["", "often"], ids=["with a long WAL", "amid checkpoints"])
+@pytest.mark.long
 def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(tmp_path: Path, way: str) -> None:
     killed = Killed(tmp_path / "shop.db", way)
     for _ in range(KILLS):
@@ -107,6 +108,7 @@ def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halv
     killed.check_load()
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(tmp_path: Path) -> None:
     """What is checked is a copy, so that the file itself is closed by nobody, and its log only grows."""
@@ -122,6 +124,7 @@ def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the
     killed.check_load()
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_a_process_that_has_the_file_open_sees_nothing_lost_when_the_writers_beside_it_are_killed(
     tmp_path: Path,

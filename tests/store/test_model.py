@@ -32,8 +32,10 @@ from tests.engines.openers import ALL, OPENERS
 from tests.soak import size
 
 OPERATIONS = size(5_000, 50_000)
-FEWER_OPERATIONS = {"jetstream-buckets": size(2_000, 20_000), "dynamodb": size(2_000, 10_000)}
-RUNS = {"memory": 4, "sqlite": 6, "rocksdb": 6}
+FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(2_500, 25_000)) | {
+    "dynamodb": size(2_000, 10_000)
+}
+RUNS = {"sqlite": 6, "rocksdb": 6}
 EXAMPLES = size(25, 250)
 FEWER_EXAMPLES = dict.fromkeys(("jetstream", "jetstream-buckets", "postgres"), size(10, 100)) | {
     "dynamodb": size(5, 50)
@@ -52,6 +54,7 @@ def run(seed: int, engine: str, folder: Path, operations: int) -> int:
     return asyncio.run(play(generate(seed, operations), ALL[engine](folder), told=told))
 
 
+@pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.parametrize(("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))])
 def test_the_store_answers_and_holds_what_the_model_says(engine: str, number: int, tmp_path: Path) -> None:
@@ -89,6 +92,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._folder.cleanup()
 
 
+@pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", list(OPENERS))
 def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:

@@ -177,21 +177,30 @@ def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(engine: str, 
         store, other = Store(SCHEMA, opened, SPACE), Store(SCHEMA, opened, OTHER)
         await other.put(DOC, "other's", id="a")
         theirs = (await snapshot(opened))[0][1]
-        for number, text in enumerate(GOOD_TEXTS):
+
+        async def written(number: int, text: str) -> None:
             await store.put(DOC, number, id=text)
             await store.put(NOTE, Note(id=f"{number:03d}", title=text, slug=text))
-        for number, text in enumerate(GOOD_TEXTS):
+
+        async def found(number: int, text: str) -> None:
             assert await store.get(DOC, id=text) == number
             assert [entry.record.title async for entry in store.scan(NOTE, by=BY_TITLE, title=text)] == [text]
-            found = await store.lookup(NOTE, BY_SLUG, slug=text)
-            assert found is not None and found.record.id == f"{number:03d}"
+            note = await store.lookup(NOTE, BY_SLUG, slug=text)
+            assert note is not None and note.record.id == f"{number:03d}"
+
+        async def deleted(number: int, text: str) -> None:
+            await store.delete(DOC, id=text)
+            await store.delete(NOTE, id=f"{number:03d}")
+
+        async def of_each(work: Callable[[int, str], Awaitable[None]]) -> None:
+            await asyncio.gather(*(work(number, text) for number, text in enumerate(GOOD_TEXTS)))
+
+        await of_each(written)
+        await of_each(found)
         assert [entry.values[0] async for entry in store.scan(DOC)] == sorted(GOOD_TEXTS)
         assert [finding async for finding in verify(store)] == []
         assert (await snapshot(opened))[0][1] == theirs
-        for text in GOOD_TEXTS:
-            await store.delete(DOC, id=text)
-        for number in range(len(GOOD_TEXTS)):
-            await store.delete(NOTE, id=f"{number:03d}")
+        await of_each(deleted)
         assert (await snapshot(opened))[0] == [[], theirs]
 
     driven(engine, tmp_path, scenario)
@@ -206,9 +215,9 @@ def test_every_pair_of_texts_is_a_key_of_its_own_and_a_scan_by_the_first_gives_o
         store = Store(SCHEMA, opened, SPACE)
         lefts = [text for text in GOOD_TEXTS if len(text) < 100][::3]
         rights = ("a", ":", "..", ">", "%", "a:b", "é", "=", "/")
-        for left in lefts:
-            for right in rights:
-                await store.put(record, [left, right], left=left, right=right)
+        await asyncio.gather(
+            *(store.put(record, [left, right], left=left, right=right) for left in lefts for right in rights)
+        )
         assert await store.count(record) == len(lefts) * len(rights)
         for left in lefts:
             found = [(entry.values, entry.record) async for entry in store.scan(record, left=left)]

@@ -127,6 +127,7 @@ def test_a_scene_is_forgotten_after_30_days_of_inactivity_and_each_use_begins_th
     assert switch("BRB Scene") == 1
 
 
+@pytest.mark.long
 def test_the_count_is_atomic_1000_at_once_are_exactly_1000(service: Service, customer: str) -> None:
     async def storm() -> list[int]:
         headers = {"Authorization": f"Bearer {token(customer, service.clock)}"}

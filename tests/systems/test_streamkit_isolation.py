@@ -226,6 +226,7 @@ async def spaces_hold_their_own(engine: Engine, tenants: dict[str, Tenant]) -> i
     return count
 
 
+@pytest.mark.long
 def test_ten_thousand_customers_with_hostile_names_never_meet(tmp_path: Path) -> None:
     print(f"KEYHOUSE_SEED={SEED}")
     chance = random.Random(SEED)
@@ -296,6 +297,7 @@ ROUTES = [
 ]
 
 
+@pytest.mark.long
 def test_every_forged_token_is_refused_on_every_route(tmp_path: Path) -> None:
     async def run() -> None:
         async with asked(tmp_path) as ask:

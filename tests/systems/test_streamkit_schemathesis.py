@@ -30,6 +30,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield served
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_every_answer_is_in_the_document(service: Service) -> None:
     schema = schemathesis.openapi.from_dict(httpx.get(f"{service.url}/openapi.json").json())

@@ -82,6 +82,7 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
+@pytest.mark.long
 def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_imported(
     wrangler: Any, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ class Service:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.long
 def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(engine: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         url = await postgres_schema() if engine == "postgres" else None
