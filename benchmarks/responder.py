@@ -22,6 +22,7 @@ from keyhouse import open_engine
 from keyhouse.serve import Context
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.run import spare_garbage_collection
 from keyhouse.systems.rosey.service import part
 
 
@@ -55,6 +56,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
 
 async def main(url: str, what: str) -> None:
     async with echo(url) if what == "echo" else rosey(url, what):
+        spare_garbage_collection()  # as `serve` does, and for the echo too
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -102,6 +102,11 @@ class Record(Generic[T]):
         return [self.template, *(each.template for each in self.derived)]
 
     @property
+    def alone(self) -> bool:
+        """Whether a write of it is one row, whatever was there before."""
+        return not self.derived and not self.stamped
+
+    @property
     def stamped(self) -> bool:
         """Whether a write must know the record that it replaces, though nothing is derived from it."""
         return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
@@ -125,6 +130,8 @@ class Record(Generic[T]):
         try:
             if not given and self._all_held:
                 return tuple([held(value) for held in self._held])  # type: ignore[misc]
+            if self._none_held and given.keys() == self._named:
+                return tuple([given[name] for name in self.template.fields])
             return tuple(self._key_values(value, given))
         except AttributeError as error:
             raise self.other_type(value, error) from error
@@ -263,6 +270,8 @@ class Record(Generic[T]):
     def _settle(self) -> None:
         self._held = tuple(self.holder(name) for name in self.template.fields)
         self._all_held = all(held is not None for held in self._held)
+        self._none_held = not any(held is not None for held in self._held)
+        self._named = frozenset(self.template.fields)
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """How a key field is read from the value; `None` when the value does not hold it."""

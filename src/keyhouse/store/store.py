@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
-from keyhouse.engine import Engine, Row, check_key
+from keyhouse.engine import Engine, Row, check_key, check_limits
 from keyhouse.errors import ContentionError, KeyFieldError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary
@@ -24,7 +24,7 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.counters import number_of
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.scan import Scan, records, records_by
-from keyhouse.store.transaction import Transaction
+from keyhouse.store.transaction import Transaction, lone
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -203,6 +203,10 @@ class Store:
         self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
+        if expect is ANY and (bound := self.binding.record(record)).alone:
+            entry, batch = lone(bound, value, ttl, fields, self.engine.clock.now())
+            check_limits(batch, self.engine.capabilities)
+            return entry.at(await self.engine.commit(self.space, batch) or 0)
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
             tx = Transaction(self.engine, self.space, self.binding)
             entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)

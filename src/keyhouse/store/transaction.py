@@ -129,31 +129,16 @@ class Transaction:
         kept: tuple[int | None] | None = None,
     ) -> Entry[T]:
         """`kept`: when the record expires, if that and its times are settled."""
-        if bound.is_struct and not isinstance(value, bound.type):
-            raise bound.other_type(value)
-        if bound.computed:
-            value = bound.compute(value)
-        keys = bound.keys(value, fields)
-        key = bound.template.join(keys)
-        keys = bound.template.as_read(key, keys)
+        value, keys, key = _keyed(bound, value, fields)
         before: Entry[T] | None = None
-        looks = bound.derived or bound.stamped or expect is not ANY or key in self._adds
+        looks = not bound.alone or expect is not ANY or key in self._adds
         if looks and (key in self._writes or key in self._adds or await self._read(key) is not None):
             before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
-        if kept is None:
-            value = bound.stamp(value, before.record if before is not None else None, self._now)
-        else:
-            value = bound.versioned(value)
-        data, value = bound.written(value)
-        until = before.expires if before is not None else None
-        expires = bound.expires(value, until, ttl, self._now) if kept is None else kept[0]
-        if expires is not None and expires <= self._now:
-            raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
-        self._writes[key] = Put(key, data, expires)
+        after, put = _settled(bound, value, keys, key, before, ttl, self._now, kept)
+        self._writes[key] = put
         self._adds.pop(key, None)
-        after = Entry(value, key, keys, 0, expires)
         for merge in self._derive(bound, before, after):
             await self.merge(*merge)
         return after
@@ -361,6 +346,46 @@ class Transaction:
                     return [(row.key, heir)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
+
+
+def lone(bound: Record[T], value: T, ttl: int | None, fields: dict[str, Any], now: int) -> tuple[Entry[T], Batch]:
+    """What a put writes of a record that is `alone`: it looks at nothing, so it needs no transaction."""
+    entry, put = _settled(bound, *_keyed(bound, value, fields), None, ttl, now, None)
+    return entry, Batch((), (put,))
+
+
+def _keyed(bound: Record[T], value: T, fields: dict[str, Any]) -> tuple[T, Keys, str]:
+    """The value with what is computed, and where it goes."""
+    if bound.is_struct and not isinstance(value, bound.type):
+        raise bound.other_type(value)
+    if bound.computed:
+        value = bound.compute(value)
+    keys = bound.keys(value, fields)
+    key = bound.template.join(keys)
+    return value, bound.template.as_read(key, keys), key
+
+
+def _settled(
+    bound: Record[T],
+    value: T,
+    keys: Keys,
+    key: str,
+    before: Entry[T] | None,
+    ttl: int | None,
+    now: int,
+    kept: tuple[int | None] | None,
+) -> tuple[Entry[T], Put]:
+    """The record as it is stored at `now` over the one `before`, and its row. `kept`: see `Transaction._put`."""
+    if kept is None:
+        value = bound.stamp(value, before.record if before is not None else None, now)
+    else:
+        value = bound.versioned(value)
+    data, value = bound.written(value)
+    until = before.expires if before is not None else None
+    expires = bound.expires(value, until, ttl, now) if kept is None else kept[0]
+    if expires is not None and expires <= now:
+        raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
+    return Entry(value, key, keys, 0, expires), Put(key, data, expires)
 
 
 def _revision(row: Row | None) -> int | None:

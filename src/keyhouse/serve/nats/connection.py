@@ -4,7 +4,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -13,7 +13,6 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.errors import SlowConsumerError
 from nats.protocol import parser
 
 from keyhouse.errors import UnavailableError
@@ -26,6 +25,10 @@ PING_SECONDS: Final = 10
 BUFFER_BYTES: Final = 8 * 1_024 * 1_024
 """Answers that wait for a connection; further ones are dropped."""
 
+GIVEN_AT_ONCE: Final = 16
+"""Messages that are given before what they were answered goes out: else whoever asks is idle while we work, and we while
+they do."""
+
 _log = structlog.get_logger("keyhouse.nats")
 
 # To the server a word ends at a space or a tab. The driver's expressions end it at any white space: a subject with a form
@@ -34,16 +37,72 @@ parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r
 parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
 
 
+Taker = Callable[[str, str, bytes], None]
+"""Takes a message: its subject, reply subject (empty: there is none) and data. It must not raise."""
+
+
 class Connection(Client):
-    """The driver's, which also tells a subscription's owner of each message that it had no room for; and which no message
-    silences. The driver stops reading at subjects and headers that it can't decode, and anybody can send those."""
+    """The driver's, with a short way in and out for a service, and which no message silences. The driver stops reading at
+    subjects and headers that it can't decode, and anybody can send those.
+
+    The driver hands each message to a queue, and a task for each subscription takes it from there; what is sent passes
+    through two coroutines. That is half of what an answer from memory costs. So a service's messages are given to it as
+    they are read, and its answers are put where the driver's own go.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.overflows: dict[int, Callable[[SlowConsumerError], Awaitable[None]]] = {}
-        """By the subscription's number."""
+        self._takers: dict[int, Taker] = {}
+        self._given = 0
         self.dropped = 0
         self._told = -math.inf
+
+    async def take(self, subject: str, queue: str, taker: Taker) -> Subscription:
+        """Subscribe: from now on, also after a reconnect, its messages are given to `taker`, in their order."""
+        number = self._sid + 1  # which `subscribe` gives it; a message may come before that returns
+        self._takers[number] = taker
+        subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
+        assert subscription._id == number
+        return subscription
+
+    def answer(self, subject: str, data: bytes) -> bool:
+        """Send a message if that takes no waiting, and nothing is in its way; whether it did. Else `publish` says what is.
+
+        The subject is one that came from the server: it holds nothing that would end the line.
+        """
+        line = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data)
+        flusher = self._flusher_task
+        if self._status != Client.CONNECTED or self._flush_queue is None or flusher is None or flusher.done():
+            return False
+        if len(data) > self._max_payload or self._pending_data_size + len(line) > BUFFER_BYTES:
+            return False
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(data)
+        self._pending.append(line)
+        self._pending_data_size += len(line)
+        if self._flush_queue.empty():
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        return True
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+        taker = self._takers.get(sid)
+        if taker is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        try:
+            taker(subject.decode(), reply.decode(), data)
+        except UnicodeDecodeError:
+            self._drop()
+        self._given += 1
+        if self._given >= GIVEN_AT_ONCE:
+            self._given = 0
+            await asyncio.sleep(0)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        super()._remove_sub(sid, max_msgs)
+        self._takers.pop(sid, None)
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
@@ -51,11 +110,14 @@ class Connection(Client):
         try:
             return cast(Msg, super()._build_message(sid, subject, reply, data, headers))
         except UnicodeDecodeError:
-            self.dropped += 1
-            if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
-                self._told = now
-                _log.warning("nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped)
+            self._drop()
             return None
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
+            self._told = now
+            _log.warning("nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped)
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         if not headers:
@@ -64,6 +126,11 @@ class Connection(Client):
             return await super()._process_headers(headers)
         except (ValueError, IndexError):
             return None  # none that say anything
+
+
+async def _not_called(message: Msg) -> None:
+    """The driver asks for a callback: see `Connection.take`."""
+    raise AssertionError(message)
 
 
 @asynccontextmanager
@@ -147,10 +214,7 @@ class _State:
 
     async def trouble(self, error: Exception) -> None:
         self.last = error
-        if isinstance(error, SlowConsumerError):
-            if (overflow := self._client.overflows.get(error.sid)) is not None:
-                await overflow(error)
-        elif self.connected:
+        if self.connected:
             _log.warning("nats trouble", reason=str(error) or type(error).__name__)
 
     async def disconnected(self) -> None:

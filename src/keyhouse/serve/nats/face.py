@@ -1,24 +1,23 @@
 """The face itself: subscribes, has each message answered, and leaves in order.
 
-Work in flight is bounded. When as much as may be is under way, the next message waits, and behind it the driver's own queue
-fills, to a bound too; what comes then is refused at once, with an answer that says so.
+Work in flight is bounded. When as much as may be is under way, further messages wait, up to a bound too; what comes then is
+refused at once, with an answer that says so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
 import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError, NoRespondersError, SlowConsumerError
+from nats.errors import MaxPayloadError, NoRespondersError
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
 from keyhouse.serve.nats.begun import begin
-from keyhouse.serve.nats.connection import Connection, leave, settle
+from keyhouse.serve.nats.connection import Connection, Taker, leave, settle
 from keyhouse.serve.nats.endpoint import Endpoint, Request
 from keyhouse.serve.nats.failure import failure
 from keyhouse.serve.nats.micro import Micro, Tally, now_ns
@@ -27,7 +26,7 @@ IN_FLIGHT_MAX: Final = 1_024
 """Requests that are under way at once."""
 
 WAITING_MAX: Final = 65_536
-"""Requests of one endpoint that wait for their turn."""
+"""Requests that wait for their turn."""
 
 WAITING_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """The same, in bytes."""
@@ -47,7 +46,7 @@ class NatsFace:
 
     def __init__(
         self,
-        connection: Client,
+        connection: Connection,
         endpoints: Sequence[Endpoint],
         *,
         name: str,
@@ -62,8 +61,10 @@ class NatsFace:
         self._queue = queue or name
         self._waiting_max = waiting_max
         self._in_flight_max = in_flight_max
-        self._in_flight: set[asyncio.Task[None]] = set()
-        self._room: asyncio.Future[None] | None = None
+        self._in_flight = 0
+        self._waiting: deque[_Taken] = deque()
+        self._waiting_bytes = 0
+        self._idle: asyncio.Future[None] | None = None
         self._companions: set[asyncio.Task[None]] = set()
         self._subscriptions: list[Subscription] = []
         self._loop = asyncio.get_running_loop()
@@ -96,10 +97,9 @@ class NatsFace:
         for subscription in subscriptions:
             with suppress(NatsError):
                 await leave(self._client, subscription)
-            if isinstance(self._client, Connection):
-                self._client.overflows.pop(subscription._id, None)
         while self._in_flight:
-            await asyncio.wait(self._in_flight)
+            self._idle = self._loop.create_future()
+            await self._idle
         for companion in self._companions:
             companion.cancel()
         while self._companions:
@@ -139,54 +139,56 @@ class NatsFace:
         tallies = {word: Tally(word, subject, queue) for word, subject in endpoint.operations.items()}
         other = Tally(endpoint.name, endpoint.subject, queue)
         self._micro.tallies += [*tallies.values(), *([] if tallies else [other])]
-        subscription = await self._client.subscribe(
-            endpoint.subject,
-            queue=queue,
-            cb=self._taking(endpoint, tallies, other),
-            pending_msgs_limit=self._waiting_max,
-            pending_bytes_limit=WAITING_BYTES_MAX,
+        self._subscriptions.append(
+            await self._client.take(endpoint.subject, queue, self._taking(endpoint, tallies, other))
         )
-        self._subscriptions.append(subscription)
-        if isinstance(self._client, Connection):
-            self._client.overflows[subscription._id] = self._refusing(endpoint)
 
-    def _taking(self, endpoint: Endpoint, tallies: dict[str, Tally], other: Tally) -> Callable[[Msg], Awaitable[None]]:
-        loop, in_flight, most = self._loop, self._in_flight, self._in_flight_max
-
-        caller: asyncio.Task[Any] | None = None
-
-        async def take(message: Msg) -> None:
-            nonlocal caller
-            if caller is None:
-                caller = asyncio.current_task()  # the subscription's, every time
-                assert caller is not None
-            while len(in_flight) >= most:
-                await self._until_room()
-            tally = tallies.get(message.subject.rpartition(".")[2], other)
-            task = begin(loop, caller, self._answer(endpoint, tally, message))
-            if task is not None:
-                in_flight.add(task)
-                task.add_done_callback(self._ended)
+    def _taking(self, endpoint: Endpoint, tallies: dict[str, Tally], other: Tally) -> Taker:
+        def take(subject: str, reply: str, data: bytes) -> None:
+            tally = tallies.get(subject.rpartition(".")[2], other)
+            if self._in_flight < self._in_flight_max:
+                self._begin((endpoint, tally, subject, reply, data))
+            elif len(self._waiting) < self._waiting_max and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX:
+                self._waiting.append((endpoint, tally, subject, reply, data))
+                self._waiting_bytes += len(data)
+            else:
+                self._refuse(endpoint, subject, reply)
 
         return take
 
-    async def _answer(self, endpoint: Endpoint, tally: Tally, message: Msg) -> None:
+    def _begin(self, taken: "_Taken") -> None:
+        self._in_flight += 1
+        if begin(self._loop, self._answer(*taken), self._ended):
+            self._in_flight -= 1
+
+    def _ended(self, failure: BaseException | None) -> None:
+        if failure is not None:
+            self._log.error("nats answer failed", exc_info=failure)
+        self._in_flight -= 1
+        while self._waiting and self._in_flight < self._in_flight_max:
+            taken = self._waiting.popleft()
+            self._waiting_bytes -= len(taken[-1])
+            self._begin(taken)
+        if not self._in_flight and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _answer(self, endpoint: Endpoint, tally: Tally, subject: str, reply: str, data: bytes) -> None:
         """Never raises: whatever happens, the next message is answered too."""
         start = now_ns()
         tally.requests += 1
         try:
-            answer = await endpoint.handler(Request(message.subject, message.data, message.reply, self))
+            answer = await endpoint.handler(Request(subject, data, reply, self))
         except Exception as error:
-            answer = self._failed(tally, message, error)
+            answer = self._failed(tally, subject, error)
         tally.nanoseconds += now_ns() - start
-        if answer is not None and message.reply:
-            await self._send(message.reply, answer)
+        if answer is not None and reply and not self._client.answer(reply, answer):
+            await self._send(reply, answer)
 
-    def _failed(self, tally: Tally, message: Msg, error: Exception) -> bytes:
+    def _failed(self, tally: Tally, subject: str, error: Exception) -> bytes:
         tally.errors += 1
         tally.last_error = error.code if isinstance(error, KeyhouseError) else type(error).__name__
         if not isinstance(error, KeyhouseError):
-            self._log.error("nats handler failed", subject=message.subject, exc_info=error)
+            self._log.error("nats handler failed", subject=subject, exc_info=error)
         return failure(error)
 
     async def _send(self, reply: str, answer: bytes) -> None:
@@ -199,23 +201,14 @@ class NatsFace:
         except (NatsError, OSError) as error:
             self._log.warning("nats answer lost", reason=str(error) or type(error).__name__)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._in_flight.discard(task)
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+    def _refuse(self, endpoint: Endpoint, subject: str, reply: str) -> None:
+        self._log.warning("nats overflow", subject=subject, waiting_max=self._waiting_max)
+        if endpoint.refused is not None and not endpoint.refused(subject, reply):
+            return
+        if reply:
+            busy = BusyError("More requests are waiting than can be taken; try again.", waiting=self._waiting_max)
+            self._client.answer(reply, failure(busy))  # or not, where not even that has room
 
-    async def _until_room(self) -> None:
-        if self._room is None or self._room.done():
-            self._room = self._loop.create_future()
-        await self._room
 
-    def _refusing(self, endpoint: Endpoint) -> Callable[[SlowConsumerError], Awaitable[None]]:
-        async def refuse(overflow: SlowConsumerError) -> None:
-            self._log.warning("nats overflow", subject=overflow.subject, waiting_max=self._waiting_max)
-            if endpoint.refused is not None and not endpoint.refused(overflow.subject, overflow.reply):
-                return
-            if overflow.reply:
-                busy = BusyError("More requests are waiting than can be taken; try again.", waiting=self._waiting_max)
-                await self._send(overflow.reply, failure(busy))
-
-        return refuse
+_Taken = tuple[Endpoint, Tally, str, str, bytes]
+"""What is to be answered: by whom, counted where, and the message's subject, reply and data."""

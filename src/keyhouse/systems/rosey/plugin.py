@@ -120,12 +120,14 @@ class Plugin:
     # Writing
 
     async def set(self, body: asked.Set) -> bytes:
-        key = _build({"key": body.key})
+        key = _given(body.key)
         value = _compact(body.value)
         if self.account is not None:
-            await self._commit([key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key))
+            await self._commit([_build({"key": key})], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key))
             return _OK
-        async with self.turns.write(key):
+        with self.turns.write(key) as earlier:
+            for write in earlier:
+                await write.ended()
             await self.store.put(VALUE, value, ttl=body.ttl, key=key)
         return _OK
 
@@ -168,7 +170,9 @@ class Plugin:
         async def whole(tx: Transaction) -> tuple[T, Transaction]:
             return await work(tx), tx
 
-        async with self.turns.write(*keys):
+        with self.turns.write(*keys) as earlier:
+            for write in earlier:
+                await write.ended()
             if self.account is None:
                 result, tx = await self.store.transact(whole)
             else:

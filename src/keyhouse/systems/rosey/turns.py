@@ -7,9 +7,8 @@ wait for nobody. It holds within a process: of several that share the load, each
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "Write"]
 
 
 class Turns:
@@ -18,7 +17,7 @@ class Turns:
     __slots__ = ("_writes",)
 
     def __init__(self) -> None:
-        self._writes: dict[str, asyncio.Future[None]] = {}
+        self._writes: dict[str, Write] = {}
 
     @property
     def quiet(self) -> bool:
@@ -27,42 +26,48 @@ class Turns:
     async def after_writes_of(self, keys: Iterable[str]) -> None:
         for key in keys:
             if (write := self._writes.get(key)) is not None:
-                await asyncio.shield(write)
+                await write.ended()
 
     async def after_all_writes(self) -> None:
         for write in list(self._writes.values()):
-            await asyncio.shield(write)
+            await write.ended()
 
-    def write(self, *keys: str) -> "AbstractAsyncContextManager[None]":
-        """Within it, no other write of these keys is under way; it begins when those before it have ended."""
-        return _Write(self._writes, keys)
+    def write(self, *keys: str) -> "Write":
+        """`with turns.write(key) as earlier:` it is its turn when those that are `earlier` have `ended`."""
+        return Write(self._writes, keys)
 
 
-class _Write(AbstractAsyncContextManager[None]):
-    __slots__ = ("_done", "_keys", "_writes")
+class Write:
+    """Under way from the beginning of its block to the end."""
 
-    def __init__(self, writes: dict[str, asyncio.Future[None]], keys: tuple[str, ...]) -> None:
+    __slots__ = ("_end", "_keys", "_over", "_writes")
+
+    def __init__(self, writes: "dict[str, Write]", keys: tuple[str, ...]) -> None:
         self._writes = writes
         self._keys = keys
+        self._over = False
+        self._end: asyncio.Future[None] | None = None
+        """Made for whoever waits for it: hardly ever anybody does."""
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> "list[Write]":
         writes = self._writes
-        before = [write for key in self._keys if (write := writes.get(key)) is not None]
-        self._done = asyncio.get_running_loop().create_future()
+        earlier = [write for key in self._keys if (write := writes.get(key)) is not None]
         for key in self._keys:
-            writes[key] = self._done
-        try:
-            for write in before:
-                await asyncio.shield(write)
-        except BaseException:
-            self._end()
-            raise
+            writes[key] = self
+        return earlier
 
-    async def __aexit__(self, *_: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
+        writes = self._writes
         for key in self._keys:
-            if self._writes.get(key) is self._done:
-                del self._writes[key]
-        self._done.set_result(None)
+            if writes.get(key) is self:
+                del writes[key]
+        self._over = True
+        if self._end is not None:
+            self._end.set_result(None)
+
+    async def ended(self) -> None:
+        if self._over:
+            return
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._end)
