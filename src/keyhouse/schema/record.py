@@ -104,7 +104,7 @@ class Record(Generic[T]):
     @property
     def alone(self) -> bool:
         """Whether a write of it is one row, whatever was there before."""
-        return not self.derived and not self.stamped
+        return not self.derived and not self.stamped and not self.appended
 
     @property
     def stamped(self) -> bool:
