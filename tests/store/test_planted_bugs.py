@@ -503,7 +503,7 @@ def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
 
     async def prune_all(store: Store, log: Any, stream: Any, cutoff: str, keep: int, tx: Transaction) -> int:
         bound = tx.binding.record(log)
-        rows = await logs._rows(store, bound.template.span(stream), 50, bound.template.split)
+        rows = await logs.rows_of(store, bound.template.span(stream), 50, bound.template.split)
         for row, _ in rows:
             tx.write(row.key, None)
         return len(rows)

@@ -14,6 +14,7 @@ _CURES = {
     "wrong": "`--repair` writes the row anew",
     "dangling": "`--repair` takes the row away",
     "miscounted": "`--repair` counts, and writes the number",
+    "unfolded": "`--repair` folds the events; where its state lost its place, put that with the last one folded",
     "conflict": "two records claim one row: change one of them, then verify again",
     "unreadable": "look at it with `keyhouse explain`, write the record anew, or `--drop` it",
     "unknown": "look whose it is; `--drop` deletes it",

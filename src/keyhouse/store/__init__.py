@@ -8,6 +8,7 @@ from keyhouse.store.backup import BackedUp, back_up, restore
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows
+from keyhouse.store.finding import Finding
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.kept import Kept, read_kept
 from keyhouse.store.logs import append, append_in, fold, prune
@@ -17,7 +18,7 @@ from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.transfer import MARK_SPACE, Moved, Progress, SpaceMoved, move
-from keyhouse.store.verify import Finding, verify
+from keyhouse.store.verify import verify
 
 __all__ = [
     "ANY",

@@ -14,8 +14,8 @@ import msgspec
 from keyhouse.arguments import checked
 from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
-from keyhouse.errors import RecordError, UsageError
-from keyhouse.schema import Folded, Keys, Log
+from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageError
+from keyhouse.schema import Folded, Keys, Log, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -59,7 +59,7 @@ async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields:
         fields = {**fields, log.order: place}
     entry = await tx.put_event(log, event, **fields)
     if log.state is not None and log.deferred:
-        await tx.put(log.state, state if state is not None else log.state.type(through=""), **_beside(log, stream))
+        await tx.put(log.state, state if state is not None else log.state.type(through=""), **beside(log, stream))
     elif log.state is not None:
         await _fold(tx, log, stream, state, entry)
     return entry
@@ -86,7 +86,7 @@ async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, *
         raise UsageError("Pruning keeps a number of events, or none.", keep=keep)
     cutoff = ulid_at(before)
     gone = 0
-    async for stream in _streams(store, log, fields):
+    async for stream in streams(store, log, fields):
         if log.deferred:
             await fold(store, log, **stream)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
@@ -106,7 +106,7 @@ async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: A
     for counter, by, fields in folded.adds:
         tx.add(counter, by, **fields)
     after = msgspec.structs.replace(folded.state, through=entry.values[-1])
-    await tx.put(log.state, after, **_beside(log, stream))
+    await tx.put(log.state, after, **beside(log, stream))
     return after
 
 
@@ -116,8 +116,11 @@ async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: T
     bound = tx.binding.record(log)
     span = bound.template.span(stream)
     if state is not None and state.through:
-        span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
-    rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
+        try:
+            span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
+        except KeyFieldError:
+            raise _astray(log, state.through) from None
+    rows = await rows_of(store, span, _CHUNK_ROWS, bound.template.split)
     for row, values in rows:
         entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
         state = await _fold(tx, log, stream, state if state is not None and state.through else None, entry)
@@ -132,11 +135,11 @@ async def _prune_chunk(
     folded = cutoff if log.state is None else "" if state is None else str(state.through) + "\0"
     span = bound.template.span(stream)
     if keep:
-        kept = await _rows(store, span, keep, bound.template.split, reverse=True)
+        kept = await rows_of(store, span, keep, bound.template.split, reverse=True)
         if len(kept) < keep:
             return 0
         span = span.before(kept[-1][0].key)
-    rows = await _rows(store, span, _CHUNK_ROWS, bound.template.split)
+    rows = await rows_of(store, span, _CHUNK_ROWS, bound.template.split)
     gone = [values for _, values in rows if str(values[-1]) < min(cutoff, folded)]
     for values in gone:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
@@ -144,12 +147,16 @@ async def _prune_chunk(
     return len(gone)
 
 
-async def _streams(store: Store, log: Log[Any], fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """Each stream that has an event, found by jumping from one to the next."""
-    bound = store.binding.record(log)
+async def streams(
+    store: Store, record: Record[Any], fields: dict[str, Any], *, whole: bool = False
+) -> AsyncIterator[dict[str, Any]]:
+    """Each stream that has an event, found by jumping from one to the next; `whole`: that has a row of this record, whose
+    key has the stream's fields and no more."""
+    bound = store.binding.record(record)
+    names = bound.template.fields if whole else bound.template.fields[:-1]
     span = bound.template.span(fields)
-    while found := await _rows(store, span, 1, bound.template.split):
-        stream = dict(zip(bound.template.fields[:-1], found[0][1][:-1], strict=True))
+    while found := await rows_of(store, span, 1, bound.template.split):
+        stream = dict(zip(names, found[0][1], strict=False))
         yield stream
         stop = bound.template.span(stream).stop
         if stop is None:
@@ -157,7 +164,7 @@ async def _streams(store: Store, log: Log[Any], fields: dict[str, Any]) -> Async
         span = Span(stop, span.stop)
 
 
-async def _rows(store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False) -> list[tuple[Row, Keys]]:
+async def rows_of(store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False) -> list[tuple[Row, Keys]]:
     """Up to `limit` rows of the log's own shape."""
     found: list[tuple[Row, Keys]] = []
     while len(found) < limit:
@@ -171,10 +178,20 @@ async def _rows(store: Store, span: Span, limit: int, split: Any, *, reverse: bo
 
 async def _new_place(tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None) -> str:
     """A place that no event has. Where the clock is behind `through`, two sources draw the same: the next one after it."""
-    place, template = ids.new(after=after), tx.binding.record(log).template
+    template = tx.binding.record(log).template
+    try:
+        place = ids.new(after=after)
+    except ValueError:
+        raise _astray(log, after) from None
     while await tx.row(template.join((*_ordered(template.fields, stream), place))) is not None:
         place = ids.new(after=place)
     return place
+
+
+def _astray(log: Log[Any], through: str | None) -> UnreadableError:
+    return UnreadableError(
+        "A log's state does not name its last event; see `keyhouse verify`.", log=log.name, through=through
+    )
 
 
 def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +210,7 @@ def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -
     return stream
 
 
-def _beside(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
+def beside(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
     """The key fields of the state's row that its value does not hold."""
     assert log.state is not None
     return {name: value for name, value in stream.items() if log.state.holder(name) is None}

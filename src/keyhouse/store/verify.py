@@ -5,15 +5,16 @@ with the record it should agree with: only what is wrong at one moment is report
 Memory grows with the number of Count rows only.
 
 Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
-earns it), `miscounted`, `conflict` (two records claim one unique row: a person must decide), `unreadable` (a row that
-does not decode as its record), `unknown` (a key of no template). The last three are not mended: there is nothing to go
-by. Those of the last two can be dropped, when a person has seen what is in them and says so.
+earns it), `miscounted`, `unfolded` (events of a log that its state does not know of), `conflict` (two records claim one
+unique row: a person must decide), `unreadable` (a row that does not decode as its record), `unknown` (a key of no template).
+The last three are not mended: there is nothing to go by. Those of the last two can be dropped, when a person has seen what
+is in them and says so.
 """
 
 from collections import Counter as Tally
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,24 +23,13 @@ from keyhouse.engine import Row, Span
 from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError, UsageError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
 from keyhouse.store.counters import number_of
+from keyhouse.store.finding import Finding, Kind, certain
 from keyhouse.store.store import Store
+from keyhouse.store.streams import check_streams
 from keyhouse.store.transaction import Transaction
 
 _PAGE_ROWS = 500
 _RECOUNTS_MAX = 20
-_LOOKS_MAX = 20
-
-Kind = Literal["missing", "wrong", "dangling", "miscounted", "conflict", "unreadable", "unknown"]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One row that is not as it should be. `mended`: it is now."""
-
-    kind: Kind
-    key: str
-    of: str
-    detail: str = ""
-    mended: bool = False
 
 
 @checked(UsageError)
@@ -106,6 +96,8 @@ async def _findings(store: Store, *, repair: bool, on_progress: Callable[[int], 
     for key in sorted(stored | counted.keys()):
         if (miscount := await _check_count(store, key, counted[key], repair=repair)) is not None:
             yield miscount
+    async for finding in check_streams(store, repair=repair):
+        yield finding
 
 
 def _is_neighbours(store: Store, key: str) -> bool:
@@ -132,26 +124,8 @@ async def _check_record(
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
             work = partial(_mend_missing, record, derived, row.key, found.values, key, repair)
-            if (finding := await _certain(store, work)) is not None:
+            if (finding := await certain(store, work)) is not None:
                 yield finding
-
-
-async def _certain(store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]) -> Finding | None:
-    """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
-
-    async def looked(tx: Transaction) -> tuple[Finding | None, bool]:
-        try:
-            finding = await work(tx)
-        except (DataError, KeyFieldError):
-            tx.forget()
-            return None, True  # it has become unreadable since: another finding, which is made when its own turn comes
-        return finding, tx.pending > 0 or finding is None or await tx.holds()
-
-    for _ in range(_LOOKS_MAX):
-        finding, certain = await store.transact(looked)
-        if certain:
-            return finding
-    return None  # it changes all the time, and so is seen to by those who change it
 
 
 async def _mend_missing(
@@ -224,7 +198,7 @@ async def _check_derived(store: Store, found: Found, row: Row, *, repair: bool) 
         there = [next(rows) for _ in their_keys]
         if not any(_earns(record, derived, row.key, r, values) for r, values in zip(there, candidates, strict=True)):
             work = partial(_mend_dangling, record, derived, candidates, row.key, row.value, repair)
-            if (finding := await _certain(store, work)) is not None:
+            if (finding := await certain(store, work)) is not None:
                 yield finding
 
 
