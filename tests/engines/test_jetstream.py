@@ -188,9 +188,10 @@ def test_a_bucket_that_is_full_says_so_and_takes_more_when_there_is_room(tmp_pat
 def test_a_value_larger_than_the_bucket_takes_is_refused(tmp_path: Path) -> None:
     async def scenario(there: Beside) -> None:
         await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
-        with pytest.raises(LimitError):
-            await put(there.engine, "a", value=b"x" * 2_000)
-        await put(there.engine, "a")
+        for keys in (("a",), ("a", "b")):
+            with pytest.raises(LimitError):
+                await put(there.engine, *keys, value=b"x" * 2_000)
+        await put(there.engine, "a", "b")
 
     run(tmp_path, scenario)
 

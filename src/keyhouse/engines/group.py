@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import EngineError, KeyhouseError, UnknownOutcomeError
 
 GROUP_JOBS_MAX: Final = 128
 """Jobs in one group."""
@@ -91,6 +91,23 @@ def _copy(failure: KeyhouseError) -> KeyhouseError:
     return copy
 
 
+def _known(error: Exception) -> KeyhouseError:
+    """What nobody foresaw is told as well: a caller that is not answered waits for ever, and so do all behind it."""
+    if isinstance(error, KeyhouseError):
+        return error
+    failure = EngineError("The engine failed in a way that it does not know.", detail=repr(error))
+    failure.__cause__ = error
+    return failure
+
+
+def _unknown(error: BaseException) -> KeyhouseError:
+    """On the thread, nobody can tell how far it came."""
+    sentence = "The engine failed in a way that it does not know; repeat with the same batch id."
+    failure = UnknownOutcomeError(sentence, detail=repr(error))
+    failure.__cause__ = error
+    return failure
+
+
 class GroupWriter(ABC):
     """The queue in front of what writes. An engine says how a group is prepared, made durable and told."""
 
@@ -128,7 +145,9 @@ class GroupWriter(ABC):
         ...
 
     @abstractmethod
-    def _translated(self, error: Exception) -> KeyhouseError: ...
+    def _translated(self, error: Exception) -> Exception:
+        """The group's error for the driver's; what it does not know, as it is."""
+        ...
 
     def _confirm(self, failure: KeyhouseError | None) -> None:  # noqa: B027  # not every engine has something to do here
         """On the loop, before the callers are told."""
@@ -179,8 +198,8 @@ class GroupWriter(ABC):
             return
         try:
             self._revive()
-        except KeyhouseError as error:
-            self._settle(group, error)
+        except Exception as error:
+            self._settle(group, _known(error))
             return
         if group[0].alone:
             self._on_thread(self._whole, group)
@@ -208,7 +227,7 @@ class GroupWriter(ABC):
         except Wait:
             self._on_thread(self._whole, group)
         except Exception as error:
-            self._settle(group, self._translated(error))
+            self._settle(group, _known(self._translated(error)))
         else:
             if wrote:
                 self._on_thread(self._commit, group)
@@ -219,8 +238,10 @@ class GroupWriter(ABC):
         loop = self._loop
 
         def done(outcome: Future[KeyhouseError | None]) -> None:
+            error = outcome.exception()
+            failure = outcome.result() if error is None else _unknown(error)
             with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                loop.call_soon_threadsafe(self._settle, group, outcome.result())
+                loop.call_soon_threadsafe(self._settle, group, failure)
 
         self._thread.submit(work, group).add_done_callback(done)
 

@@ -5,7 +5,15 @@ from typing import Any, Final, NamedTuple
 
 from botocore import exceptions as driver
 
-from keyhouse.errors import EngineError, FullError, KeyhouseError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    FullError,
+    KeyhouseError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 
 
 class Verdict(Enum):
@@ -105,6 +113,11 @@ def translated(error: Exception, table: str) -> KeyhouseError:
     else:
         fault = _UNKNOWN
     return _caused(error, fault.meaning(fault.sentence, table=table, detail=str(error)))
+
+
+def is_of_all(error: Exception) -> bool:
+    """Whether no one batch of a transaction is to blame for it."""
+    return isinstance(error, (ClosedError, FullError, UnavailableError, UnknownOutcomeError, UsageError))
 
 
 def nowhere(error: ValueError, table: str) -> KeyhouseError:

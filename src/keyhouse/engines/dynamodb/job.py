@@ -11,12 +11,16 @@ Answer = TypeVar("Answer")
 
 
 class Job(Generic[Answer]):
-    """Something that is answered once. `failure` and `answer` are set by a plan; nobody hears of them before `settle`."""
+    """Something that is answered once. `failure` and `answer` are set by a plan; nobody hears of them before `settle`.
+
+    `together`: it must be decided on what stands together at one moment, and goes alone.
+    """
 
     def __init__(self) -> None:
         self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.answer: Answer | None = None
         self.failure: KeyhouseError | None = None
+        self.together = False
 
     def settle(self, failure: BaseException | None = None) -> None:
         if self.future.done():
@@ -26,16 +30,20 @@ class Job(Generic[Answer]):
         if failure is None:
             self.future.set_result(self.answer)  # type: ignore[arg-type]
         else:
-            self.future.set_exception(failure)
+            self.future.set_exception(_copy(failure) if isinstance(failure, KeyhouseError) else failure)
+
+
+def _copy(failure: KeyhouseError) -> KeyhouseError:
+    """One for each caller: each adds its own traceback."""
+    copy = type(failure)(failure.sentence, **failure.fields)
+    copy.__cause__ = failure.__cause__
+    return copy
 
 
 class Commit(Job[int | None]):
-    """`together`: it must be decided on what stands together at one moment."""
-
     def __init__(self, batch: Batch) -> None:
         super().__init__()
         self.batch = batch
-        self.together = False
         self.added = {add.key for add in batch.adds}
         self.checked = {check.key for check in batch.checks}
         self.touched = self.added | self.checked | {put.key for put in batch.puts} | set(batch.deletes)

@@ -27,6 +27,7 @@ from uuid import uuid4
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Row
 from keyhouse.engines.dynamodb import log
+from keyhouse.engines.dynamodb.faults import is_of_all
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.job import Alone, Answer, Commit, Job, Removal
 from keyhouse.engines.dynamodb.plan import OWN_ITEMS, TRANSACTION_ITEMS_MAX, Plan, State
@@ -119,7 +120,10 @@ class Writer:
             raise
         except Exception as error:
             self._heads.pop(space, None)
-            self._settle(queue, begun, error)
+            if len(begun) > 1 and not is_of_all(error):
+                _part(begun)
+            else:
+                self._settle(queue, begun, error)
         else:
             self._settle(queue, begun, None)
 
@@ -252,9 +256,15 @@ def _waiting(queue: Queue) -> list[Commit | Removal]:
 
 def _fits(job: Commit | Removal) -> bool:
     """Whether it can go with others. What can't is decided on what stands together, and goes alone."""
-    if isinstance(job, Commit) and job.together:
+    if job.together:
         return False
     return len(job.touched) + 1 + OWN_ITEMS <= TRANSACTION_ITEMS_MAX
+
+
+def _part(jobs: list[Job[Any]]) -> None:
+    """Let each go alone: one of them is to blame, and its own transaction shows which."""
+    for job in jobs:
+        job.together = True
 
 
 def _taken(plan: Plan, jobs: list[Commit | Removal]) -> list[Job[Any]]:

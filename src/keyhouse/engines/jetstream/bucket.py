@@ -37,6 +37,8 @@ class Bucket:
         self.mirror: Mirror
         self.acknowledged = 0
         """The newest sequence that we were told is written. Reads wait for it: one reads what one wrote."""
+        self.message_bytes_max = 0
+        """With its headers, as somebody may have configured it; 0: no limit of the bucket's own."""
         self._settings = settings
         self._clock = clock
         self._feed = Feed(wire, names, clock, self._renew)
@@ -126,7 +128,10 @@ class Bucket:
         return self.mirror
 
     async def _info(self) -> dict[str, Any] | None:
-        return await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+        info = await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+        if info is not None:
+            self.message_bytes_max = max(0, info["config"].get("max_msg_size", 0))
+        return info
 
     async def _prepare(self, writing: bool) -> None:
         info = await self._info()

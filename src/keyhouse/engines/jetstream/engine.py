@@ -34,7 +34,7 @@ from keyhouse.engines.jetstream.watch import changes
 from keyhouse.engines.jetstream.wire import Wire
 from keyhouse.engines.jetstream.writer import Writer
 from keyhouse.engines.url import public_url
-from keyhouse.errors import ClosedError, EngineError, UnavailableError, UsageError
+from keyhouse.errors import ClosedError, EngineError, UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.limits import CHANGES_KEPT
 
 COMMIT_ROWS_MAX: Final = 999
@@ -144,10 +144,12 @@ class JetstreamEngine:
 
     @contextmanager
     def _while_open(self) -> Iterator[None]:
-        """Whatever fails because the engine was closed meanwhile says so."""
+        """Whatever fails because the engine was closed meanwhile says so; not what may have been written."""
         self._check_open()
         try:
             yield
+        except UnknownOutcomeError:
+            raise
         except EngineError:
             self._check_open()
             raise

@@ -6,6 +6,7 @@ import msgspec
 from nats.errors import Error
 
 from keyhouse.errors import (
+    ClosedError,
     EngineError,
     FullError,
     KeyhouseError,
@@ -46,6 +47,7 @@ _PASSING: Final = frozenset({10_176})
 """A batch that lost some of its messages, because the leader changed under it: nothing of it was written."""
 
 
+_TOO_LARGE_FOR_IT: Final = "The bucket takes no message so large; raise its max_msg_size."
 _ENABLE: Final = "The NATS server answers without JetStream; enable it there, and for this account."
 
 
@@ -57,10 +59,20 @@ def refused(refusal: Refusal) -> KeyhouseError:
     if refusal.err_code in _FULL:
         return FullError("The bucket, or the disk of the NATS server, is full; make room, then try again.", **detail)
     if refusal.err_code in _TOO_LARGE:
-        return LimitError("The bucket takes no message so large; raise its max_msg_size.", **detail)
+        return LimitError(_TOO_LARGE_FOR_IT, **detail)
     if refusal.err_code in _PASSING or refusal.code in (408, 429, 500, 503):
         return UnavailableError("JetStream can't serve this now; try again.", **detail)
     return EngineError("JetStream refused in a way that the engine does not know.", **detail)
+
+
+def too_large(limit: int) -> LimitError:
+    """Of an atomic batch, the server says only that a message is missing."""
+    return LimitError(_TOO_LARGE_FOR_IT, limit=limit)
+
+
+def is_of_all(failure: KeyhouseError) -> bool:
+    """Whether the failure is the server's, and no one job of a group is to blame for it."""
+    return isinstance(failure, (ClosedError, FullError, UnavailableError, UnknownOutcomeError))
 
 
 def not_sent(cause: Exception | None = None) -> UnavailableError:

@@ -44,6 +44,11 @@ class Message(NamedTuple):
     value: bytes
     headers: dict[str, str]
 
+    @property
+    def bytes(self) -> int:
+        """As the server counts them: the value, and the headers as they are sent."""
+        return len(self.value) + 12 + sum([len(name) + len(value) + 4 for name, value in self.headers.items()])
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """The newest message of a key, without its value. `gone`: it says that there is no row."""

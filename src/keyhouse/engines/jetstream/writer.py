@@ -23,7 +23,7 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
-from keyhouse.engines.jetstream.faults import MISMATCH, Ack, refused
+from keyhouse.engines.jetstream.faults import MISMATCH, Ack, is_of_all, refused, too_large
 from keyhouse.engines.jetstream.job import MESSAGES_MAX, REFUSALS, Answer, Applied, Cold, CommitJob, Job, Lost, View
 from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, Entry, Message, entry
@@ -202,6 +202,8 @@ class Writer:
             return await asyncio.gather(*(self._send(part.messages) for part in parts))
         messages = [message for part in parts for message in part.messages]
         outcome = await self._send(messages)
+        if isinstance(outcome, KeyhouseError) and not is_of_all(outcome):
+            return [None] * len(parts)  # the fault of one of them: planned again in smaller groups, it shows whose
         if not isinstance(outcome, int):
             return [outcome] * len(parts)
         sequence = outcome - len(messages)
@@ -213,7 +215,10 @@ class Writer:
 
     async def _send(self, messages: list[Message]) -> Outcome:
         async def send() -> Ack:
-            ack = _decode_ack((await self._bucket.wire.ask(_as_batch(messages))).data)
+            batch, limit = _as_batch(messages), self._bucket.message_bytes_max
+            if limit and any(message.bytes > limit for message in batch):
+                raise too_large(limit)
+            ack = _decode_ack((await self._bucket.wire.ask(batch)).data)
             if ack.error is not None and ack.error.err_code not in MISMATCH:
                 raise refused(ack.error)
             return ack

@@ -63,8 +63,14 @@ class Pool:
         """
         task = asyncio.ensure_future(self.answer(work))
         self._tasks.add(task)  # the loop itself would let go of it
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        """Whether or not the caller has gone: the loop complains of an error that nobody has looked at."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def answer(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """For a caller that nobody cancels. Work is done again when its connection turns out to have been lost."""

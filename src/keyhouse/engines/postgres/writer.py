@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
@@ -77,9 +77,7 @@ class Writer:
             self._start(self._lane(), self._lanes)
 
     def _start(self, work: Coroutine[Any, Any, None], lanes: set[asyncio.Task[None]]) -> None:
-        lane = asyncio.ensure_future(work)
-        lanes.add(lane)
-        lane.add_done_callback(lanes.discard)
+        lanes.add(asyncio.ensure_future(_leaving(lanes, work)))
 
     async def _lane(self) -> None:
         """Each of its turns comes when the callers that were ready, or were just told, have all had their say."""
@@ -172,6 +170,15 @@ class Writer:
                 return record
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.random())
             attempt += 1
+
+
+async def _leaving(lanes: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """A lane is gone the moment that it has nothing to do. A callback would be later, and a batch that comes between
+    the two would count on a lane that does not look any more."""
+    try:
+        await work
+    finally:
+        lanes.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
 
 def _take_turn(queue: deque[Job], group: Group, *, alone: bool) -> bool:

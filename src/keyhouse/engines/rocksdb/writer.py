@@ -40,10 +40,8 @@ class Writer(GroupWriter):
     def _closed_error(self) -> KeyhouseError:
         return ClosedError(CLOSED, folder=self._database.folder)
 
-    def _translated(self, error: Exception) -> KeyhouseError:
-        if isinstance(error, KeyhouseError):
-            return error
-        raise error
+    def _translated(self, error: Exception) -> Exception:
+        return error  # the database has
 
     def _revive(self) -> None:
         """Open the database anew after a failure. On the loop, so that no read comes between: rare, and slow."""

@@ -97,6 +97,28 @@ class Concurrency:
                 assert parts[0] or not isinstance(answer, int)
 
     @scenario()
+    async def test_a_commit_that_was_cancelled_at_any_moment_and_is_repeated_by_its_id_is_applied_once(
+        self, stage: Stage
+    ) -> None:
+        """Who is cancelled does not know the outcome, as after an `UnknownOutcomeError`; and may do the same about it."""
+        await stage.put("n", value=b"0")
+        ids = []
+        for moment, pause in enumerate([0, 0, 0.0003, 0.001, 0.003, 0.01]):
+            names = [f"{moment} of {number}" for number in range(4)]
+            tasks = [asyncio.ensure_future(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name)) for name in names]
+            for _ in range(moment):
+                await asyncio.sleep(pause)
+            for task in tasks:
+                task.cancel()
+            again = asyncio.gather(*(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name) for name in names))
+            first, second = await asyncio.gather(*tasks, return_exceptions=True), await again
+            for before, after in zip(first, second, strict=True):
+                assert before == after or isinstance(before, asyncio.CancelledError)
+            ids += names
+        assert await stage.value("n") == b"%d" % len(ids)
+        assert await stage.keys() == sorted([*ids, "n"])
+
+    @scenario()
     async def test_an_engine_whose_every_caller_gave_up_still_works(self, stage: Stage) -> None:
         task = asyncio.ensure_future(stage.put("a"))
         await asyncio.sleep(0)

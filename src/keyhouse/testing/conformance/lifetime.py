@@ -53,18 +53,27 @@ class Lifetime:
 
     @scenario(durable=True)
     async def test_closing_finishes_what_was_begun(self, stage: Stage) -> None:
-        tasks = [asyncio.ensure_future(stage.put(f"k{number}")) for number in range(20)]
-        await asyncio.sleep(0)
-        await stage.engine.close()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        await stage.reopen()
-        for number, answer in enumerate(answers):
-            row = await stage.row(f"k{number}")
-            if isinstance(answer, int):
-                assert row == Row(f"k{number}", b"1", answer)
-            else:
-                assert isinstance(answer, ClosedError)
-                assert row is None
+        """Whatever it was at. Everyone is told, and what one is told is so."""
+        for moment in (1, 4, 30):
+            names = [f"{moment} of {number}" for number in range(20)]
+            tasks = [asyncio.ensure_future(stage.put(name, f"{name}, too")) for name in names]
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            for task in tasks[::5]:
+                task.cancel()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await stage.engine.close()
+                answers = await asyncio.gather(*tasks, return_exceptions=True)
+            await stage.reopen()
+            for name, answer in zip(names, answers, strict=True):
+                rows = await stage.engine.read(SPACE, [name, f"{name}, too"])
+                if isinstance(answer, int):
+                    assert rows == [Row(name, b"1", answer), Row(f"{name}, too", b"1", answer)]
+                elif isinstance(answer, asyncio.CancelledError):
+                    assert (rows[0] is None) == (rows[1] is None)
+                else:
+                    assert isinstance(answer, ClosedError)
+                    assert rows == [None, None]
 
     @scenario(durable=True)
     async def test_reopening_keeps_every_row(self, stage: Stage) -> None:
