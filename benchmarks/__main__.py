@@ -17,10 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import exchange, growth, http, reading, rosey, sweeping, writing
-from benchmarks.figure import Figure
+from benchmarks import exchange, growth, reading, rosey, sweeping, writing
 from benchmarks.growth import Grown
 from benchmarks.report import draw, print_figure, print_growth, print_latencies
+from keyhouse.bench import http
+from keyhouse.bench.figure import Figure
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
 ROWS = ("1", "2", "3", "4", "5", "6", "8", "growth", "exchange")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.contest import Result, calibrate
-from benchmarks.figure import Figure
-from benchmarks.hand import Hand
 from keyhouse import open_engine
+from keyhouse.bench.contest import Result, calibrate
+from keyhouse.bench.figure import Figure
+from keyhouse.bench.hand import Hand
 from keyhouse.engine import Batch, Put
 from keyhouse.store import export_rows, import_rows
 

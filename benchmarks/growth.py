@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.contest import calibrate, percentile
-from benchmarks.hand import Hand
 from keyhouse import Record, Schema, Space, Store, open_engine
+from keyhouse.bench.contest import calibrate, percentile
+from keyhouse.bench.hand import Hand
 from keyhouse.engines.sqlite.file import CACHE_KIBIBYTES
 
 ITEM: Record[Any] = Record(Any, "item:{name}", name="item")

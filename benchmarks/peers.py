@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.contest import Contestant
-from benchmarks.library import Track
+from keyhouse.bench.contest import Contestant
+from keyhouse.bench.library import Track
 
 Save = Callable[[Track], Awaitable[object]]
 

@@ -1,11 +1,13 @@
 """The table as text, and as a picture."""
 
 import importlib.util
+import platform
 from pathlib import Path
 
-from benchmarks.figure import Figure
 from benchmarks.growth import Grown
 from benchmarks.rosey import Latency
+from keyhouse.bench.drawing import svg
+from keyhouse.bench.figure import Figure
 
 
 def print_figure(figure: Figure) -> None:
@@ -15,7 +17,8 @@ def print_figure(figure: Figure) -> None:
         low, high = min(result.rounds), max(result.rounds)
         spent = f", {result.processor_us:,.0f} µs of processor each" if result.processor_us is not None else ""
         print(f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f}{spent})")
-    print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {verdict}", flush=True)
+    if figure.ratio is not None and figure.goal is not None:
+        print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {verdict}", flush=True)
     if figure.peer_ratio is not None and figure.peer_goal is not None:
         print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}")
     if figure.note:
@@ -51,6 +54,9 @@ def print_latencies(latencies: list[Latency]) -> None:
 
 def draw(figures: list[Figure], path: Path) -> bool:
     """Each ratio as a bar beside its goal; whether there was anything to draw it with."""
+    if path.suffix == ".svg":
+        path.write_text(svg("Keyhouse", platform.platform(), figures))
+        return True
     if not figures or importlib.util.find_spec("matplotlib") is None:
         return False
     import matplotlib

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from benchmarks.contest import Contestant, contest
-from benchmarks.figure import Figure
+from keyhouse.bench.contest import Contestant, contest
+from keyhouse.bench.figure import Figure
 from keyhouse.engine import Batch, Engine, Put
 
 Rows = list[tuple[str, bytes]]

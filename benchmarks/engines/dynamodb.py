@@ -10,7 +10,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from benchmarks.figure import Figure
+from keyhouse.bench.figure import Figure
 from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, DynamoDBServer
 

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.js.kv import KeyValue
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from benchmarks.figure import Figure
+from keyhouse.bench.figure import Figure
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.engines.jetstream.server import NatsCluster, NatsServer

@@ -9,10 +9,10 @@ from statistics import median
 
 import asyncpg
 
-from benchmarks.contest import Result, calibrate
 from benchmarks.engines.commits import SPACE, WRITERS, Rows, figure, measure_commits, measure_reads, of_engine, writing
-from benchmarks.figure import Figure
 from keyhouse import ManualClock, sweep
+from keyhouse.bench.contest import Result, calibrate
+from keyhouse.bench.figure import Figure
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.testing.servers.postgres import PostgresServer

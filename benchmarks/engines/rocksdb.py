@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from benchmarks.contest import Contestant
 from benchmarks.engines.commits import DERIVED, WRITERS, Groups, Rows, figure, measure_reads, of_engine, rows, writing
-from benchmarks.figure import Figure
+from keyhouse.bench.contest import Contestant
+from keyhouse.bench.figure import Figure
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.rocksdb.settings import options
 

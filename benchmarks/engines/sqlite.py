@@ -5,8 +5,8 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from benchmarks.figure import Figure
-from benchmarks.hand import UPSERT, Hand
+from keyhouse.bench.figure import Figure
+from keyhouse.bench.hand import UPSERT, Hand
 from keyhouse.engines.sqlite import SqliteEngine
 
 CHANGES = "CREATE TABLE changes(revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL)"

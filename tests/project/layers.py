@@ -26,9 +26,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": (*BASE, "keys", "schema", "engine"),
     "remote": ("store",),
     "testing": (*BASE, *CORE, "engines"),
+    "bench": (*BASE, *CORE, "engines", "serve", "systems", ""),
     "serve": (*BASE, *CORE, "engines", ""),
     "systems": (*BASE, *CORE, "remote", "serve", ""),
-    "cli": (*BASE, *CORE, "engines", "remote", "serve", "systems", "demo", ""),
+    "cli": (*BASE, *CORE, "bench", "engines", "remote", "serve", "systems", "demo", ""),
     "explorer": (*BASE, *CORE, "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
@@ -53,7 +54,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
     "interegular": ("keys",),
     "alembic": ("engines",),
-    "apsw": ("engines",),
+    "apsw": ("engines", "bench"),
     "asyncpg": ("engines",),
     "botocore": ("engines",),
     "sqlalchemy": ("engines",),
@@ -64,12 +65,12 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "aiobotocore": ("engines",),
     "httpx": ("systems",),  # a system's client
     "jwt": ("serve",),
-    "nats": ("engines", "serve", "systems"),
-    "prometheus_client": ("serve", "systems"),
+    "nats": ("engines", "serve", "systems", "bench"),
+    "prometheus_client": ("serve", "systems", "bench"),
     "starlette": ("serve", "systems"),
-    "structlog": ("serve", "systems", "cli"),
+    "structlog": ("serve", "systems", "cli", "bench"),
     "uvicorn": ("serve",),
-    "uvloop": ("serve", "cli"),
+    "uvloop": ("serve", "cli", "bench"),
 }
 """Where each library may be imported: drivers in engines and faces only, and nothing that is not in this table."""
 

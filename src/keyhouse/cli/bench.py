@@ -1,8 +1,7 @@
-"""`keyhouse bench`: how fast the user's own engine is, and what the store costs on top of it."""
+"""`keyhouse bench`: the table of performance, measured on the user's own engine."""
 
 import asyncio
-import tempfile
-from contextlib import nullcontext
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,42 +15,63 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 @examples(
     "keyhouse bench",
     "keyhouse bench --store postgresql://keyhouse@host/library",
-    "keyhouse bench --store sqlite:library.db --seconds 1 --json",
+    "keyhouse bench --store sqlite:library.db --only 3,4,5 --plot bench.svg",
+    "keyhouse bench --json > bench.json",
 )
 def bench(
     system: SystemOrNone = None,
-    seconds: Annotated[
-        float, typer.Option(min=0.01, max=60, help="How long each contestant works in each of the five rounds.")
-    ] = 0.2,
+    only: Annotated[
+        str | None, typer.Option(metavar="ROWS", help="Some rows, with commas: 1 to 6, 8, commit, read. [all]")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=5, max=99, help="How often each contestant has its turn.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.01, max=60, help="How long each works in each round, about.")] = 0.3,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw it into this file as well.")] = None,
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Measure typed records against the engine alone.
+    """Measure the table of performance on your own engine.
 
-    Puts, gets and scans, in turns with the engine doing the same rows, as a drawing. It works in a space of its own,
-    which it empties at the end; no other row is read or written. Without a store, it measures SQLite in a temporary
-    file. Other work on the machine shows: run it twice.
+    The same work by Keyhouse and with nothing in between, in turns, as medians and their ratio: on SQLite by hand, elsewhere
+    by the engine alone. Rows are those of docs/performance.md. It works beside your rows and removes what it made; without a
+    store, in a temporary SQLite file. Other work on the machine shows: run it twice.
     """
-    from keyhouse.cli.contests import report
+    from keyhouse.cli.benching import named_rows, report, told
     from keyhouse.cli.output import show_json, show_reports
 
-    with stoppable("Stopped. The space that it used is empty again."):
-        done = asyncio.run(_bench(system, store, data, seconds))
+    wanted = named_rows(only)
+    with stoppable("Stopped. What it had made is removed."):
+        done = asyncio.run(_bench(system, store, data, wanted, rounds, seconds, quiet=json))
+    if plot is not None:
+        _draw(plot, done)
     if json:
-        show_json(done)
+        show_json(told(done))
     else:
         show_reports([report(done)])
 
 
-async def _bench(system: str | None, store: str | None, data: Any, seconds: float) -> Any:
-    from keyhouse.cli.contests import measure
-    from keyhouse.cli.opening import opened
+async def _bench(
+    system: str | None, store: str | None, data: Any, wanted: list[str], rounds: int, seconds: float, *, quiet: bool
+) -> Any:
+    from keyhouse.bench import Figure, measure, scratch
+    from keyhouse.cli.benching import line_of, plan
     from keyhouse.cli.place import named_url
-    from keyhouse.engines.registry import public_url
 
-    url = named_url(system, store, data)
-    with Line() as line, tempfile.TemporaryDirectory() if url is None else nullcontext("") as folder:
-        place = url or f"sqlite:{Path(folder) / 'bench.db'}"
-        async with opened(place, existing=url is not None) as engine:
-            return await measure(engine, public_url(url) if url else "sqlite, in a temporary file", seconds, line.say)
+    with Line() as line:
+
+        def show(figure: Figure) -> None:
+            if not quiet:
+                line.note(line_of(figure))
+
+        async with scratch(named_url(system, store, data)) as place:
+            print(plan(place, wanted, rounds), file=sys.stderr, flush=True)
+            return await measure(place, wanted, rounds=rounds, seconds=seconds, say=line.say, show=show)
+
+
+def _draw(path: Path, done: Any) -> None:
+    from keyhouse.bench import svg
+    from keyhouse.cli.benching import about
+    from keyhouse.cli.opening import opened_file
+
+    with opened_file(path, "wb") as file:
+        file.write(svg(f"Keyhouse on {done.place}", about(done), done.figures).encode())

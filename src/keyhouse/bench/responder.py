@@ -1,7 +1,7 @@
-"""A process that answers over NATS, for `benchmarks.rosey`: an echo, which is the limit, or plugin storage.
+"""A process that answers over NATS, for `keyhouse.bench.plugin`: an echo, which is the limit, or plugin storage.
 
-    python -m benchmarks.responder URL echo
-    python -m benchmarks.responder URL ENGINE_URL
+    python -m keyhouse.bench.responder URL echo
+    python -m keyhouse.bench.responder URL ENGINE_URL
 
 It says `ready` when it answers, and ends when its standard input does.
 """
@@ -59,28 +59,6 @@ async def main(url: str, what: str) -> None:
         spare_garbage_collection()  # as `serve` does, and for the echo too
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-
-
-@asynccontextmanager
-async def responder(url: str, what: str) -> AsyncIterator[int]:
-    """Such a process, for as long as the block takes; its id."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.responder",
-        url,
-        what,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[1],
-    )
-    assert process.stdout is not None and process.stdin is not None
-    try:
-        assert await process.stdout.readline() == b"ready\n"
-        yield process.pid
-    finally:
-        process.stdin.close()
-        await process.wait()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import os
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from statistics import median
@@ -12,9 +10,10 @@ from typing import NamedTuple
 
 import uvloop
 
-from benchmarks.contest import Contestant, contest, percentile
-from benchmarks.figure import Figure
-from benchmarks.http_client import Run, get
+from keyhouse.bench.child import child
+from keyhouse.bench.contest import Contestant, contest, percentile
+from keyhouse.bench.figure import Figure
+from keyhouse.bench.http_client import Run, get
 
 CONNECTIONS = 64
 
@@ -51,6 +50,7 @@ async def _measure(folder: Path, rounds: int, size: int) -> Figure:
         unit="requests/s",
         results=list(results.values()),
         goal=0.40,
+        against="a constant on the same server",
         note=f"ours: p50 {percentile(latencies, 50):.1f} ms, p99 {percentile(latencies, 99):.1f} ms at full load. {_PEER}",
     )
 
@@ -95,12 +95,6 @@ class Server(NamedTuple):
 async def _server(what: str, folder: Path) -> AsyncIterator[Server]:
     place = folder / what
     place.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "benchmarks.http_server", what, str(place)]
-    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        port, token, note = (await process.stdout.readline()).decode().split()
-        yield Server(process.pid, int(port), token, note)
-    finally:
-        process.stdin.close()
-        await process.wait()
+    async with child("keyhouse.bench.http_server", what, str(place), log=place / "log") as started:
+        port, token, note = started.line.split()
+        yield Server(started.process, int(port), token, note)

@@ -2,28 +2,30 @@
 
 import msgspec
 
-from benchmarks.contest import Result
+from keyhouse.bench.contest import Result
 
 
 class Figure(msgspec.Struct, kw_only=True):
-    """Ours against the limit, and against a peer where one is at hand: ratios of medians of the same run."""
+    """Ours against the limit, and against a peer where one is at hand: ratios of medians of the same run. `against` says
+    what the limit is. A goal is set where the limit is the work by hand."""
 
     row: str
     work: str
     unit: str
     results: list[Result]
-    goal: float
+    goal: float | None = None
     peer_goal: float | None = None
     note: str = ""
+    against: str = ""
 
     def median(self, name: str) -> float | None:
         return next((result.median for result in self.results if result.name == name), None)
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
+        """`None`: there is nothing to compare it with."""
         ours, limit = self.median("ours"), self.median("limit")
-        assert ours is not None and limit is not None
-        return ours / limit
+        return None if ours is None or limit is None else ours / limit
 
     @property
     def peer_ratio(self) -> float | None:
@@ -32,5 +34,6 @@ class Figure(msgspec.Struct, kw_only=True):
 
     @property
     def reached(self) -> bool:
-        peer = self.peer_ratio
-        return self.ratio >= self.goal and (self.peer_goal is None or peer is None or peer >= self.peer_goal)
+        ratio, peer = self.ratio, self.peer_ratio
+        is_near = ratio is None or self.goal is None or ratio >= self.goal
+        return is_near and (self.peer_goal is None or peer is None or peer >= self.peer_goal)

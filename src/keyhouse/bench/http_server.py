@@ -1,4 +1,4 @@
-"""`python -m benchmarks.http_server limit|ours FOLDER`: a server to be measured, in a process of its own.
+"""`python -m keyhouse.bench.http_server limit|ours FOLDER`: a server to be measured, in a process of its own.
 
 Both run on the same server with the same settings. It prints its port, and a token, and ends with its standard input.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from benchmarks.http_part import CUSTOMER, NOTE_ID, part
+from keyhouse.bench.http_part import CUSTOMER, NOTE_ID, part
 from keyhouse.serve.auth import JwtSettings, mint
 from keyhouse.serve.http import make_app
 from keyhouse.serve.listener import bind, listening
