@@ -14,6 +14,7 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put, Row, Span
+from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sqlite import SqliteEngine, file
 from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
@@ -316,13 +317,16 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(path: Path, monkeypatc
     assert asyncio.run(bytes_read(keys_only=False)) > 20 * 300_000
 
 
-def test_the_sweep_finds_expired_rows_by_their_index(path: Path) -> None:
-    engine = SqliteEngine.open(path, clock=ManualClock())
+@pytest.mark.parametrize("layout", [Layout(), layout_of("rosey")], ids=["plain", "rosey"])
+def test_the_sweep_finds_expired_rows_by_their_index_and_sorts_none(path: Path, layout: Layout) -> None:
+    """In a table with row ids, rows that expire at once were sorted by their keys: all of them, for each step."""
+    engine = SqliteEngine.open(path, clock=ManualClock(), layout=layout)
     for sql in (engine._sql.expired, engine._sql.delete_expired):
         plan = engine._reader.connection.execute("EXPLAIN QUERY PLAN " + sql, (1, 1)).fetchall()
         steps = [str(step[3]) for step in plan]
-        assert any("rows_expires" in step for step in steps)
-        assert not any(step.startswith("SCAN rows") for step in steps)
+        assert any(layout.by_expiry in step for step in steps)
+        assert not any(step.startswith(f"SCAN {layout.rows}") for step in steps)
+        assert not any("ORDER BY" in step for step in steps)
     asyncio.run(engine.close())
 
 

@@ -14,7 +14,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Put, Row, Span
 from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from keyhouse.engines.sqlite import SqliteEngine, file
-from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS
+from keyhouse.engines.sqlite import engine as engine_module
+from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.disks import Disk
 
@@ -293,20 +294,83 @@ def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(tmp_path
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.db"]
 
 
-def test_a_sweep_removes_in_steps_between_which_others_commit(tmp_path: Path) -> None:
+async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> None:
+    await engine.commit("s", Batch(puts=tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(rows))))
+    clock.advance(milliseconds=1)
+
+
+async def steps(engine: SqliteEngine) -> list[int]:
+    """How many rows each step of a sweep has removed: each was one change."""
+    logged = engine._reader.connection.execute("SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision")
+    return [rows for (rows,) in logged if rows]
+
+
+def test_a_sweep_that_meets_others_is_part_of_their_transactions(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
-            rows = tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS * 3))
-            await engine.commit("s", Batch(puts=rows))
-            clock.advance(milliseconds=1)
-            sweeping = asyncio.ensure_future(engine.sweep(limit=SWEEP_ROWS * 3))
-            await asyncio.sleep(0)
-            revision = await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
-            assert not sweeping.done()
-            assert await sweeping == SWEEP_ROWS * 3
-            assert revision is not None
-            assert revision < engine._reader.revision()
+            await with_expired(engine, clock, SWEEP_ROWS * 20)
+            witness = Witness(engine)
+            sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
+            writes = 0
+            while not sweeping.done():
+                await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
+                writes += 1
+            assert await sweeping == SWEEP_ROWS * 20
+            first, second, *others = await steps(engine)
+            assert (first, second) == (SWEEP_ROWS, 4 * SWEEP_ROWS), "before it has seen anybody"
+            assert max(others) <= SWEEP_ROWS
+            assert len(witness.threads("COMMIT")) < writes + len(others), "some of them together"
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_that_is_alone_takes_larger_steps_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 60.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 6_000)
+            assert await engine.sweep(limit=10_000) == 6_000
+            assert await steps(engine) == [64, 256, 1_024, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 656]
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_whose_steps_take_long_takes_smaller_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 90)
+            assert await engine.sweep(limit=1_000) == 90
+            assert (await steps(engine))[:5] == [64, 16, 4, 1, 1]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("put_first", [True, False])
+def test_a_row_that_is_put_anew_beside_a_sweep_is_not_told_to_be_gone(tmp_path: Path, put_first: bool) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 1)
+            before = engine._reader.revision()
+            put = engine.commit("s", Batch(puts=(Put("k0", b"2"),)))
+            sweep = engine.sweep(limit=10)
+            await (asyncio.gather(put, sweep) if put_first else asyncio.gather(sweep, put))
+            found = await engine.read("s", ["k0"])
+            assert found[0] is not None and found[0].value == b"2"
+            changes = engine.watch("s", Span(), since=before)
+            seen = [await anext(changes)]
+            while seen[-1].revision < engine._reader.revision():
+                seen.append(await anext(changes))
+            assert seen[-1].value == b"2"
+            await changes.aclose()
 
     asyncio.run(scenario())
 

@@ -1,10 +1,11 @@
 """The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches through the feed."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import starmap
-from typing import Final
+from time import perf_counter
+from typing import Final, NamedTuple
 
 import apsw
 
@@ -20,13 +21,28 @@ from keyhouse.engines.sqlite.transaction import Transaction
 from keyhouse.engines.sqlite.writer import SqliteJob, Writer
 from keyhouse.limits import CHANGES_KEPT
 
-SWEEP_ROWS: Final = 500
-"""Rows that a sweep removes in one transaction: between two of them, others commit."""
+SWEEP_ROWS: Final = 64
+"""Rows that a sweep removes in one transaction while others write: it is one of theirs, and adds little to it."""
+
+SWEEP_ROWS_MAX: Final = 2_000
+"""The same while nobody else does: whoever comes then waits for so many, once."""
+
+SWEEP_SECONDS: Final = 0.005
+"""A step that takes longer is followed by a smaller one: values may be large, and pages far away."""
 
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
 CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True, snapshots=True)
+
+
+class _Step(NamedTuple):
+    """Of a sweep: the rows that went, how long it took, and the newest revision before and after it."""
+
+    gone: int
+    seconds: float
+    before: int
+    after: int
 
 
 class SqliteEngine:
@@ -95,21 +111,28 @@ class SqliteEngine:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
-        swept = 0
-        while True:
-            rows = min(SWEEP_ROWS, limit - swept)
-            gone, pruned = await self._tidy(rows)
-            swept += gone
-            if (gone < rows or swept == limit) and pruned < PRUNE_ROWS:
-                return swept
+        """In steps that grow for as long as nobody else writes, which revisions show."""
+        swept, rows, last = 0, SWEEP_ROWS, None
+        alone = True
+        while swept < limit:
+            asked = min(rows, limit - swept)
+            step = await self._writer.submit(SqliteJob(_sweeping(asked), rows=asked))
+            swept += step.gone
+            if step.gone < asked:
+                break
+            alone = alone and last in (None, step.before)
+            last = step.after
+            if step.seconds > SWEEP_SECONDS:
+                rows = max(1, asked // 4)
+            else:
+                rows = min(4 * rows, SWEEP_ROWS_MAX if alone else SWEEP_ROWS)
+        while await self._prune() >= PRUNE_ROWS:
+            pass
+        return swept
 
-    async def _tidy(self, rows: int) -> tuple[int, int]:
+    async def _prune(self) -> int:
         kept = self._changes_kept
-
-        def work(transaction: Transaction) -> tuple[int, int]:
-            return transaction.sweep(rows), transaction.prune(kept, PRUNE_ROWS)
-
-        return await self._writer.submit(SqliteJob(work, alone=True))
+        return await self._writer.submit(SqliteJob(lambda found: found.prune(kept, PRUNE_ROWS), alone=True))
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():
@@ -128,3 +151,12 @@ class SqliteEngine:
         await self._writer.stop()
         self._reader.connection.close()
         await self._writer.close()  # last, so that it is the one that checkpoints, on its own thread
+
+
+def _sweeping(rows: int) -> Callable[[Transaction], _Step]:
+    def step(transaction: Transaction) -> _Step:
+        before, begun = transaction.revision, perf_counter()
+        gone = transaction.sweep(rows)
+        return _Step(gone, perf_counter() - begun, before, transaction.revision)
+
+    return step

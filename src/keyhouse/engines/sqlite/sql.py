@@ -124,8 +124,8 @@ def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
     expires = _milliseconds(layout, n.expires)
     read = f"CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows}"
-    expired = f"""SELECT {n.space}, {n.key} FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")}
-        ORDER BY {n.expires}, {n.space}, {n.key} LIMIT ?"""
+    identity = "rowid" if n.large_values is None else f"{n.space}, {n.key}"  # what the index of expiries ends with
+    expired = f"""FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")} ORDER BY {n.expires}, {identity} LIMIT ?"""
     return {
         "read": f"SELECT {read} {this}",
         "read_two": f"""SELECT 0, {read} WHERE {n.space} = ?1 AND {n.key} = ?2
@@ -137,9 +137,9 @@ def _rows(layout: Layout, n: Layout) -> dict[str, str]:
         "put_small": _put(layout, n, small=n.large_values is not None),
         "put_large": f"INSERT INTO {n.large_values} ({n.value}) VALUES (CAST(? AS TEXT))",
         "delete": f"DELETE FROM {n.rows} {this}",
-        "expired": f"""SELECT {n.space}, '[[],' || json_group_array({n.key}) || ']', count(*) FROM ({expired})
-            GROUP BY {n.space}""",
-        "delete_expired": f"DELETE FROM {n.rows} WHERE ({n.space}, {n.key}) IN ({expired})",
+        "expired": f"""SELECT {n.space}, '[[],' || json_group_array({n.key}) || ']', count(*)
+            FROM (SELECT {n.space}, {n.key} {expired}) GROUP BY {n.space}""",
+        "delete_expired": f"DELETE FROM {n.rows} WHERE ({identity}) IN (SELECT {identity} {expired})",
     }
 
 

@@ -64,8 +64,10 @@ class Transaction:
     def sweep(self, limit: int) -> int:
         """Delete up to `limit` expired rows, as one change of each space they were in.
 
-        Few statements, however many rows: it runs on a thread, which must win Python's lock back after each.
+        Few statements, however many rows: on a thread, Python's lock must be won back after each. What this transaction has
+        put is written before: a row that was put anew has not expired.
         """
+        self._flush()
         count = 0
         for space, keys, rows in self._cursor.execute(self._sql.expired, (self.now, limit)):
             self._record(space, keys)
