@@ -6,6 +6,7 @@ the end the counter has counted every acknowledged write once, and every record 
 """
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,6 +49,7 @@ class Load:
         """When each write was acknowledged."""
         self.unknown = 0
         self.unavailable = 0
+        self._committing: set[str] = set()
         self._stopping = False
 
     @asynccontextmanager
@@ -65,6 +67,14 @@ class Load:
         async with asyncio.timeout(seconds):
             while len(self.times) < target:
                 await asyncio.sleep(0.005)
+
+    async def under_way(self, dice: random.Random) -> None:
+        """Wait for some moment at which a commit is asked for and not answered. A fault that comes soon after an answer may
+        meet none on a slow machine: the writers were answered together, and read before they write again."""
+        while True:
+            await asyncio.sleep(dice.uniform(0, 0.02))
+            if self._committing:
+                return
 
     async def at_speed(self, per_second: int) -> float:
         """Writes in a second, once they are so many: a fault while little is written proves little. A machine that has much
@@ -101,8 +111,10 @@ class Load:
 
     async def _written(self, writer: str, number: int) -> None:
         async def work(tx: Transaction) -> None:
+            self._committing.discard(writer)
             await tx.put(TAKE, _take(writer, number))
             tx.add(WRITES, 1)
+            self._committing.add(writer)
 
         while True:
             try:
@@ -111,6 +123,8 @@ class Load:
                 self.unknown += 1
             except UnavailableError:
                 self.unavailable += 1
+            finally:
+                self._committing.discard(writer)
             await asyncio.sleep(0.02)
 
 

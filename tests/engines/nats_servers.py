@@ -4,8 +4,8 @@ import atexit
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +19,7 @@ from nats.js.kv import KeyValue
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
 from keyhouse.limits import CHANGES_KEPT
 
 
@@ -33,6 +33,22 @@ def nats_server() -> NatsServer:
     atexit.register(server.kill)
     server.ready()
     return server
+
+
+@contextmanager
+def own_server(folder: Path) -> Iterator[NatsServer]:
+    """For a test that stops it, or kills it."""
+    server = NatsServer(folder)
+    server.start()
+    server.ready()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def url_of(server: NatsServer | NatsCluster, more: str = "") -> str:
+    return f"{server.url}/?prefix=&sync=always{more}"
 
 
 def name_of(folder: Path) -> str:

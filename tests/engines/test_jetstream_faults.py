@@ -1,57 +1,33 @@
-"""Servers that are not there, hang, fall and rise: clear errors, nothing lost, nothing twice, and service again."""
+"""Servers that are not there, hang, fall and rise: clear errors, nothing twice, and service again. Under load they are in
+`test_jetstream_kill.py`."""
 
 import asyncio
 import json
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from keyhouse.clock import Clock
-from keyhouse.engine import Add, Batch, Engine, Put
+from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, patience, wire
 from keyhouse.engines.jetstream.message import Message
-from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
-from keyhouse.engines.memory import MemoryEngine
+from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
-from keyhouse.limits import CHANGES_KEPT
 from keyhouse.testing.conformance.stage import step
-from keyhouse.testing.faults import FaultyEngine
-from keyhouse.testing.generator import generate
-from keyhouse.testing.script import play
-from tests.engines.nats_load import Load
-from tests.engines.nats_races import Race
-from tests.engines.nats_servers import nats_server
-from tests.engines.openers import OPENERS
+from tests.engines.nats_servers import nats_server, own_server, url_of
 from tests.engines.test_jetstream import ALL, put, value
-from tests.soak import SOAK, size
 
-KILLS = size(20, 200)
-CLUSTER_SECONDS = size(20, 20 * 60)
-ACKNOWLEDGED_PER_SECOND_MIN = 100
 UP_AGAIN_SECONDS_MAX = 5
-BUSY_UP_AGAIN_SECONDS_MAX = 30
-"""One time in ten, where a machine that has much else to do gives the server no turn."""
-
-CLUSTER_UP_AGAIN_SECONDS_MAX = 15
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[NatsServer]:
-    started = NatsServer(tmp_path / "nats")
-    started.start()
-    started.ready()
-    yield started
-    started.kill()
-
-
-def url_of(server: NatsServer | NatsCluster, more: str = "") -> str:
-    return f"{server.url}/?prefix=&sync=always{more}"
+    with own_server(tmp_path / "nats") as started:
+        yield started
 
 
 @pytest.fixture
@@ -296,145 +272,3 @@ def _runs(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-# Under load
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        Batch(deletes=("take:writer-1",)),
-        Batch(puts=(Put("writes", b"7"),)),
-        Batch(deletes=tuple(f"reel:writer-1 reel {number}" for number in range(3))),
-        Batch(puts=(Put("idx:take:00000000:writer-1", b"1"),)),
-    ],
-    ids=["a record", "a count", "a derived row", "an old derived row"],
-)
-def test_what_was_lost_is_found(loss: Batch) -> None:
-    """The kills below prove something only if this does."""
-
-    async def scenario() -> None:
-        load = Load(FaultyEngine(MemoryEngine(), yields=True), writers=4)
-        async with load.running():
-            await load.until(50)
-        assert not await load.faults()
-        await load.store.engine.commit(load.store.space, loss)
-        assert await load.faults()
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.long
-@pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    dice = random.Random(seed)
-
-    async def scenario() -> None:
-        engine = JetstreamEngine.open(url_of(server))
-        load = Load(engine)
-        outages: list[float] = []
-        async with load.running():
-            rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
-            while len(outages) < KILLS or (not load.unknown and len(outages) < 2 * KILLS):  # until one has hit a write
-                await load.until(dice.randrange(5, 40))
-                await asyncio.sleep(dice.uniform(0, 0.02))
-                server.kill()
-                killed = time.monotonic()
-                server.start()
-                await load.until(1)
-                outages.append(time.monotonic() - killed)
-        faults = await load.faults()
-        await engine.close()
-        outages.sort()
-        shown = f"up again in {outages[0]:.1f} to {outages[-1]:.1f} s"
-        print(f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown; {shown}")
-        assert not faults
-        assert load.unknown + load.unavailable > 0, "no kill hit a write"
-        assert outages[len(outages) * 9 // 10 - 1] <= UP_AGAIN_SECONDS_MAX, shown
-        assert outages[-1] <= BUSY_UP_AGAIN_SECONDS_MAX, shown
-
-    asyncio.run(scenario())
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
-    started = NatsCluster(tmp_path / "nats")
-    started.start()
-    started.ready()
-    yield started
-    started.stop()
-
-
-@pytest.mark.long
-def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_path: Path) -> None:
-    async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
-        url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
-        return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
-
-    seed = random.randrange(10**9)
-    script = generate(seed, 1_000)
-    assert asyncio.run(play(script, opener)) == asyncio.run(play(script, OPENERS["memory"](tmp_path))), f"seed {seed}"
-
-
-def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(cluster: NatsCluster) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
-
-    async def scenario() -> None:
-        assert not await Race(f"{cluster.url}/?bucket=race&sync=always&replicas=3", seed).faults()
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.long
-@pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
-    _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
-
-
-@pytest.mark.long
-@pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
-    _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
-
-
-def _in_a_cluster(
-    cluster: NatsCluster,
-    fell: Callable[[NatsServer], None],
-    raise_again: Callable[[NatsServer], None],
-    *,
-    away_seconds: float,
-) -> None:
-    seed = random.randrange(10**9)
-    print("seed", seed)
-    dice = random.Random(seed)
-
-    async def scenario() -> None:
-        engine = JetstreamEngine.open(url_of(cluster, "&replicas=3"))
-        load = Load(engine)
-        slowest = 0.0
-        async with load.running():
-            await load.until(1, seconds=60)
-            rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
-            began, faults_made = time.monotonic(), 0
-            while time.monotonic() < began + CLUSTER_SECONDS or faults_made < 3:
-                await load.until(dice.randrange(20, 200))
-                node = dice.choice(cluster.nodes)
-                fell(node)
-                await asyncio.sleep(dice.uniform(0, away_seconds))
-                raise_again(node)
-                healed = time.monotonic()
-                await load.until(1, seconds=60)
-                slowest = max(slowest, time.monotonic() - healed)
-                faults_made += 1
-        faults = await load.faults()
-        await engine.close()
-        print(f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, {load.unavailable} unavailable;")
-        print(f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, {slowest:.1f} s after healing")
-        assert not faults
-        assert slowest <= CLUSTER_UP_AGAIN_SECONDS_MAX
-
-    asyncio.run(scenario())
