@@ -27,7 +27,7 @@ SWEEP_ROWS: Final = 64
 SWEEP_ROWS_MAX: Final = 2_000
 """The same while nobody else does: whoever comes then waits for so many, once."""
 
-SWEEP_SECONDS: Final = 0.005
+SWEEP_SECONDS: Final = 0.010
 """A step that takes longer is followed by a smaller one: values may be large, and pages far away."""
 
 PRUNE_ROWS: Final = 2_000
@@ -112,20 +112,20 @@ class SqliteEngine:
 
     async def sweep(self, *, limit: int) -> int:
         """In steps that grow for as long as nobody else writes, which revisions show."""
-        swept, rows, last = 0, SWEEP_ROWS, None
-        alone = True
+        swept, rows, most, last = 0, SWEEP_ROWS, SWEEP_ROWS_MAX, None
         while swept < limit:
             asked = min(rows, limit - swept)
             step = await self._writer.submit(SqliteJob(_sweeping(asked), rows=asked))
             swept += step.gone
             if step.gone < asked:
                 break
-            alone = alone and last in (None, step.before)
-            last = step.after
+            if last not in (None, step.before):
+                most = SWEEP_ROWS  # somebody has written between two steps
             if step.seconds > SWEEP_SECONDS:
                 rows = max(1, asked // 4)
-            else:
-                rows = min(4 * rows, SWEEP_ROWS_MAX if alone else SWEEP_ROWS)
+            elif last is not None:
+                rows = min(4 * rows, most)
+            last = step.after
         while await self._prune() >= PRUNE_ROWS:
             pass
         return swept
