@@ -84,7 +84,7 @@ def test_plugins_are_listed_with_what_they_keep_and_ask(tmp_path: Path) -> None:
         await office.count()
         await office.ask("late.set", key="a", value=1)
         first = await office.look("/plugins", limit=2)
-        assert [line["plugin"] for line in first["plugins"]] == ["dice", "late"]
+        assert [(line["plugin"], line["keys"]) for line in first["plugins"]] == [("dice", 1), ("late", None)]
         assert (first["truncated"], first["cursor"]) == (True, "late")
         rest = await office.look("/plugins", limit=2, cursor="late")
         assert rest["plugins"] == [

@@ -58,6 +58,5 @@ class Census:
         account = self._account_of(plugin)
         if account is not None and account.kept is not None:
             return account.kept, self._engine.clock.now()
-        if self.taken_at is None:
-            return None, None
-        return self._counted.get(plugin, Room()), self.taken_at
+        room = self._counted.get(plugin)
+        return room, None if room is None else self.taken_at
