@@ -70,6 +70,15 @@ BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
 """The body of an HTTP request, unless its route or the settings say otherwise. The largest value fits with room."""
 
+HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
+"""The address and the headers of an HTTP request. The longest token fits four times; proxies allow about as much."""
+
+HTTP_HEAD_SECONDS_MAX: Final = 10.0
+"""From a connection, or the first byte of a request, to the end of its headers, unless the settings say otherwise."""
+
+HTTP_STALL_SECONDS_MAX: Final = 60.0
+"""How long a client may take nothing of an answer that waits for it, unless the settings say otherwise."""
+
 REQUEST_ID_CHARS_MAX: Final = 64
 """A request id that a client sends. A longer one is not taken over: it would fill the log."""
 

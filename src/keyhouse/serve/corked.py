@@ -7,8 +7,6 @@ alone; measured on two cores, an answer in one write costs the server a third le
 import asyncio
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 HELD_BYTES_MAX: Final = 64 * 1_024
 """What is held back until the loop's next step. A stream goes past this, and then waits for its reader as ever."""
 
@@ -41,8 +39,3 @@ class CorkedTransport:
     def close(self) -> None:
         self.flush()
         self._transport.close()
-
-
-class CorkedProtocol(HttpToolsProtocol):
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]  # it has all of one

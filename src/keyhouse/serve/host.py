@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from socket import socket
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from keyhouse.serve.nats.connection import Connection
 from keyhouse.serve.nats_server import embedded_nats
 from keyhouse.serve.part import Context, Part
 from keyhouse.serve.probes import probes
-from keyhouse.serve.settings import EMBEDDED, OFF
+from keyhouse.serve.settings import EMBEDDED, OFF, Address
 from keyhouse.serve.sources import Given
 from keyhouse.serve.table import read_settings
 from keyhouse.serve.tasks import Tasks
@@ -92,8 +93,7 @@ class Host:
                 self._health.add(part.name, _connected(connection))
         http = None
         if bound is not None:
-            listener = listening(self._app(parts), bound, drain_seconds=self._settings.drain_seconds)
-            http = (await self._begin_face(listener)).url
+            http = (await self._begin_face(self._listener(parts, bound))).url
         return Place(http, None if nats is None else public_url(nats))
 
     # The systems
@@ -143,11 +143,17 @@ class Host:
         credentials = self._settings.nats_credentials
         return connect(url, **(sign_in(credentials) if credentials else {}))
 
-    def _app(self, parts: list[Part]) -> Any:
+    def _listener(self, parts: list[Part], bound: socket) -> AbstractAsyncContextManager[Address]:
         given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
         settings = read_settings(HttpSettings, given, table="http")
         routes = probes(self._health, self._metrics)
-        return make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes)
+        return listening(
+            make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes),
+            bound,
+            drain_seconds=self._settings.drain_seconds,
+            head_seconds_max=settings.head_seconds_max,
+            stall_seconds_max=settings.stall_seconds_max,
+        )
 
     async def _begin_face(self, face: AbstractAsyncContextManager[Any]) -> Any:
         stack = AsyncExitStack()

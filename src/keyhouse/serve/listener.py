@@ -5,12 +5,14 @@ import math
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from keyhouse.errors import UsageError
-from keyhouse.serve.corked import CorkedProtocol
+from keyhouse.limits import HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
+from keyhouse.serve.protocol import Protocol
 from keyhouse.serve.settings import Address
 
 BACKLOG = 2_048
@@ -47,11 +49,22 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(app: Any, bound: socket.socket, *, drain_seconds: float) -> AsyncIterator[Address]:
-    """Serve until the block ends; then take no more connections, and give requests under way that long to end."""
+async def listening(
+    app: Any,
+    bound: socket.socket,
+    *,
+    drain_seconds: float,
+    head_seconds_max: float = HTTP_HEAD_SECONDS_MAX,
+    stall_seconds_max: float = HTTP_STALL_SECONDS_MAX,
+) -> AsyncIterator[Address]:
+    """Serve until the block ends; then take no more connections, and give requests under way that long to end.
+
+    The two others are how long the head of a request may take, and how long a client may take nothing of its answer.
+    """
+    speak: Any = partial(Protocol, head_seconds_max=head_seconds_max, stall_seconds_max=stall_seconds_max)
     config = uvicorn.Config(
         app,
-        http=CorkedProtocol,
+        http=speak,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import secrets
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -22,13 +22,12 @@ from keyhouse.serve.http.docs import docs_routes
 from keyhouse.serve.http.endpoint import Answer, Endpoint, Options, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
 from keyhouse.serve.http.pages import leading_route
-from keyhouse.serve.http.problem import PROBLEM, DrainingError, MethodError, problem, problem_headers
+from keyhouse.serve.http.problem import GUARDS, PROBLEM, DrainingError, MethodError, problem, problem_headers
 from keyhouse.serve.http.request import GoneError, Request
 from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.settings import HttpSettings
 from keyhouse.serve.http.table import Table
 
-_GUARDS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
 _UNMATCHED = "unmatched"
 _PATH_CHARS_MAX = 200
 _LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
@@ -142,7 +141,7 @@ class App:
             except Exception as error:
                 answer = self._refusal(error, request)
             headers, body, status = answer.headers, answer.body, answer.status
-            headers += (*_GUARDS, (b"x-request-id", request.id.encode()))
+            headers += (*GUARDS, (b"x-request-id", request.id.encode()))
             if type(body) is not bytes:
                 await self._stream(request, answer, scope, receive, send)
             else:
@@ -191,7 +190,7 @@ class App:
             await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
             await send({"type": "http.response.body", "body": b""})
             return
-        response = StreamingResponse(answer.body, answer.status)  # type: ignore[arg-type]  # these are no bytes
+        response = StreamingResponse(_fairly(answer.body), answer.status)  # type: ignore[arg-type]  # these are no bytes
         response.raw_headers = answer.headers
         try:
             await response(scope, receive, send)
@@ -210,6 +209,18 @@ class App:
             milliseconds=round(seconds * 1_000, 1),
             **_named(request),
         )
+
+
+async def _fairly(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Between two pieces others have their turn, and it is seen whether the client is still there: a stream from a file that
+    is read at once would never wait, and go on to its end for nobody."""
+    try:
+        async for piece in pieces:
+            yield piece
+            await asyncio.sleep(0)
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()  # now, and not when somebody collects it
 
 
 def _trace(error: Exception) -> str:

@@ -5,6 +5,7 @@ stays in the log, under the request's id: it may hold another's key, or a driver
 """
 
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,8 @@ import msgspec
 from keyhouse.errors import CallerError, EngineError, KeyhouseError
 
 PROBLEM = b"application/problem+json"
+GUARDS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
+"""What every answer has, so that a browser takes it for nothing but what it is."""
 _TEXT_CHARS_MAX = 200
 
 
@@ -42,6 +45,13 @@ class MediaTypeError(CallerError):
 
     status = 415
     code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class HeadError(CallerError):
+    """The address and the headers of the request are more than is taken."""
+
+    status = 431
+    code = "HEADERS_TOO_LARGE"
 
 
 class DrainingError(EngineError):
@@ -99,6 +109,22 @@ def problem_headers(error: Exception) -> list[tuple[bytes, bytes]]:
     if isinstance(error, DrainingError):
         headers.append((b"connection", b"close"))
     return headers
+
+
+def refusal(error: KeyhouseError, request_id: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The whole answer to what never became a request, as it goes over the wire; the connection ends with it."""
+    document = problem(error, request_id)
+    body = msgspec.json.encode(document)
+    lines = [
+        *headers,
+        (b"content-type", PROBLEM),
+        *GUARDS,
+        (b"x-request-id", request_id.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    status = b"HTTP/1.1 %d %s\r\n" % (document.status, document.title.encode())
+    return status + b"".join(b"%s: %s\r\n" % line for line in lines) + b"\r\n" + body
 
 
 def _shown(value: object) -> Any:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import HTTP_BODY_BYTES_MAX
+from keyhouse.limits import HTTP_BODY_BYTES_MAX, HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
 from keyhouse.serve.table import setting
 
 
@@ -17,6 +17,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         HTTP_BODY_BYTES_MAX
     )
     body_seconds_max: Annotated[float, setting("How long a body may take to come in.")] = 30.0
+    head_seconds_max: Annotated[
+        float, setting("How long the head of a request may take to come in; then the connection is closed.")
+    ] = HTTP_HEAD_SECONDS_MAX
+    stall_seconds_max: Annotated[
+        float, setting("How long a client may take nothing of its answer; then the connection is closed.")
+    ] = HTTP_STALL_SECONDS_MAX
     origins: Annotated[
         tuple[str, ...],
         setting("The sites whose pages may call from a browser: `https://panel.example`, or `*` for all."),
@@ -36,7 +42,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for origin in self.origins:
             if origin != "*" and not _is_origin(origin):
                 raise UsageError("An origin is a scheme and a host, and nothing behind them.", origin=origin)
-        for name in ("body_bytes_max", "body_seconds_max", "slow_seconds"):
+        for name in ("body_bytes_max", "body_seconds_max", "head_seconds_max", "stall_seconds_max", "slow_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError("This setting must be greater than nothing.", setting=name)
 

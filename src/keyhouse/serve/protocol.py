@@ -1,0 +1,152 @@
+"""HTTP/1.1 as uvicorn speaks it, with an end to what is waited for, and refusals that look like all others.
+
+uvicorn keeps the head of a request whatever its size, waits without end for one that is not finished, and for a client that
+does not take its answer; and it refuses what is no request with a line of plain text. A head that comes in one piece, as
+nearly every one does, starts none of the timers here.
+"""
+
+import asyncio
+import secrets
+from typing import Any, Final
+
+import httptools
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from keyhouse.errors import KeyhouseError, UsageError
+from keyhouse.limits import HTTP_HEAD_BYTES_MAX
+from keyhouse.serve.corked import CorkedTransport
+from keyhouse.serve.http.problem import HeadError, SlowError, refusal
+
+CONNECTION_LOG: Final = structlog.get_logger("keyhouse.http")
+
+Timer = asyncio.TimerHandle
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. A head may take `head_seconds_max`; of an answer, something is taken every `stall_seconds_max`."""
+
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none before the first request
+
+    def __init__(self, *arguments: Any, head_seconds_max: float, stall_seconds_max: float, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_seconds_max = head_seconds_max
+        self._stall_seconds_max = stall_seconds_max
+        self._head_timer: Timer | None = None
+        self._stall_timer: Timer | None = None
+        self._in_head = False
+        self._came = 0  # bytes, since the head's first piece
+        self._piece = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]  # it has all of one
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._head_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    # What comes in
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._piece = len(data)
+        self._came += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self.cycle is not None:
+                self.cycle.keep_alive = False  # it is answered as any other, and nothing else is spoken behind it
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, KeyhouseError) else UsageError("What was sent is no HTTP request."))
+            return
+        if self._in_head:
+            if self._came > HTTP_HEAD_BYTES_MAX:
+                self._refuse(_too_large())
+            else:
+                self._await_head()
+        elif self._answering() is None:
+            self._await_head()  # empty lines, or the rest of a body that nobody reads
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._came = 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        if self._came + self._piece > HTTP_HEAD_BYTES_MAX and self._head_bytes() > HTTP_HEAD_BYTES_MAX:
+            raise _too_large()
+        super().on_headers_complete()
+
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _answering(self) -> RequestResponseCycle | None:
+        """The request that is not answered yet, if there is one."""
+        return None if self.cycle is None or self.cycle.response_complete else self.cycle
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_seconds_max, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._in_head:
+            self._refuse(SlowError("The head of the request did not come in time."))
+        else:
+            self.transport.close()
+
+    # What goes out
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_stall()
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        super().resume_writing()
+
+    def _watch_stall(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(self._stall_seconds_max, self._look_at_stall, unsent)
+
+    def _look_at_stall(self, before: int) -> None:
+        """A client may be slow, but not take nothing at all."""
+        if self.transport.get_write_buffer_size() < before:
+            self._watch_stall()
+        else:
+            self._stall_timer = None
+            self.transport.abort()
+
+    def _refuse(self, error: KeyhouseError) -> None:
+        """Say so and hang up; only hang up where an answer would be taken for that of another request."""
+        cycle = self._answering()
+        if cycle is not None:
+            if not cycle.more_body:  # it is a request before this one, whose answer goes first, and is the last
+                cycle.keep_alive = False
+                self.flow.pause_reading()
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        id = secrets.token_hex(8)
+        CONNECTION_LOG.debug("a connection was refused", id=id, error=error.sentence)
+        self.transport.write(refusal(error, id, self.server_state.default_headers))
+        self.transport.close()
+
+
+def _too_large() -> HeadError:
+    return HeadError(
+        "The head of the request is too large: send fewer headers, or shorter ones.", limit=HTTP_HEAD_BYTES_MAX
+    )
