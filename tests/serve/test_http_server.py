@@ -152,6 +152,58 @@ def test_an_answer_that_breaks_half_way_is_cut_off_and_tells_nothing() -> None:
     assert not answer.endswith(b"0\r\n\r\n"), "a client must not take half for the whole"
 
 
+def test_a_header_that_would_end_its_line_is_never_sent() -> None:
+    """A value that holds a line break would be a header, or an answer, of its own."""
+
+    async def told() -> None:
+        hostile = ["a\r\nset-cookie: b=c", "a\nb", "a\rb", "a\0b", "a\x7fb", "fine"]
+
+        async def odd(number: int) -> Reply[bytes]:
+            """A header as it was told."""
+            return Reply(b"{}", headers=(("X-Odd", hostile[number]),))
+
+        app = make_app([Part(name="odd", routes=[Route(method="GET", path="/{number}", handler=odd)])])
+        with bind(Address("127.0.0.1", 0)) as bound:
+            async with listening(app, bound, drain_seconds=5) as address:
+                for number, value in enumerate(hostile):
+                    path = b"/odd/%d" % number
+                    answer = await talk(address.port, b"GET " + path + b" HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n")
+                    assert (value == "fine") == answer.startswith(b"HTTP/1.1 200 "), answer
+                    assert b"set-cookie" not in answer and (b"\nx-odd: fine\r\n" in answer) == (value == "fine")
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"])
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+def test_an_answer_is_the_same_whichever_way_it_is_put_together(method: bytes, close: bytes, version: bytes) -> None:
+    """Most are put together at once, and the others by uvicorn: nobody should be able to tell."""
+
+    async def told() -> None:
+        asked = method + b" /shop/things/drinks " + version + b"\r\nX-Request-Id: 1\r\n" + close + b"\r\n"
+        async with served() as port:
+            answer = await talk(port, asked + GET) if version == b"HTTP/1.1" and not close else await talk(port, asked)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        ends = bool(close) or version == b"HTTP/1.0"
+        lines = re.sub(rb"date: [^\r]+", b"date: now", head).split(b"\r\n")
+        assert lines == [
+            b"HTTP/1.1 200 OK",
+            b"date: now",
+            b"content-type: application/json",
+            b"x-content-type-options: nosniff",
+            b"x-frame-options: DENY",
+            b"x-request-id: 1",
+            b"content-length: 45",
+            *([b"connection: close"] if ends else []),
+        ]
+        plain = b'{"names":[],"limit":10,"tag":[],"after":null}'
+        first = b"" if method == b"HEAD" else plain
+        assert body == first if ends else body.startswith(first + b"HTTP/1.1 200 OK")
+
+    asyncio.run(told())
+
+
 def test_a_stream_ends_when_its_reader_goes_away() -> None:
     async def story() -> None:
         slow = Slow()

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.limits import HTTP_HEAD_BYTES_MAX
+from keyhouse.serve.answering import Answering
 from keyhouse.serve.corked import CorkedTransport
 from keyhouse.serve.http.problem import HeadError, SlowError, refusal
 
@@ -104,6 +105,12 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     # What goes out
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        def answered(scope: Any, receive: Any, send: Any) -> Any:
+            return app(scope, receive, Answering(cycle).send)
+
+        super()._start_asgi_task(cycle, answered)
 
     def pause_writing(self) -> None:
         super().pause_writing()
