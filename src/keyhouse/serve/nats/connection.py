@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,9 +12,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.protocol import parser
 
 from keyhouse.errors import UnavailableError
+from keyhouse.serve.nats.reading import Parser
 
 CONNECT_SECONDS: Final = 5
 RECONNECT_SECONDS: Final = 0.5
@@ -25,17 +24,11 @@ PING_SECONDS: Final = 10
 BUFFER_BYTES: Final = 8 * 1_024 * 1_024
 """Answers that wait for a connection; further ones are dropped."""
 
-GIVEN_AT_ONCE: Final = 16
+GIVEN_AT_ONCE: Final = 32
 """Messages that are given before what they were answered goes out: else whoever asks is idle while we work, and we while
 they do."""
 
 _log = structlog.get_logger("keyhouse.nats")
-
-# To the server a word ends at a space or a tab. The driver's expressions end it at any white space: a subject with a form
-# feed in it would be taken for a broken protocol, and cost the connection.
-parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
-parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
-
 
 Taker = Callable[[str, str, bytes], None]
 """Takes a message: its subject, reply subject (empty: there is none) and data. It must not raise."""
@@ -52,6 +45,7 @@ class Connection(Client):
 
     def __init__(self) -> None:
         super().__init__()
+        self._ps = Parser(self)
         self._takers: dict[int, Taker] = {}
         self._given = 0
         self.dropped = 0
