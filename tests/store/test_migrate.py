@@ -1,6 +1,7 @@
 """Migrations: in order, once each, resumed where they were killed, refused where the store is newer, tried for nothing."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,66 @@ async def test_two_runners_at_once_migrate_once(house: House) -> None:
     house.clock.advance(seconds=60)
     await migrate(store)
     await migrated(house, store)
+
+
+@everywhere
+async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_migrated(house: House) -> None:
+    """`open_store` and the command line refused; a store that was simply made went on to write rows of the old shape."""
+    await migrate(await old(house, people=3))
+    before = await house.rows()
+    person = Person("new", "A", "B", "t")
+    writes: list[Callable[[Store], Awaitable[object]]] = [
+        lambda store: store.put(PERSON, person),
+        lambda store: store.put(PERSON, person, expect=None),
+        lambda store: store.delete(PERSON, id="001"),
+        lambda store: store.add(STEPS, 1, id="001"),
+        lambda store: store.transact(lambda tx: tx.put(PERSON, person)),
+        _in_a_transaction,
+    ]
+    for write in writes:
+        store = Store(V1, house.engine, "space")
+        assert (await store.get(PERSON, id="001")) is not None, "reading is left to the records' own versions"
+        with pytest.raises(NewerError, match="use the newer program") as refused:
+            await write(store)
+        assert refused.value.fields["known"] == 1
+    assert await house.rows() == before
+    await Store(V2, house.engine, "space").put(PERSON, person)
+
+
+async def _in_a_transaction(store: Store) -> None:
+    async with store.transaction() as tx:
+        await tx.delete(PERSON, id="001")
+
+
+@everywhere
+async def test_a_program_that_was_forgotten_stops_writing_when_newer_code_migrates_under_it(house: House) -> None:
+    store = Store(V1, house.engine, "space")
+    await migrate(store)
+    await store.put(PERSON, Person("a", "A", "B", "t"))
+    engine = house.faulty(fail(3, Killed))
+    with pytest.raises(Killed):
+        await migrate(Store(V2, engine, "space"))
+    assert "meta:job:migrate-2" in await house.rows(), "it is at it, and has not come to its end"
+    await store.put(PERSON, Person("b", "A", "C", "t"))
+    house.clock.advance(seconds=10)
+    with pytest.raises(NewerError):
+        await store.put(PERSON, Person("c", "A", "D", "t"))
+    house.clock.advance(seconds=60)
+    await migrate(Store(V2, house.engine, "space"))
+    with pytest.raises(NewerError):
+        await store.put(PERSON, Person("c", "A", "D", "t"))
+
+
+@everywhere
+async def test_the_version_is_looked_at_once_in_a_while_and_not_at_each_write(house: House) -> None:
+    engine = house.faulty()
+    store = Store(V1, engine, "space")
+    for number in range(5):
+        await store.add(STEPS, 1, id=f"{number}")
+    assert engine.calls["read"] == 1
+    house.clock.set(house.clock.now() - 60_000)
+    await store.add(STEPS, 1, id="x")
+    assert engine.calls["read"] == 2, "a clock that was set back does not keep it from looking"
 
 
 @everywhere

@@ -165,7 +165,10 @@ async def test_two_reads_at_once_of_one_row_are_one_read(house: House) -> None:
             await asyncio.sleep(0)  # the first reader goes on
         await house.plant({"b:map:n": b"2"})
 
-    faults = meanwhile(1, begun.wait, call="read", after=True), meanwhile(2, change, call="read")
+    faults = (
+        meanwhile(2, begun.wait, call="read", after=True),
+        meanwhile(3, change, call="read"),
+    )  # the first: its version
     with pytest.raises(ContentionError):
         async with house.store(engine=FaultyEngine(house.engine, *faults)).transaction() as tx:
             seen = await asyncio.gather(tx.get(MAP, id="n"), tx.get(MAP, id="n"))

@@ -7,7 +7,7 @@ from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary,
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.log import Counter, Folded, Log, LogState
-from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone
+from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone, migration_job
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import Found, Schema, Space
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
@@ -41,6 +41,7 @@ __all__ = [
     "at_field",
     "compact",
     "fixed",
+    "migration_job",
     "per_write",
     "sliding",
 ]

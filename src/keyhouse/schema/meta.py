@@ -35,6 +35,11 @@ class JobState(msgspec.Struct, kw_only=True):
     finished: bool = False
 
 
+def migration_job(id: int) -> str:
+    """The name of the job that a migration is."""
+    return f"migrate-{id}"
+
+
 class Meta:
     """Where these rows are. The defaults are the audiobook seed's own keys; `segments` serves templates of other shapes."""
 

@@ -14,7 +14,7 @@ from keyhouse.arguments import checked
 from keyhouse.clock import IdSource
 from keyhouse.engine import Engine
 from keyhouse.errors import DeclarationError, NewerError, UsageError
-from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema
+from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.store import Store
@@ -78,7 +78,7 @@ async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress 
         else:
             state = await run_job(
                 store,
-                _job(migration),
+                migration_job(migration.id),
                 migration.over,
                 migration.step,
                 on_progress=report,
@@ -112,13 +112,9 @@ async def _finish(store: Store, migration: Migration, state: JobState, took: int
         )
         await tx.put(meta.done, record)
         await tx.put(meta.version, migration.id)
-        await forget_job(tx, store, _job(migration))
+        await forget_job(tx, store, migration_job(migration.id))
 
     await store.transact(work)
-
-
-def _job(migration: Migration) -> str:
-    return f"migrate-{migration.id}"
 
 
 def _meta(store: Store) -> Meta:

@@ -12,14 +12,14 @@ as you like, though one for each space makes its own writers wait for each other
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.engine import Engine, Row, check_key, check_limits
-from keyhouse.errors import ContentionError, KeyFieldError, UsageError
+from keyhouse.errors import ContentionError, KeyFieldError, NewerError, UnreadableError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
-from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary
+from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary, migration_job
 from keyhouse.store.binding import Binding
 from keyhouse.store.counters import number_of
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
@@ -31,6 +31,9 @@ R = TypeVar("R")
 
 _REVISION_MAX = 2**63 - 1
 _SCAN_PAGE_ROWS = 500
+_LOOK_MS = 10_000
+"""How long a store that writes may go without a look at the version of its space."""
+
 _PATIENCE_ATTEMPTS = 8
 """Tries before a transaction that keeps losing to other processes waits a little between them."""
 
@@ -55,6 +58,8 @@ class Store:
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self.binding = Binding(schema, {**schema.fixed, **fixed, **schema.space.bound(space)})
         self._turn = asyncio.Lock()
+        self._dated = schema.meta is not None
+        self._looked = -_LOOK_MS
 
     # Reading
 
@@ -203,6 +208,8 @@ class Store:
         self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
     ) -> Entry[T]:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
+        if self._dated and self._must_look():
+            await self._refuse_newer()
         if expect is ANY and (bound := self.binding.record(record)).alone:
             entry, batch = lone(bound, value, ttl, fields, self.engine.clock.now())
             check_limits(batch, self.engine.capabilities)
@@ -231,6 +238,8 @@ class Store:
     async def transact(self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None) -> R:
         """Run `work` in a transaction and commit it; again from the start when it lost a race. `work` must do nothing but
         read and write through the transaction. With a `batch_id`, a repeat after an unknown outcome applies once."""
+        if self._dated and self._must_look():
+            await self._refuse_newer()
         tx = Transaction(self.engine, self.space, self.binding)
         result = await work(tx)
         if await tx.commit(batch_id=batch_id) is not None:
@@ -247,10 +256,33 @@ class Store:
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
         """One transaction, committed at the end of the block; ContentionError when it lost a race (`transact` retries)."""
+        if self._dated and self._must_look():
+            await self._refuse_newer()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
             raise ContentionError("Something read in the transaction changed before it committed: run it again.")
+
+    def _must_look(self) -> bool:
+        """Whether the version of the space was not looked at yet, or for a while."""
+        return not 0 <= self.engine.clock.now() - self._looked < _LOOK_MS
+
+    async def _refuse_newer(self) -> None:
+        """NewerError where newer code has migrated the space, or has begun to: what this code writes would be of the old
+        shape. See ADR 0044."""
+        meta, now = self.schema.meta, self.engine.clock.now()
+        assert meta is not None
+        version, begun = self.binding.record(meta.version), self.binding.record(meta.job)
+        keys = (version.template.build({}), begun.template.build({"name": migration_job(self.schema.version + 1)}))
+        at, job = await self.engine.read(self.space, keys)
+        with suppress(UnreadableError):  # which `verify` finds, and whose mending must be written
+            if job is not None or (at is not None and version.decode(at.value, at.key) > self.schema.version):
+                raise NewerError(
+                    "Newer code has migrated the space, or is at it: use the newer program.",
+                    space=self.space,
+                    known=self.schema.version,
+                )
+        self._looked = now
 
     def _scan(self, bound: Declared, starting: str | None, reverse: bool, fields: dict[str, Any]) -> Scan:
         span = bound.template.span(fields, starting=starting)
