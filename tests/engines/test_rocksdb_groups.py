@@ -1,4 +1,5 @@
-"""Group commit: who shares a sync, what each is told, what others see meanwhile, and what a failure leaves behind."""
+"""Group commit on RocksDB: what others see meanwhile, what a failure leaves behind, and stalls. What it shares with SQLite
+is in `test_embedded_groups.py`."""
 
 import asyncio
 import threading
@@ -11,13 +12,14 @@ import pytest
 from rocksdict import RdictIter, WriteBatch
 
 from keyhouse.clock import ManualClock
-from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span
-from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
+from keyhouse.engine import Add, Batch, Change, Put, Row, Span
+from keyhouse.engines.group import GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
 from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError
 from keyhouse.testing.conformance.stage import leave, step
+from tests.engines.embedded import count, one
 
 ALL = Span()
 
@@ -78,48 +80,6 @@ async def opened(folder: Path, **options: Any) -> AsyncIterator[RocksdbEngine]:
         await engine.close()
 
 
-def one(number: int, value: bytes = b"1") -> Batch:
-    return Batch(puts=(Put(f"k{number:04d}", value),))
-
-
-async def count(engine: RocksdbEngine) -> int:
-    return len((await engine.scan("s", ALL, limit=10_000, keys_only=True)).rows)
-
-
-def test_commits_at_the_same_time_share_a_sync(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            revisions = await asyncio.gather(*(engine.commit("s", one(number)) for number in range(64)))
-            assert revisions == list(range(1, 65))
-            assert len(disk.syncs) == len(disk.writes) == 1
-
-    asyncio.run(scenario())
-
-
-def test_writers_that_go_on_writing_go_on_sharing(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-
-            async def write(writer: int) -> None:
-                for number in range(10):
-                    await engine.commit("s", one(writer * 10 + number))
-
-            await asyncio.gather(*(write(writer) for writer in range(32)))
-            assert len(disk.syncs) == 10
-
-    asyncio.run(scenario())
-
-
-def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            await engine.commit("s", one(1))
-            assert disk.writes == [threading.current_thread().name]
-            assert disk.syncs == ["keyhouse-rocksdb_0"]
-
-    asyncio.run(scenario())
-
-
 def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
@@ -131,97 +91,6 @@ def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
             assert not commit.done()
             disk.ready.set()
             assert await commit == 1
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("batches", "groups"),
-    [
-        ([one(number) for number in range(GROUP_JOBS_MAX + 1)], 2),
-        ([Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200))) for part in range(5)], 3),
-        ([one(number, b"x" * (GROUP_BYTES_MAX // 4)) for number in range(8)], 2),
-    ],
-)
-def test_a_group_is_bounded(tmp_path: Path, disk: Disk, batches: list[Batch], groups: int) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
-            assert len(disk.syncs) == groups
-            assert await count(engine) == sum(len(batch.puts) for batch in batches)
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(GROUP_ROWS_MAX + 1))),
-        Batch(puts=tuple(Put(f"k{number}", b"x" * 300_000) for number in range(4))),
-    ],
-)
-def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(tmp_path: Path, disk: Disk, batch: Batch) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            before, large, after = await asyncio.gather(
-                engine.commit("s", one(1)), engine.commit("s", batch), engine.commit("s", one(2))
-            )
-            assert [before, large, after] == [1, 2, 3]
-            loop = threading.current_thread().name
-            assert disk.writes == [loop, "keyhouse-rocksdb_0", loop]
-
-    asyncio.run(scenario())
-
-
-def test_a_group_in_which_nothing_was_written_syncs_nothing(tmp_path: Path, disk: Disk) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            lost = Batch(checks=(Check("a", 7),), puts=(Put("a", b"1"),))
-            assert await asyncio.gather(*(engine.commit("s", lost) for _ in range(5))) == [None] * 5
-            assert disk.syncs == []
-
-    asyncio.run(scenario())
-
-
-def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            answers = await asyncio.gather(
-                engine.commit("s", Batch(adds=(Add("n", 1),))),
-                engine.commit("s", Batch(checks=(Check("n", None),), puts=(Put("lost", b"1"),))),
-                engine.commit("s", Batch(checks=(Check("n", 1),), adds=(Add("n", 1),), id="once")),
-                engine.commit("s", Batch(adds=(Add("n", 1),), id="once")),
-                engine.commit("s", Batch(deletes=("n",))),
-                engine.commit("s", Batch(checks=(Check("n", None),), adds=(Add("n", 5),))),
-            )
-            assert list(answers) == [1, None, 2, 2, 3, 4]
-            assert await engine.read("s", ["n", "lost"]) == [Row("n", b"5", 4), None]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("poison", "error"),
-    [
-        (Batch(puts=(Put("a", b"1"), Put("b", cast(bytes, [7])))), TypeError),
-        (Batch(puts=(Put("a", b"1"), Put("b", cast(bytes, "text")))), TypeError),
-        (Batch(puts=(Put("a", b"1"), Put("\ud800", b"1"))), UnicodeEncodeError),
-        (Batch(puts=(Put("a", b"1"), Put("b", b"1", 2**70))), Exception),
-        (Batch(puts=(Put("a", b"1"), Put(cast(str, None), b"1"))), AttributeError),
-        (Batch(deletes=("a", "\ud800")), UnicodeEncodeError),
-    ],
-)
-def test_what_can_not_be_kept_harms_only_who_sent_it(tmp_path: Path, poison: Batch, error: type[Exception]) -> None:
-    """The store refuses these; should one come through, the others of its group must not pay for it."""
-
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            batches = [one(1), poison, one(2), poison, Batch(adds=(Add("n", 1),)), one(3)]
-            answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
-            assert [isinstance(answer, error) for answer in answers] == [False, True, False, True, False, False]
-            assert [answer for answer in answers if isinstance(answer, int)] == [1, 2, 3, 4]
-            assert await count(engine) == 4
-            assert await engine.read("s", ["n", "a"]) == [Row("n", b"1", 3), None]
 
     asyncio.run(scenario())
 
@@ -495,36 +364,7 @@ def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-# Callers that go, and a sweep among commits
-
-
-def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            first = asyncio.ensure_future(engine.commit("s", one(1)))
-            gone = asyncio.ensure_future(engine.sweep(limit=10))
-            behind = asyncio.ensure_future(engine.commit("s", one(2)))
-            await asyncio.sleep(0)
-            gone.cancel()
-            async with asyncio.timeout(10):
-                assert list(await asyncio.gather(first, behind)) == [1, 2]
-
-    asyncio.run(scenario())
-
-
-def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(tmp_path: Path) -> None:
-    engine = RocksdbEngine.open(tmp_path / "rows")
-
-    async def give_up() -> None:
-        tasks = [asyncio.ensure_future(engine.commit("s", one(number))) for number in range(5)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-
-    asyncio.run(give_up())
-    asyncio.run(engine.close())
-    asyncio.run(RocksdbEngine.open(tmp_path / "rows").close())
+# A sweep among commits
 
 
 def test_a_sweep_removes_in_steps_between_which_others_commit(tmp_path: Path) -> None:

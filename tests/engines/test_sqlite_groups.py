@@ -1,7 +1,7 @@
-"""Group commit: who shares a transaction, what each of them is told, and what a failure leaves behind."""
+"""Group commit on SQLite: what a failure leaves behind, another process, and a sweep among commits. What it shares with
+RocksDB is in `test_embedded_groups.py`."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,28 +11,14 @@ import apsw
 import pytest
 
 from keyhouse.clock import ManualClock
-from keyhouse.engine import Add, Batch, Check, Put, Row, Span
-from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
+from keyhouse.engine import Add, Batch, Put, Row, Span
+from keyhouse.engines.group import GROUP_ROWS_MAX
 from keyhouse.engines.sqlite import SqliteEngine, file
 from keyhouse.engines.sqlite import engine as engine_module
 from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.disks import Disk
-
-
-class Witness:
-    """Sees each statement of the writer's connection, and the thread that runs it."""
-
-    def __init__(self, engine: SqliteEngine) -> None:
-        self.statements: list[tuple[str, str]] = []
-        engine._writer.connection.exec_trace = self._see
-
-    def _see(self, cursor: apsw.Cursor, sql: str, bindings: Any) -> bool:
-        self.statements.append((sql.partition(" ")[0], threading.current_thread().name))
-        return True
-
-    def threads(self, word: str) -> list[str]:
-        return [thread for statement, thread in self.statements if statement == word]
+from tests.engines.embedded import Witness, count, one
 
 
 @asynccontextmanager
@@ -42,143 +28,6 @@ async def opened(folder: Path, **options: Any) -> AsyncIterator[SqliteEngine]:
         yield engine
     finally:
         await engine.close()
-
-
-def one(number: int, value: bytes = b"1") -> Batch:
-    return Batch(puts=(Put(f"k{number:04d}", value),))
-
-
-async def count(engine: SqliteEngine) -> int:
-    return len((await engine.scan("s", Span(), limit=10_000, keys_only=True)).rows)
-
-
-def test_commits_at_the_same_time_share_a_transaction(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-            revisions = await asyncio.gather(*(engine.commit("s", one(number)) for number in range(64)))
-            assert revisions == list(range(1, 65))
-            assert len(witness.threads("COMMIT")) == 1
-
-    asyncio.run(scenario())
-
-
-def test_writers_that_go_on_writing_go_on_sharing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-
-            async def write(writer: int) -> None:
-                for number in range(10):
-                    await engine.commit("s", one(writer * 10 + number))
-
-            await asyncio.gather(*(write(writer) for writer in range(32)))
-            assert len(witness.threads("COMMIT")) == 10
-
-    asyncio.run(scenario())
-
-
-def test_statements_run_on_the_loop_and_commit_on_the_thread(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-            await engine.commit("s", one(1))
-            assert set(witness.threads("INSERT")) == {threading.current_thread().name}
-            assert witness.threads("COMMIT") == ["keyhouse-sqlite_0"]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("batches", "transactions"),
-    [
-        ([one(number) for number in range(GROUP_JOBS_MAX + 1)], 2),
-        ([Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200))) for part in range(5)], 3),
-        ([one(number, b"x" * (GROUP_BYTES_MAX // 4)) for number in range(8)], 2),
-    ],
-)
-def test_a_group_is_bounded(tmp_path: Path, batches: list[Batch], transactions: int) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-            await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
-            assert len(witness.threads("COMMIT")) == transactions
-            assert await count(engine) == sum(len(batch.puts) for batch in batches)
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(GROUP_ROWS_MAX + 1))),
-        Batch(puts=tuple(Put(f"k{number}", b"x" * 300_000) for number in range(4))),
-    ],
-)
-def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(tmp_path: Path, batch: Batch) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-            before, large, after = await asyncio.gather(
-                engine.commit("s", one(1)), engine.commit("s", batch), engine.commit("s", one(2))
-            )
-            assert [before, large, after] == [1, 2, 3]
-            assert len(witness.threads("COMMIT")) == 3
-            assert witness.threads("INSERT").count("keyhouse-sqlite_0") > len(batch.puts) // 2
-
-    asyncio.run(scenario())
-
-
-def test_a_group_in_which_nothing_was_written_commits_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            witness = Witness(engine)
-            lost = Batch(checks=(Check("a", 7),), puts=(Put("a", b"1"),))
-            assert await asyncio.gather(*(engine.commit("s", lost) for _ in range(5))) == [None] * 5
-            assert witness.threads("COMMIT") == []
-
-    asyncio.run(scenario())
-
-
-def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            answers = await asyncio.gather(
-                engine.commit("s", Batch(adds=(Add("n", 1),))),
-                engine.commit("s", Batch(checks=(Check("n", None),), puts=(Put("lost", b"1"),))),
-                engine.commit("s", Batch(checks=(Check("n", 1),), adds=(Add("n", 1),))),
-                engine.commit("s", Batch(deletes=("n",))),
-                engine.commit("s", Batch(checks=(Check("n", None),), adds=(Add("n", 5),))),
-            )
-            assert list(answers) == [1, None, 2, 3, 4]
-            assert await engine.read("s", ["n", "lost"]) == [Row("n", b"5", 4), None]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("poison", "error"),
-    [
-        (Batch(puts=(Put("a", b"1"), Put("b", cast(bytes, [7])))), TypeError),
-        (Batch(puts=(Put("a", b"1"), Put("\ud800", b"1"))), UnicodeEncodeError),
-        (Batch(puts=(Put("a", b"1"), Put("b", b"1", 2**70))), OverflowError),
-        (Batch(puts=(Put("a", b"1"), Put(cast(str, None), b"1"))), apsw.ConstraintError),
-        (Batch(deletes=("a", "\ud800")), UnicodeEncodeError),
-    ],
-)
-def test_what_sqlite_can_not_keep_harms_only_who_sent_it(tmp_path: Path, poison: Batch, error: type[Exception]) -> None:
-    """The store refuses these; should one come through, the others of its group must not pay for it."""
-
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            batches = [one(1), poison, one(2), poison, Batch(adds=(Add("n", 1),)), one(3)]
-            answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
-            assert [type(answer) for answer in answers] == [int, error, int, error, int, int]
-            assert [answer for answer in answers if isinstance(answer, int)] == [1, 2, 3, 4]
-            assert await count(engine) == 4
-            assert await engine.read("s", ["n", "a"]) == [Row("n", b"1", 3), None]
-
-    asyncio.run(scenario())
 
 
 def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path: Path) -> None:
@@ -265,35 +114,6 @@ def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
     asyncio.run(scenario())
 
 
-def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as engine:
-            first = asyncio.ensure_future(engine.commit("s", one(1)))
-            gone = asyncio.ensure_future(engine.sweep(limit=10))
-            behind = asyncio.ensure_future(engine.commit("s", one(2)))
-            await asyncio.sleep(0)
-            gone.cancel()
-            async with asyncio.timeout(10):
-                assert list(await asyncio.gather(first, behind)) == [1, 2]
-
-    asyncio.run(scenario())
-
-
-def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(tmp_path: Path) -> None:
-    engine = SqliteEngine.open(tmp_path / "rows.db")
-
-    async def give_up() -> None:
-        tasks = [asyncio.ensure_future(engine.commit("s", one(number))) for number in range(5)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-
-    asyncio.run(give_up())
-    asyncio.run(engine.close())
-    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.db"]
-
-
 async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> None:
     await engine.commit("s", Batch(puts=tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(rows))))
     clock.advance(milliseconds=1)
@@ -305,12 +125,14 @@ async def steps(engine: SqliteEngine) -> list[int]:
     return [rows for (rows,) in logged if rows]
 
 
-def test_a_sweep_that_meets_others_is_part_of_their_transactions(tmp_path: Path) -> None:
+def test_a_sweep_that_meets_others_is_part_of_their_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
             await with_expired(engine, clock, SWEEP_ROWS * 20)
-            witness = Witness(engine)
+            witness = Witness(engine, monkeypatch)
             sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
             writes = 0
             while not sweeping.done():
@@ -319,7 +141,7 @@ def test_a_sweep_that_meets_others_is_part_of_their_transactions(tmp_path: Path)
             assert await sweeping == SWEEP_ROWS * 20
             taken = await steps(engine)
             assert max(taken) == SWEEP_ROWS
-            assert len(witness.threads("COMMIT")) < writes + len(taken), "some of them together"
+            assert len(witness.syncs) < writes + len(taken), "some of them together"
 
     asyncio.run(scenario())
 

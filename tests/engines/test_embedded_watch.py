@@ -1,4 +1,4 @@
-"""How a watch on RocksDB keeps up: after falling behind, and when the log has gone from under it."""
+"""How a watch on SQLite and RocksDB keeps up: after falling behind, and when the log has gone from under it."""
 
 import asyncio
 from pathlib import Path
@@ -7,52 +7,36 @@ import pytest
 
 from keyhouse.engine import Batch, Change, Put, Span
 from keyhouse.engines import watcher
-from keyhouse.engines.rocksdb import RocksdbEngine, feed
-from keyhouse.errors import WatchExpiredError
+from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.testing.conformance.stage import leave, step
+from tests.engines.embedded import Kind, awaited, both, put, taken
 
 ALL = Span()
 
 
-async def put(engine: RocksdbEngine, key: str, value: bytes = b"1", space: str = "s") -> int | None:
-    return await engine.commit(space, Batch(puts=(Put(key, value),)))
-
-
-async def taken(engine: RocksdbEngine, *, since: int, last: str) -> list[Change]:
-    watch = engine.watch("s", ALL, since=since)
-    changes = [await step(watch)]
-    while changes[-1].key != last:
-        changes.append(await step(watch))
-    await leave(watch)
-    return changes
-
-
+@both
 @pytest.mark.parametrize("since", [0, 1, 24, 25, 26, 49, 50])
-def test_the_log_is_read_in_windows_without_a_gap_between_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int
+@awaited
+async def test_the_log_is_read_in_windows_without_a_gap_between_them(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int
 ) -> None:
-    monkeypatch.setattr(feed, "WINDOW_COMMITS", 5)
-
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows")
+    monkeypatch.setattr(kind.feed, "WINDOW_COMMITS", 5)
+    async with kind.opened(tmp_path) as engine:
         for number in range(1, 51):
             await put(engine, f"k{number}", space="s" if number % 10 else "another")
         await put(engine, "end")
         changes = await taken(engine, since=since, last="end")
         assert [change.revision for change in changes] == [n for n in range(since + 1, 52) if n % 10]
-        await engine.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@both
+@awaited
+async def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
-    monkeypatch.setattr(feed, "WINDOW_COMMITS", 7)
-
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows")
+    monkeypatch.setattr(kind.feed, "WINDOW_COMMITS", 7)
+    async with kind.opened(tmp_path) as engine:
         watch = engine.watch("s", ALL, since=0)
         revisions = []
         for round in range(10):
@@ -67,18 +51,15 @@ def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
         assert last is not None
         assert revisions == list(range(1, last + 1))
         await leave(watch)
-        await engine.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@both
+@awaited
+async def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
-
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows", changes_kept=20)
+    async with kind.opened(tmp_path, changes_kept=20) as engine:
         await put(engine, "first")
         watch = engine.watch("s", ALL, since=0)
         assert (await step(watch)).key == "first"
@@ -88,19 +69,16 @@ def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
         with pytest.raises(WatchExpiredError, match="scan again") as refusal:
             await step(watch)
         assert refusal.value.fields["oldest"] == 82
-        await engine.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@both
+@awaited
+async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has missed nothing, so pruning what is not its own must not end it; not even when a burst then comes at once."""
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
-
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows", changes_kept=20)
+    async with kind.opened(tmp_path, changes_kept=20) as engine:
         watch = engine.watch("s", ALL, since=0)
         waiting = asyncio.ensure_future(step(watch))
         await asyncio.sleep(0)
@@ -112,14 +90,12 @@ def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
         keys = [(await waiting).key] + [(await step(watch)).key for _ in range(14)]
         assert keys == [f"k{number:02d}" for number in range(15)]
         await leave(watch)
-        await engine.close()
-
-    asyncio.run(scenario())
 
 
-def test_a_watch_from_a_revision_that_is_still_to_come_waits_for_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows")
+@both
+@awaited
+async def test_a_watch_from_a_revision_that_is_still_to_come_waits_for_it(kind: Kind, tmp_path: Path) -> None:
+    async with kind.opened(tmp_path) as engine:
         watch = engine.watch("s", ALL, since=3)
         waiting = asyncio.ensure_future(step(watch))
         for number in range(1, 6):
@@ -128,23 +104,33 @@ def test_a_watch_from_a_revision_that_is_still_to_come_waits_for_it(tmp_path: Pa
         assert await waiting == Change("k4", 4, b"1")
         assert await step(watch) == Change("k5", 5, b"1")
         await leave(watch)
-        await engine.close()
-
-    asyncio.run(scenario())
 
 
-def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        engine = RocksdbEngine.open(tmp_path / "rows", changes_kept=5)
+@both
+@awaited
+async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(kind: Kind, tmp_path: Path) -> None:
+    async with kind.opened(tmp_path, changes_kept=5) as engine:
         for number in range(1, 21):
             await put(engine, f"k{number}")
         await engine.sweep(limit=1)
-        await engine.close()
-        engine = RocksdbEngine.open(tmp_path / "rows", changes_kept=5)
+    async with kind.opened(tmp_path, changes_kept=5) as engine:
         await put(engine, "end")
         assert [change.revision for change in await taken(engine, since=15, last="end")] == list(range(16, 22))
         with pytest.raises(WatchExpiredError):
             await step(engine.watch("s", ALL, since=14))
-        await engine.close()
 
-    asyncio.run(scenario())
+
+@both
+@awaited
+async def test_a_watch_that_begins_after_closing_is_refused_though_another_still_waits(
+    kind: Kind, tmp_path: Path
+) -> None:
+    engine = kind.open(tmp_path)
+    await put(engine, "a")
+    watch = engine.watch("s", ALL, since=0)
+    assert (await step(watch)).key == "a"
+    await engine.close()
+    with pytest.raises(ClosedError):
+        await step(engine.watch("s", ALL, since=0))
+    with pytest.raises(ClosedError):
+        await step(watch)
