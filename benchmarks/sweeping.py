@@ -22,13 +22,13 @@ async def measure(folder: Path, rounds: int, size: int, *, layout: str | None = 
     hand = Hand(folder / "hand.db")
     row = f"8 {layout}" if layout else "8"
     swept = await rows.sweeps(store, clock, ByHand(hand), rounds=rounds, size=size, row=row)
-    latency = await _latency(store, clock, rounds, size, layout)
+    noticed = await latency(store, clock, rounds, size, f"8b {layout}" if layout else "8b")
     await engine.close()
     hand.close()
-    return [swept, latency]
+    return [swept, noticed]
 
 
-async def _latency(store: Store, clock: ManualClock, rounds: int, size: int, layout: str | None) -> Figure:
+async def latency(store: Store, clock: ManualClock, rounds: int, size: int, row: str) -> Figure:
     """The p99 of writes by eight writers, while a sweep runs and while none does."""
 
     async def writes(until: asyncio.Event, found: list[float]) -> None:
@@ -56,7 +56,7 @@ async def _latency(store: Store, clock: ManualClock, rounds: int, size: int, lay
         busy.append(await period(sweep(store.engine)))
     names = {"ours": [1 / p99 for p99 in busy], "limit": [1 / p99 for p99 in calm]}
     return Figure(
-        row=f"8b {layout}" if layout else "8b",
+        row=row,
         work="foreground put during the sweep: 1/p99, against the same without it",
         unit="1/s",
         results=[Result(name, sorted(found)[len(found) // 2], found) for name, found in names.items()],

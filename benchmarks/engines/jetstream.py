@@ -62,7 +62,7 @@ async def _measured(url: str, rounds: int, quick: bool, replicas: int) -> list[F
     bare = Bare(client, await client.jetstream().key_value(BARE))
     name = "jetstream" if replicas == 1 else f"jetstream-r{replicas}"
     figures = await measure_commits(
-        name, engine, bare.write, rounds=rounds, alone=12 if quick else 40, each=4, rows_max=960
+        name, engine, bare.write, rounds=rounds, alone=12 if quick else 40, each=4 if quick else 12, rows_max=960
     )
     figures += await measure_reads(name, engine, bare.read, rounds=rounds, alone=100, each=50)
     await engine.close()

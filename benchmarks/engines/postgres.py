@@ -10,7 +10,9 @@ from statistics import median
 import asyncpg
 
 from benchmarks.engines.commits import SPACE, WRITERS, Rows, figure, measure_commits, measure_reads, of_engine, writing
-from keyhouse import ManualClock, sweep
+from benchmarks.sweeping import latency
+from keyhouse import ManualClock, Store, sweep
+from keyhouse.bench import rows
 from keyhouse.bench.contest import Result, calibrate
 from keyhouse.bench.figure import Figure
 from keyhouse.engine import Batch, Put
@@ -91,7 +93,7 @@ async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
         work = "commit of one row, 64 writers of 64 spaces, against the same of one space"
         figures.append(await figure("postgres", work, contestants, rounds))
         figures += await measure_reads("postgres", engine, bare.read, rounds=rounds, alone=200, each=50)
-        figures.append(await _sweeping(server.url, bare, rounds, 2_000 if quick else SWEPT))
+        figures += await _sweeping(server.url, bare, rounds, 2_000 if quick else SWEPT)
         return figures
     finally:
         await engine.close()
@@ -99,8 +101,9 @@ async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
         server.close()
 
 
-async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> Figure:
-    """Each turn has its own keys; the server's own work after a DELETE is done by nobody, and so the same for both."""
+async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> list[Figure]:
+    """Each turn has its own keys; the server's own work after a DELETE is done by nobody, and so the same for both. Then
+    what eight writers in the swept space notice of it."""
     clock = ManualClock()
     engine = PostgresEngine.open(f"{url}&layout=swept", clock=clock)
     connection = await bare.free.get()
@@ -122,6 +125,8 @@ async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> Figure:
                 assert await connection.execute(DELETE) == f"DELETE {size}"
             speeds[name].append(size / (time.perf_counter() - start_time))
     bare.free.put_nowait(connection)
+    noticed = await latency(Store(rows.NOTES, engine, SPACE), clock, rounds, size, "postgres")
     await engine.close()
     results = [Result(name, median(found), found) for name, found in speeds.items()]
-    return Figure(row="postgres", work=f"sweep of {size:,} expired rows", unit="rows/s", results=results, goal=0.30)
+    work = f"sweep of {size:,} expired rows"
+    return [Figure(row="postgres", work=work, unit="rows/s", results=results, goal=0.30), noticed]

@@ -119,7 +119,7 @@ class View:
 
     def write(self, place: Place, value: bytes | None, expires: int | None) -> Message:
         subject = self.names.row(*place)
-        message = delete(subject) if value is None else put(subject, value, expires, self.clock)
+        message = delete(subject, place) if value is None else put(subject, place, value, expires, self.clock)
         message.headers.update(self.guard(place))
         self._written[place] = (value, expires)
         return message

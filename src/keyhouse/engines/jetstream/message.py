@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.clock import Clock, SystemClock
+from keyhouse.engines.jetstream.layout import Place
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -38,11 +39,12 @@ TTL_MARGIN_SECONDS: Final = 60
 
 
 class Message(NamedTuple):
-    """One to be written. Its headers are its own: who sends it may add to them."""
+    """One to be written. Its headers are its own: who sends it may add to them. `place`: of the row, if it is one."""
 
     subject: str
     value: bytes
     headers: dict[str, str]
+    place: Place | None = None
 
     @property
     def bytes(self) -> int:
@@ -62,18 +64,18 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return not self.gone and (self.expires is None or self.expires > now)
 
 
-def put(subject: str, value: bytes, expires: int | None, clock: Clock) -> Message:
+def put(subject: str, place: Place, value: bytes, expires: int | None, clock: Clock) -> Message:
     headers: dict[str, str] = {}
     if expires is not None:
         headers[EXPIRES] = str(expires)
         if isinstance(clock, SystemClock):
             left = max(0, expires - clock.now() + 999) // 1_000
             headers[_TTL] = str(left + TTL_MARGIN_SECONDS)
-    return Message(subject, value, headers)
+    return Message(subject, value, headers, place)
 
 
-def delete(subject: str) -> Message:
-    return Message(subject, b"", {_OPERATION: "DEL"})
+def delete(subject: str, place: Place) -> Message:
+    return Message(subject, b"", {_OPERATION: "DEL"}, place)
 
 
 def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:

@@ -252,7 +252,7 @@ class Writer:
 
     def _succeed(self, part: _Part, sequence: int) -> None:
         for number, message in enumerate(part.messages, sequence - len(part.messages) + 1):
-            if (place := self._bucket.names.read(message.subject)) is not None:
+            if (place := message.place) is not None:
                 self._recent[place] = (entry(number, message.headers), message.value[:COUNTER_BYTES])
         if (identity := _identity(part.job)) is not None:
             self._remember(identity, sequence, self._clock.now())

@@ -75,11 +75,11 @@ class Transaction:
         if not puts and not batch.deletes:
             return self.revision
         revision = self.revision + 1
-        rows = self._encoded(prefix, puts, revision)
+        rows, due = self._encoded(prefix, puts, revision)
         deleted = [prefix + key.encode() for key in batch.deletes]
         keys = Keys(space, [put.key for put in puts], batch.deletes)
         change = encode_keys(keys)
-        self._write(rows, deleted)
+        self._write(rows, due, deleted)
         if batch.id is not None:
             self._remember(prefix, batch.id, revision)
         self._record(keys, change)
@@ -160,39 +160,42 @@ class Transaction:
             sums.append(Put(add.key, sum_of(add.key, value, add.by), kept))
         return sums
 
-    def _encoded(self, prefix: bytes, puts: Sequence[Put], revision: int) -> list[tuple[bytes, bytes, int | None]]:
-        """Key, data and expiry of each row. One that expires takes the place of the one in `expiry` that it had before, so
-        that one is looked up: else a row whose life is prolonged a thousand times would leave a thousand of them."""
-        rows: list[tuple[bytes, bytes, int | None]] = []
+    def _encoded(
+        self, prefix: bytes, puts: Sequence[Put], revision: int
+    ) -> tuple[dict[bytes, bytes], list[tuple[int, bytes]]]:
+        """The rows, and the expiries of those that have one. Such a row takes the place of the one in `expiry` that it had
+        before, so that one is looked up: else a row whose life is prolonged a thousand times would leave a thousand."""
+        rows: dict[bytes, bytes] = {}
+        due: list[tuple[int, bytes]] = []
         endless = _head(revision, NEVER)
         for put in puts:
-            key, expires = prefix + put.key.encode(), put.expires
-            if expires is None:
-                rows.append((key, endless + put.value, None))
+            key = prefix + put.key.encode()
+            if put.expires is None:
+                rows[key] = endless + put.value
             else:
-                rows.append((key, _head(revision, expires) + put.value, expires))
+                rows[key] = _head(revision, put.expires) + put.value
+                due.append((put.expires, key))
                 self._stored(key)
-        return rows
+        return rows, due
 
-    def _write(self, rows: list[tuple[bytes, bytes, int | None]], deleted: list[bytes]) -> None:
+    def _write(self, rows: dict[bytes, bytes], due: list[tuple[int, bytes]], deleted: list[bytes]) -> None:
         batch, known = self.batch, self._known
-        for key, data, expires in rows:
-            if (old := known.get(key)) is not None:
-                self._expires_no_more(key, old)
-            if expires is not None:
-                batch.put(moment(expires) + key, b"", self._families[EXPIRY])
+        if not known.keys().isdisjoint(rows):
+            self._expire_no_more(rows)
+        self._expire_no_more(deleted)
+        for expires, key in due:
+            batch.put(moment(expires) + key, b"", self._families[EXPIRY])
+        for key, data in rows.items():
             batch[key] = data
-            known[key] = data
+        known.update(rows)
         for key in deleted:
-            if (old := known.get(key)) is not None:
-                self._expires_no_more(key, old)
             del batch[key]
             known[key] = None
 
-    def _expires_no_more(self, key: bytes, old: bytes) -> None:
-        expires = _head_of(old)[1]
-        if expires != NEVER:
-            self.batch.delete(moment(expires) + key, self._families[EXPIRY])
+    def _expire_no_more(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            if (old := self._known.get(key)) is not None and (expires := _head_of(old)[1]) != NEVER:
+                self.batch.delete(moment(expires) + key, self._families[EXPIRY])
 
     def _remember(self, prefix: bytes, batch_id: str, revision: int) -> None:
         named = prefix + batch_id.encode()
