@@ -23,6 +23,9 @@ READERS: Final = 4
 SWEEP_ROWS: Final = 5_000
 """Rows that a sweep removes in one transaction: between two of them, others commit."""
 
+SWEEP_ROWS_BUSY: Final = 500
+"""The same while commits of this process are under way, which wait for it."""
+
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
@@ -92,7 +95,7 @@ class PostgresEngine:
     async def sweep(self, *, limit: int) -> int:
         swept = 0
         while swept < limit:
-            rows = min(SWEEP_ROWS, limit - swept)
+            rows = min(SWEEP_ROWS_BUSY if self._writer.busy else SWEEP_ROWS, limit - swept)
             seen, gone, spaces = await self._fetchrow(self._sql.sweep, self._clock.now(), rows)
             if gone:
                 self._feed.committed(spaces)

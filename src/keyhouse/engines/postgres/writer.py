@@ -53,6 +53,11 @@ class Writer:
         self._starting = False
         self._closed = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._lanes or self._patient_lanes)
+
     async def commit(self, space: str, batch: Batch) -> int | None:
         """The answer, when it is on disk. A caller that is cancelled before its batch is sent takes it back."""
         if self._closed:

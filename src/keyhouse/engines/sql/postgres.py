@@ -247,11 +247,16 @@ def sweep_function(layout: Layout) -> str:
     """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
 
     Spaces that someone else has locked stay for the next time; only when all are, one is waited for. Under the lock of its
-    space nobody of ours writes a row. A stranger may hold one: then all rows are tried one by one, and his is left.
-    `seen` says how many rows were looked at: less than `most` means that there were no more.
+    space nobody of ours writes a row, so what was found is what goes, and need not be collected again. A stranger may hold
+    or change one: then all is undone, and what he leaves is found anew, row by row, and kept from him. The usual entry of
+    the log, of one space, is made before anybody has to wait for the lock. `seen` says how many rows were looked at: less
+    than `most` means that there were no more.
     """
     rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
     still = f"r.ctid = ANY (places) AND r.{expires} <= moment AND r.{space} = ANY (spaces)"
+    changes = quoted(layout.changes)
+    found = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"
+    collected = "SELECT array_agg(d.place), array_agg(d.owner), array_agg(d.name) INTO places, owners, names FROM"
     return f"""CREATE FUNCTION {sweep_name(layout)}(now bigint, most int, OUT seen int, OUT gone int, OUT spaces text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -259,16 +264,21 @@ DECLARE
     {_moment(layout)};
     candidates text[];
     places tid[];
+    owners text[];
+    names text[];
+    entry text;
 BEGIN
-    WITH due AS MATERIALIZED (
-        SELECT r.{space} AS space, r.ctid AS place FROM {rows} r WHERE r.{expires} <= moment
-        ORDER BY r.{expires} LIMIT most
-    )
-    SELECT ARRAY(SELECT DISTINCT d.space FROM due d), ARRAY(SELECT d.place FROM due d) INTO candidates, places;
-    seen := cardinality(places);
+    {collected} ({found} WHERE r.{expires} <= moment ORDER BY r.{expires} LIMIT most) d;
+    seen := coalesce(cardinality(places), 0);
     gone := 0;
     IF seen = 0 THEN
         RETURN;
+    END IF;
+    IF owners[1] = ALL (owners) THEN
+        candidates := owners[1:1];
+        entry := '[[],' || array_to_json(names) || ']';
+    ELSE
+        candidates := ARRAY(SELECT DISTINCT x.space FROM unnest(owners) x(space));
     END IF;
     SELECT array_agg(x.space) INTO spaces FROM unnest(candidates) x(space)
         WHERE pg_try_advisory_xact_lock({_lock(layout, "x.space")});
@@ -277,19 +287,27 @@ BEGIN
         PERFORM pg_advisory_xact_lock({_lock(layout, "candidates[1]")});
     END IF;
     PERFORM set_config('lock_timeout', '{STRANGER_MILLISECONDS}ms', true);
-    LOOP
+    WHILE places IS NOT NULL LOOP
         BEGIN
-            WITH swept AS (
-                DELETE FROM {rows} r WHERE {still} RETURNING r.{space} AS space, r.{key} AS key
-            ), logged AS (
-                INSERT INTO {quoted(layout.changes)} (space, revision, keys)
-                SELECT s.space, {head(layout, "s.space")} + 1, '[[],' || array_to_json(array_agg(s.key)) || ']'
-                FROM swept s GROUP BY s.space ORDER BY s.space
-            )
-            SELECT count(*) INTO gone FROM swept;
+            DELETE FROM {rows} r WHERE {still};
+            GET DIAGNOSTICS gone = ROW_COUNT;
+            IF entry IS NOT NULL AND gone = seen THEN
+                INSERT INTO {changes} (space, revision, keys)
+                    SELECT x.space, {head(layout, "x.space")} + 1, entry FROM unnest(spaces) x(space);
+                RETURN;
+            END IF;
+            IF gone <> (SELECT count(*) FROM unnest(owners) x(space) WHERE x.space = ANY (spaces)) THEN
+                RAISE lock_not_available;
+            END IF;
+            INSERT INTO {changes} (space, revision, keys)
+                SELECT x.space, {head(layout, "x.space")} + 1, '[[],' || array_to_json(array_agg(x.name)) || ']'
+                FROM unnest(owners, names) x(space, name) WHERE x.space = ANY (spaces)
+                GROUP BY x.space ORDER BY x.space;
             RETURN;
         EXCEPTION WHEN lock_not_available THEN
-            places := ARRAY(SELECT r.ctid FROM {rows} r WHERE {still} FOR UPDATE SKIP LOCKED);
+            gone := 0;
+            entry := NULL;
+            {collected} ({found} WHERE {still} FOR UPDATE SKIP LOCKED) d;
         END;
     END LOOP;
 END $$"""
