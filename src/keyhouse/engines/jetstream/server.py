@@ -130,9 +130,12 @@ class NatsServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let it hang: it keeps its connections, and answers nobody."""
-        if self._process is not None:
+        """Let it hang: it keeps its connections, and answers nobody. Blocks until it does: a busy machine takes its time."""
+        if self.process_id is not None and self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):  # it has ended by itself
+                self._process.returncode = os.waitstatus_to_exitcode(status)
 
     def resume(self) -> None:
         if self._process is not None:
