@@ -106,6 +106,7 @@ async def scenario(name: str, folder: Path) -> None:
     written = await write_until_full(engine, written)
     fill_up(folder / "more")
     await engine.close()
+    fill_up(folder / "most")  # whatever it let go of at the end
     await reopened_on_a_full_disk(name, folder)
     filler.unlink()  # opening reads the log again, and needs room for what was in it
     engine = OPENERS[name](folder)

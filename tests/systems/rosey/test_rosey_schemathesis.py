@@ -1,12 +1,12 @@
 """What the OpenAPI document of the operator's view allows, and what it does not: no 5xx, and no answer that is not in it."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
 import httpx
 import hypothesis
+import pytest
 import schemathesis
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -15,14 +15,16 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.soak import size
 from tests.systems.rosey.views import Office, in_office, operator
 
-EXAMPLES = 1_000 if os.environ.get("KEYHOUSE_SOAK") else 6
+EXAMPLES = size(6, 1_000)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = 5
 """Of the document. A new one is tested by itself, and counted here."""
 
 
+@pytest.mark.soak
 def test_every_answer_is_in_the_document(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(3):
