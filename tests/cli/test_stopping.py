@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from tests.cli.running import SOURCE, run
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import CTRL_C, on_terminal
 
 ROWS = 30_000
 
@@ -86,6 +88,37 @@ def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -
     again = run("import", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl", "--json", cwd=tmp_path)
     done = json.loads(again.stdout)
     assert done["rows"] == ROWS and 0 < done["written"] < ROWS
+    assert rows_in(tmp_path / "new.db") == ROWS
+
+
+def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(folder: Path, tmp_path: Path) -> None:
+    """It lets the commit under way end, so that what it says is neither more nor less than what is gone."""
+    shutil.copy(folder / "many.db", tmp_path / "many.db")
+    command = ("delete", "rosey", "--prefix", "k", "--space", "s", "--store", "sqlite:many.db", "--yes")
+    shown = on_terminal(*command, cwd=tmp_path, typed=[("records deleted", CTRL_C)], code=130)
+    told = re.search(r"([\d,]+) records deleted, with all derived rows; the others are as they were", shown)
+    assert told is not None and "Run the same command again for the rest." in shown and "Traceback" not in shown
+    gone = int(told[1].replace(",", ""))
+    assert 0 < gone < ROWS and rows_in(tmp_path / "many.db") == ROWS - gone
+    assert f"Deleted {ROWS - gone:,} records" in run(*command, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "seen", "said"),
+    [
+        (("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "4,000 rows", "some rows are written"),
+        (("restore", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "copying s", "is not to be used"),
+        (("move", "sqlite:many.db", "sqlite:new.db"), "copying s", "The move has not ended"),
+    ],
+)
+def test_what_is_stopped_by_ctrl_c_says_how_to_go_on_and_going_on_ends_it(
+    folder: Path, tmp_path: Path, command: tuple[str, ...], seen: str, said: str
+) -> None:
+    for name in ("many.db", "backup.jsonl"):
+        shutil.copy(folder / name, tmp_path / name)
+    shown = on_terminal(*command, cwd=tmp_path, typed=[(seen, CTRL_C)], code=130)
+    assert said in shown and "Run the same command again" in shown and "Traceback" not in shown
+    run(*command, cwd=tmp_path)
     assert rows_in(tmp_path / "new.db") == ROWS
 
 

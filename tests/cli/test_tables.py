@@ -53,9 +53,10 @@ def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
 
 def test_a_version_that_is_not_known_is_refused(url: str) -> None:
     for way in ("up", "down"):
-        refused = run("tables", way, url, "--to", "9999", code=1).stderr
-        assert "There is no such version of the tables." in refused
-        assert "'0001'" in refused
+        for dry_run in ((), ("--dry-run",)):
+            refused = run("tables", way, url, "--to", "9999", *dry_run, code=1).stderr
+            assert "There is no such version of the tables." in refused
+            assert "'0001'" in refused
 
 
 def test_nothing_is_made_by_who_only_looks(tmp_path: Path) -> None:

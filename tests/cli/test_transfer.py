@@ -13,6 +13,7 @@ import pytest
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from tests.cli.running import SOURCE, run
+from tests.cli.terminal import on_terminal
 
 BOARD = "keyhouse.demo.clips:BOARD"
 
@@ -101,6 +102,26 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     )
 
 
+def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> None:
+    one, other = ("--store", "sqlite:one.db", "--space", "s"), ("--store", "sqlite:other.db", "--space", "s")
+    for key, value in (("a", "1"), ("b", "2")):
+        run("put", "rosey", key, value, *one, cwd=tmp_path)
+    run("put", "rosey", "a", "9", *other, cwd=tmp_path)
+    run("export", *one[:2], "--to", "one.jsonl", cwd=tmp_path)
+    command = ("import", *other[:2], "--from", "one.jsonl")
+    would = run(*command, "--dry-run", cwd=tmp_path).stdout
+    assert "2 of 2 rows would be written, 1 of them over others; 0 there already" in would
+    assert "nobody to ask" in run(*command, cwd=tmp_path, code=1).stderr
+    shown = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
+    assert "1 row of sqlite:other.db will be replaced" in shown and "1 are new" in shown
+    assert run("get", "rosey", "a", *other, cwd=tmp_path).stdout == "9\n"
+    lines = (tmp_path / "one.jsonl").read_text()
+    refused = run("import", *other[:2], cwd=tmp_path, given=lines, code=1).stderr
+    assert "those of standard input may go over them: add --yes" in refused
+    assert "2 of 2 rows written, 1 of them over others" in run(*command, "--yes", cwd=tmp_path).stdout
+    assert "0 of 2 rows written; 2 there already" in run(*command, cwd=tmp_path).stdout
+
+
 def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
     async def write() -> None:
         engine = await open_engine(f"sqlite:{tmp_path}/one.db")
@@ -123,7 +144,7 @@ def test_an_import_reads_standard_input(tmp_path: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert json.loads(ran.stdout) == {"rows": 1, "written": 1, "expired": 0}
+    assert json.loads(ran.stdout) == {"rows": 1, "written": 1, "expired": 0, "replaced": 0, "dry_run": False}
 
 
 def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def backup(
 
 async def _backup(system: str | None, store: str | None, data: Any, to: Path) -> Any:
     from keyhouse.cli.opening import opened, opened_file
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.cli.whole import made_whole
     from keyhouse.store import back_up
@@ -55,4 +56,6 @@ async def _backup(system: str | None, store: str | None, data: Any, to: Path) ->
     with Line() as line:
         async with opened(url_of(system, store, data), existing=True) as engine:
             with made_whole(to) as part, opened_file(part, "x+b") as file:
-                return await back_up(engine, file, on_progress=lambda phase, rows: line.say(f"{phase}: {rows:,} rows"))
+                return await back_up(
+                    engine, file, on_progress=lambda phase, rows: line.say(f"{phase}: {number(rows, 'row')}")
+                )

@@ -71,6 +71,7 @@ async def _export(
 ) -> Any:
     from keyhouse import store
     from keyhouse.cli.opening import opened, opened_file
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.cli.target import target
 
@@ -85,7 +86,7 @@ async def _export(
                     spaces=spaces,
                     schemas=schemas,
                     resume=start,
-                    on_progress=lambda rows: line.say(f"{rows:,} rows"),
+                    on_progress=lambda rows: line.say(number(rows, "row")),
                 )
 
     if to is None:

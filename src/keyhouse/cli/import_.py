@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
+from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples
 from keyhouse.cli.progress import Line
 from keyhouse.cli.whole import SystemOrNone, stoppable
 
 
 @examples(
     "keyhouse import --store rocksdb:library --from rows.jsonl",
+    "keyhouse import --store sqlite:library.db --from rows.jsonl --dry-run",
     "keyhouse export --store sqlite:a.db | keyhouse import --store sqlite:b.db",
 )
 def import_(
@@ -25,35 +26,85 @@ def import_(
     partial: Annotated[
         bool, typer.Option("--partial", help="The last line, which proves it whole, may be missing.")
     ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
     """Put the rows of an export into a store.
 
-    They go over those that are there; rows that the export does not have stay. Cut off, it is run again, and writes
-    only what is not there.
+    They go over those that are there; rows that the export does not have stay. Before a row that differs is replaced, it
+    says how many there are, and asks. Cut off, it is run again, and writes only what is not there. From standard input
+    into a store that holds rows, it needs --yes.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
-    with stoppable("Cut off. Run the same command again: it writes only what is not there."):
-        done = asyncio.run(_import(system, store, data, source, partial))
+    with stoppable("Cut off: some rows are written. Run the same command again: it writes only what is not there."):
+        done = asyncio.run(_import(system, store, data, source, partial, dry_run, yes))
     if json:
         show_json(done)
         return
     there = done.rows - done.written - done.expired
+    over = f", {done.replaced:,} of them over others" if done.replaced else ""
     others = f"{there:,} there already, {done.expired:,} expired"
-    text = f"{done.written:,} of {number(done.rows, 'row')} written; {others}."
-    show_reports([Report("Imported", text)])
+    if dry_run:
+        text = f"{done.written:,} of {number(done.rows, 'row')} would be written{over}; {others}. Nothing was written."
+        show_reports([Report("To import", text)])
+    else:
+        text = f"{done.written:,} of {number(done.rows, 'row')} written{over}; {others}."
+        show_reports([Report("Imported", text)])
 
 
-async def _import(system: str | None, url: str | None, data: Any, source: Path | None, partial: bool) -> Any:
-    from keyhouse import store
+async def _import(
+    system: str | None, url: str | None, data: Any, source: Path | None, partial: bool, dry_run: bool, yes: bool
+) -> Any:
     from keyhouse.cli.opening import opened, opened_file
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
+    from keyhouse.store import import_rows
 
+    place = url_of(system, url, data)
     with Line() as line, nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines:
-        async with opened(url_of(system, url, data)) as engine:
-            return await store.import_rows(
-                engine, lines, partial=partial, on_progress=lambda rows: line.say(f"{rows:,} rows")
+        async with opened(place, existing=dry_run) as engine:
+            if not (dry_run or yes):
+                await _agree(engine, place, lines, partial, is_file=source is not None, line=line)
+            return await import_rows(
+                engine,
+                lines,
+                partial=partial,
+                dry_run=dry_run,
+                on_progress=lambda rows: line.say(number(rows, "row")),
             )
+
+
+async def _agree(engine: Any, place: str, lines: Any, partial: bool, *, is_file: bool, line: Line) -> None:
+    """Ask, where rows that are there would be replaced by others. A store without rows is not looked at twice."""
+    from keyhouse.cli.asking import ask
+    from keyhouse.cli.output import number
+    from keyhouse.engines.registry import public_url
+    from keyhouse.errors import UsageError
+    from keyhouse.store import import_rows
+
+    if not [space async for space in engine.spaces()]:
+        return
+    if not is_file:
+        raise UsageError(
+            "The store holds rows, and those of standard input may go over them: add --yes, or give a file by --from.",
+            store=public_url(place),
+        )
+    would = await import_rows(
+        engine,
+        lines,
+        partial=partial,
+        dry_run=True,
+        on_progress=lambda rows: line.say(f"comparing: {number(rows, 'row')}"),
+    )
+    lines.seek(0)
+    line.clear()
+    if would.replaced:
+        ask(
+            f"{number(would.replaced, 'row')} of {public_url(place)} will be replaced by those of the file, and "
+            f"{would.written - would.replaced:,} are new; other rows stay. There is no way back but a backup. Go on?",
+            yes=False,
+        )

@@ -72,7 +72,7 @@ async def migrate_all(found: Pending, engine: Engine, *, dry_run: bool, say: Cal
     for place in found.places:
 
         def told(migration: Migration, records: int, space: str = place.space) -> None:
-            say(f"{space}: {migration.id} {migration.description}, {records:,} records")
+            say(f"{space}: {migration.id} {migration.description}, {number(records, 'record')}")
 
         for each in await migrate(place.store(engine), dry_run=dry_run, on_progress=told):
             of = each.migration
@@ -85,7 +85,7 @@ def report(done: Done) -> Report:
     if not done.behind:
         return Report("Migrated", f"{where} looked at: all are at the version that this code writes. Nothing to do.")
     rows = [
-        (f"`{step.space}`", f"{step.id}. {step.description}", f"{step.records:,} records", f"{step.rows:,} rows")
+        (f"`{step.space}`", f"{step.id}. {step.description}", number(step.records, "record"), number(step.rows, "row"))
         for step in done.steps[:_SHOWN]
     ]
     if len(done.steps) > _SHOWN:

@@ -65,7 +65,7 @@ async def _move(source: str, target: str, follow: bool) -> Any:
             if phase != "following" == progress.phase:
                 line.note(_STOP)
             phase = progress.phase
-            line.say(f"{progress.phase} {progress.space}: {progress.rows:,} rows, {progress.written:,} written")
+            line.say(f"{progress.phase} {progress.space}: {number(progress.rows, 'row')}, {progress.written:,} written")
 
         async with opened(source, existing=True) as one, opened(target) as other:
             return await store.move(one, other, name=public_url(source), switch=switch, on_progress=report)

@@ -1,5 +1,8 @@
 """What `keyhouse delete` is asked to delete, and how it is told to whoever must agree."""
 
+import asyncio
+from collections.abc import Coroutine
+
 import msgspec
 
 from keyhouse.cli.access import reached
@@ -17,7 +20,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.keys import Span
-from keyhouse.store import Removal
+from keyhouse.store import Removal, Removed
 
 _SHOWN_MAX = 3
 
@@ -76,7 +79,9 @@ async def _remove_many(choice: Choice, engine: Engine, where: str, *, dry_run: b
     span = span_of(choice.prefix) if choice.prefix is not None else Span()
     await refuse_newer(place.store(engine))
     with Line() as line:
-        removal = Removal(place.schema, engine, place.space, lambda records: line.say(f"{records:,} records deleted"))
+        removal = Removal(
+            place.schema, engine, place.space, lambda records: line.say(f"{number(records, 'record')} deleted")
+        )
         count, first = 0, list[str]()
         async for row, _ in removal.records(span):
             count += 1
@@ -85,8 +90,23 @@ async def _remove_many(choice: Choice, engine: Engine, where: str, *, dry_run: b
             return Deleted(place.space, count, dry_run=dry_run)
         some = f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _SHOWN_MAX else ''})"
         ask(_question(choice, some if count else "no record", _where(place, where)), yes=yes)
-        done = await (removal.empty() if choice.whole_space else removal.run(span))
+        done = await _whole(removal, removal.empty() if choice.whole_space else removal.run(span), line)
     return Deleted(place.space, done.records, done.left)
+
+
+async def _whole(removal: Removal, work: Coroutine[None, None, Removed], line: Line) -> Removed:
+    """Ctrl-C lets the commit that is under way end, and then says how much is done: neither more nor less."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        removal.stop()
+        done = await running
+        line.note(
+            f"{number(done.records, 'record')} deleted, with all derived rows; the others are as they were. "
+            "Run the same command again for the rest."
+        )
+        raise
 
 
 def _question(choice: Choice, some: str, where: str) -> str:

@@ -61,6 +61,7 @@ async def _restore(
     from keyhouse import SystemClock
     from keyhouse.cli.asking import ask
     from keyhouse.cli.opening import opened, opened_file
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.cli.restoring import Plan, plan_of, question
     from keyhouse.engines.registry import public_url
@@ -68,7 +69,7 @@ async def _restore(
 
     url = url_of(system, store, data)
     with Line() as line, opened_file(source, "rb") as file:
-        kept = read_kept(file, SystemClock(), lambda rows: line.say(f"checking: {rows:,} rows"))
+        kept = read_kept(file, SystemClock(), lambda rows: line.say(f"checking: {number(rows, 'row')}"))
         plan: Plan = plan_of(kept)
         if dry_run:
             return plan
@@ -77,7 +78,7 @@ async def _restore(
             ask(question(plan, public_url(url)), yes=yes)
 
         def report(progress: Progress) -> None:
-            line.say(f"{progress.phase} {progress.space}: {progress.rows:,} of {plan.rows:,} rows")
+            line.say(f"{progress.phase} {progress.space}: {progress.rows:,} of {number(plan.rows, 'row')}")
 
         async with opened(url) as engine:
             return await restore(engine, kept, replace=replace, on_progress=report)

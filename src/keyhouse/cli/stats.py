@@ -51,7 +51,7 @@ async def _stats(system: str, space: str | None, store: str | None, data: Any) -
     chosen = target(system)
     with Line() as line:
         async with opened(url_of(system, store, data), existing=True) as engine:
-            return await tally(chosen, engine, space, lambda rows: line.say(f"{rows:,} rows"))
+            return await tally(chosen, engine, space, lambda rows: line.say(number(rows, "row")))
 
 
 def _size(count: int) -> str:

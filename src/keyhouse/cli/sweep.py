@@ -27,9 +27,10 @@ def sweep(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder 
 
 async def _sweep(system: str | None, store: str | None, data: Any) -> int:
     from keyhouse.cli.opening import opened
+    from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
     from keyhouse.store import sweep
 
     with Line() as line:
         async with opened(url_of(system, store, data), existing=True) as engine:
-            return await sweep(engine, on_progress=lambda rows: line.say(f"{rows:,} rows removed"))
+            return await sweep(engine, on_progress=lambda rows: line.say(f"{number(rows, 'row')} removed"))

@@ -38,7 +38,11 @@ def tables(
     asks.
     """
     from keyhouse.engines.sql import migrate
+    from keyhouse.errors import UsageError
 
+    known = [*migrate.versions(), "base" if way is Way.DOWN else "head"]
+    if to is not None and to not in known:  # before a dry run says that it would go there
+        raise UsageError("There is no such version of the tables.", to=to, known=known)
     before = migrate.current(url)
     after = before if way is Way.CURRENT else _goal(way, to)
     if not dry_run:
@@ -58,7 +62,9 @@ def tables(
 def _goal(way: Way, to: str | None) -> str | None:
     from keyhouse.engines.sql import migrate
 
-    return to or (migrate.versions()[-1] if way is Way.UP else None)
+    if to is None or to in ("head", "base"):
+        return migrate.versions()[-1] if way is Way.UP else None
+    return to
 
 
 def _told(before: str | None, after: str | None, dry_run: bool) -> str:

@@ -25,7 +25,13 @@ _LOOKING: Final = {
     "sqlite": "keyhouse.engines.sqlite.health",
     "postgres": "keyhouse.engines.postgres.health",
     "rocksdb": "keyhouse.engines.rocksdb.health",
+    "jetstream": "keyhouse.engines.jetstream.health",
+    "dynamodb": "keyhouse.engines.dynamodb.health",
 }
+
+
+CLOCK_SECONDS_MAX: Final = 2.0
+"""Clocks that differ by more make rows expire early for some and late for others."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -57,3 +63,11 @@ def room_at(path: str) -> Iterator[Fact]:
         )
     else:
         yield Fact("free disk", value)
+
+
+def clock_at(seconds: float, *, within: float = CLOCK_SECONDS_MAX) -> Fact:
+    """How far a server's clock is ahead of ours. `within`: as far as it may be, or as exactly as the server tells it."""
+    value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    if abs(seconds) > within:
+        return Fact("clock", value, "warn", "Set both by NTP: what expires is judged by the clock of each program.")
+    return Fact("clock", value)

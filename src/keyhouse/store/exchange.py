@@ -51,11 +51,14 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """`rows` in the file; of them `written`, and `expired` meanwhile, so not written. The others were there already."""
+    """`rows` in the file; of them `written`, and `expired` meanwhile, so not written. The others were there already. Of the
+    written, `replaced` went over rows that were there and differed."""
 
     rows: int
     written: int
     expired: int
+    replaced: int = 0
+    dry_run: bool = False
 
 
 def begun(lines: Iterable[bytes]) -> Begun:
@@ -106,10 +109,16 @@ async def export_rows(
 
 
 async def import_rows(
-    engine: Engine, lines: Iterable[bytes], *, partial: bool = False, on_progress: Report | None = None
+    engine: Engine,
+    lines: Iterable[bytes],
+    *,
+    partial: bool = False,
+    dry_run: bool = False,
+    on_progress: Report | None = None,
 ) -> Imported:
-    """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing."""
-    incoming = Incoming(engine)
+    """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing.
+    `dry_run`: say what would be done, and write nothing."""
+    incoming = Incoming(engine, dry_run=dry_run)
     tally, ending = Tally(), None
     async with incoming:
         for number, block in _blocks(lines):
@@ -119,8 +128,8 @@ async def import_rows(
             await incoming.put(rows)
             if on_progress is not None:
                 on_progress(tally.rows)
-    _check_ending(tally, ending, partial=partial)
-    return Imported(tally.rows, incoming.written, incoming.expired)
+    _check_ending(tally, ending, partial=partial, dry_run=dry_run)
+    return Imported(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
@@ -201,16 +210,20 @@ class _Shown:
                 yield Binding(schema, {**schema.fixed, **schema.space.bound(space)})
 
 
-def _check_ending(tally: Tally, ending: Ending | None, *, partial: bool) -> None:
+def _check_ending(tally: Tally, ending: Ending | None, *, partial: bool, dry_run: bool) -> None:
     if ending is None:
         if not partial:
             raise UnreadableError(
-                "The file ends without its last line, so it may have been cut off. The rows up to there were imported.",
+                "The file ends without its last line, so it may have been cut off. The rows up to there were imported."
+                if not dry_run
+                else "The file ends without its last line, so it may have been cut off. Nothing was written.",
                 rows=tally.rows,
             )
     elif ending != tally.ending(ending.made, ending.moment):
         raise UnreadableError(
-            "The file is not what was exported: its last line tells of other rows. Its rows were imported.",
+            "The file is not what was exported: its last line tells of other rows. Its rows were imported."
+            if not dry_run
+            else "The file is not what was exported: its last line tells of other rows. Nothing was written.",
             rows=tally.rows,
             exported_rows=ending.rows,
         )

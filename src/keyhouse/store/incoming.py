@@ -19,14 +19,17 @@ LOOK_ROWS: Final = 250
 
 
 class Incoming:
-    """A context: when it is left in good order, all that was given is committed. `written` and `expired` count rows."""
+    """A context: when it is left in good order, all that was given is committed. `written` and `expired` count rows, and
+    `replaced` those of the written that went over others. `dry_run`: they are counted, and nothing is committed."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, dry_run: bool = False) -> None:
         self._engine = engine
+        self._dry_run = dry_run
         self._space: str | None = None
         self._was_empty = False
         self._commits: asyncio.Task[None] | None = None
         self.written = 0
+        self.replaced = 0
         self.expired = 0
 
     async def __aenter__(self) -> "Incoming":
@@ -47,7 +50,7 @@ class Incoming:
             wanted = await self._wanted(space, {line.put.key: line.put for line in group})
             work += [(space, batch) for batch in batches(self._engine, wanted)]
         await self._settle()
-        if work:
+        if work and not self._dry_run:
             self._commits = asyncio.create_task(self._commit(work))
 
     async def _wanted(self, space: str, puts: dict[str, Put]) -> list[Put]:
@@ -60,6 +63,7 @@ class Incoming:
             found = [row for keys in _parts(list(live)) for row in await self._there(space, keys)]
             there = {row.key: row for row in found}
             live = {key: put for key, put in live.items() if not _same(there.get(key), put)}
+            self.replaced += sum(key in there for key in live)
         self.written += len(live)
         return list(live.values())
 

@@ -41,6 +41,11 @@ class Removal:
         self._report = on_progress or (lambda records: None)
         self._kept = frozenset(id(record) for record in (schema.meta.records if schema.meta is not None else ()))
         self._stores: dict[tuple[tuple[str, Any], ...], Store] = {}
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End behind the commit that is under way: what `run` and `empty` then answer is what was done."""
+        self._is_stopped = True
 
     async def records(self, span: Span) -> AsyncIterator[tuple[Row, Found]]:
         """What would be removed: the records of the span, without those that the store keeps about itself."""
@@ -58,6 +63,8 @@ class Removal:
             if len(waiting) == _TOGETHER:
                 await self._remove(waiting, done)
                 waiting = []
+            if self._is_stopped:
+                return done
         await self._remove(waiting, done)
         return done
 
@@ -67,7 +74,7 @@ class Removal:
         for _ in range(_PASSES_MAX):
             once = await self.run(Span())
             done.records += once.records
-            if not await self._sweep_up():
+            if self._is_stopped or not await self._sweep_up():
                 return done
         raise ContentionError("Others go on writing in the space: stop them first.", space=self._space)
 
@@ -81,6 +88,8 @@ class Removal:
             if len(batch) == min(_TOGETHER, self._engine.capabilities.commit_rows_max):
                 await self._drop(batch)
                 batch = []
+            if self._is_stopped:
+                return met
         await self._drop(batch)
         return met
 

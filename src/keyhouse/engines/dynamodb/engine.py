@@ -99,13 +99,18 @@ class DynamoDBEngine:
         await self._service.close()
 
 
-async def _client_of_tables(settings: Settings) -> Any:
+async def client_of(settings: Settings) -> Any:
+    """The driver's, not yet connected."""
     try:
-        client = await _client(settings)
+        return await _client(settings)
     except ValueError as error:
         raise nowhere(error, settings.table) from error
     except Exception as error:
         raise translated(error, settings.table) from error
+
+
+async def _client_of_tables(settings: Settings) -> Any:
+    client = await client_of(settings)
     try:
         await prepare(client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl)
     except BaseException:

@@ -95,6 +95,12 @@ class Wire:
     def connected(self) -> bool:
         return self._client.is_connected
 
+    @property
+    def version(self) -> str:
+        """Of the server that it is connected to."""
+        found = self._client.connected_server_version
+        return f"{found.major}.{found.minor}.{found.patch}"
+
     async def open(self) -> None:
         """Connect, or say why that can't be; then it can be called again."""
         client = _Client()

@@ -6,14 +6,11 @@ from typing import Any, Final
 
 import asyncpg
 
-from keyhouse.engines.health import Fact
+from keyhouse.engines.health import Fact, clock_at
 from keyhouse.engines.postgres.pool import farewell
 from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
-
-CLOCK_SECONDS_MAX: Final = 2.0
-"""Clocks that differ by more make rows expire early for some and late for others."""
 
 _STATE: Final = """SELECT current_setting('server_version') AS version,
     current_setting('server_version_num')::int / 10000 AS major, current_setting('fsync') AS fsync,
@@ -33,7 +30,7 @@ async def look(url: str) -> list[Fact]:
         between = (before + time.time()) / 2
     finally:
         await farewell(connection)
-    return [*_version(state), *_durability(state), *_clock(state["now"] - between), *_room(state)]
+    return [*_version(state), *_durability(state), clock_at(state["now"] - between), *_room(state)]
 
 
 def _version(state: Any) -> Iterator[Fact]:
@@ -54,14 +51,6 @@ def _durability(state: Any) -> Iterator[Fact]:
         yield Fact("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
     else:
         yield Fact("durability", f"synchronous_commit {value} by default; Keyhouse sets it to on for itself")
-
-
-def _clock(seconds: float) -> Iterator[Fact]:
-    value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
-    if abs(seconds) > CLOCK_SECONDS_MAX:
-        yield Fact("clock", value, "warn", "Set both by NTP: what expires is judged by the clock of each program.")
-    else:
-        yield Fact("clock", value)
 
 
 def _room(state: Any) -> Iterator[Fact]:

@@ -1,0 +1,90 @@
+"""The health of two tables of DynamoDB: where they are, their state, what protects them, and what time it is there.
+
+The service has no version, and what it acknowledges is on several disks. What its user may not look at is left out.
+"""
+
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from keyhouse.engines.dynamodb.engine import client_of
+from keyhouse.engines.dynamodb.faults import translated
+from keyhouse.engines.dynamodb.settings import Settings
+from keyhouse.engines.health import Fact, clock_at
+
+CLOCK_SECONDS_MAX: Final = 3.0
+"""The service tells its time in whole seconds. Beyond 15 minutes it refuses every request."""
+
+
+async def look(url: str) -> list[Fact]:
+    settings = Settings.of(url)
+    client = await client_of(settings)
+    try:
+        before = time.time()
+        answer = await client.describe_table(TableName=settings.table)
+        between = (before + time.time()) / 2
+        facts = [*_service(settings), *_table(answer["Table"]), *_clock(answer, between)]
+        return [*facts, *await _backups(client, settings.table), *await _ttl(client, settings)]
+    except (ClientError, BotoCoreError) as error:
+        raise translated(error, settings.table) from error
+    finally:
+        await client.close()
+
+
+def _service(settings: Settings) -> Iterator[Fact]:
+    where = settings.endpoint or f"AWS {settings.region or 'in the region of the environment'}"
+    yield Fact("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}")
+    yield Fact("durability", "what is acknowledged is on several disks; reads are consistent")
+
+
+def _table(table: dict[str, Any]) -> Iterator[Fact]:
+    state = table["TableStatus"]
+    value = f"{table['TableName']}, {state}, {table.get('TableSizeBytes', 0) / 1e6:,.1f} MB some hours ago"
+    if state != "ACTIVE":
+        yield Fact("table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS.")
+    else:
+        yield Fact("table", value)
+    if "DeletionProtectionEnabled" in table and not table["DeletionProtectionEnabled"]:
+        cure = f"aws dynamodb update-table --table-name {table['TableName']} --deletion-protection-enabled"
+        yield Fact("deletion protection", "off", "warn", cure)
+
+
+def _clock(answer: dict[str, Any], between: float) -> Iterator[Fact]:
+    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if told:
+        ahead = parsedate_to_datetime(told).timestamp() + 0.5 - between
+        yield clock_at(ahead, within=CLOCK_SECONDS_MAX)
+
+
+async def _backups(client: Any, table: str) -> list[Fact]:
+    try:
+        answer = await client.describe_continuous_backups(TableName=table)
+    except (ClientError, BotoCoreError):
+        return []
+    told = answer.get("ContinuousBackupsDescription", {}).get("PointInTimeRecoveryDescription", {})
+    if told.get("PointInTimeRecoveryStatus") == "ENABLED":
+        return [Fact("point-in-time recovery", "on")]
+    cure = (
+        f"aws dynamodb update-continuous-backups --table-name {table} "
+        "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true; or run `keyhouse backup` each night."
+    )
+    return [Fact("point-in-time recovery", "off", "warn", cure)]
+
+
+async def _ttl(client: Any, settings: Settings) -> list[Fact]:
+    try:
+        answer = await client.describe_time_to_live(TableName=settings.table)
+    except (ClientError, BotoCoreError):
+        return []
+    told = answer.get("TimeToLiveDescription", {})
+    if told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") and told.get("AttributeName") == settings.layout.ttl:
+        return [Fact("time to live", f"on, by {settings.layout.ttl}")]
+    cure = (
+        f"aws dynamodb update-time-to-live --table-name {settings.table} "
+        f"--time-to-live-specification Enabled=true,AttributeName={settings.layout.ttl}; until then only a sweep removes."
+    )
+    return [Fact("time to live", "off", "warn", cure)]
