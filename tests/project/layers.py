@@ -67,6 +67,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "httptools": ("serve",),
     "jwt": ("serve",),
     "nats": ("engines", "serve", "systems", "bench"),
+    "opentelemetry": ("serve",),
     "prometheus_client": ("serve", "systems", "bench"),
     "starlette": ("serve", "systems"),
     "structlog": ("serve", "systems", "cli", "bench"),

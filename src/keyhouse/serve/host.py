@@ -34,6 +34,7 @@ from keyhouse.serve.settings import EMBEDDED, OFF, Address
 from keyhouse.serve.sources import Given
 from keyhouse.serve.table import read_settings
 from keyhouse.serve.tasks import Tasks
+from keyhouse.serve.tracing import Tracing, tracing
 
 ENGINE_SECONDS: Final = 15.0
 """How long an engine may take to open: it may have tables to make."""
@@ -65,6 +66,7 @@ class Host:
         self._health = Health(self._metrics)
         self._stack = AsyncExitStack()
         self._faces: list[AsyncExitStack] = []
+        self._traces: Tracing | None = None
 
     async def __aenter__(self) -> Place:
         async with AsyncExitStack() as starting:
@@ -80,6 +82,9 @@ class Host:
         stack.callback(data.release)
         address = self._settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
+        self._traces = tracing(self._settings.traces)
+        if self._traces is not None:
+            stack.push_async_callback(self._traces.close)
         parts = [await self._part(name, data.path, stack) for name in self._services]
         nats = await self._nats_url(parts, data, stack)
         connection = None if nats is None else await stack.enter_async_context(self._connect(nats))
@@ -99,12 +104,14 @@ class Host:
     # The systems
 
     async def _part(self, name: str, data: Path, stack: AsyncExitStack) -> Part:
-        engine = self._metrics.metered(name, await self._engine(name, data, stack))
+        opened = await self._engine(name, data, stack)
+        traces = self._traces
+        engine = self._metrics.metered(name, opened if traces is None else traces.engine(name, opened))
         settings = self._given.tables.get(name, {})
         context = Context(engine=engine, data=data, metrics=self._metrics.registry, settings=settings)
         part = self._services[name](context)
         self._health.add(name, lambda: engine.read(*PROBE), *([part.ready] if part.ready else []))
-        return part
+        return part if traces is None else traces.part(part)
 
     async def _engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
         own, common = self._given.engines.get(name), self._settings.engine
@@ -147,8 +154,9 @@ class Host:
         given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
         settings = read_settings(HttpSettings, given, table="http")
         routes = probes(self._health, self._metrics)
+        app = make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes)
         return listening(
-            make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes),
+            app if self._traces is None else self._traces.app(app),
             bound,
             drain_seconds=self._settings.drain_seconds,
             head_seconds_max=settings.head_seconds_max,

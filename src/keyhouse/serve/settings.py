@@ -75,7 +75,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"], setting("The least grave lines that are logged.")
     ] = "info"
 
+    traces: Annotated[
+        str | None,
+        setting(
+            "The collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318; without it, the one that "
+            "OTEL_EXPORTER_OTLP_ENDPOINT names, or none.",
+            secret=True,
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
+        if self.traces is not None and not re.match(r"https?://[^/\s]", self.traces):
+            raise UsageError("Where traces go can't be read: give http://host:4318.", traces=public_url(self.traces))
         if self.http == OFF and self.nats == OFF:
             raise UsageError("Both faces are off, so nothing could be asked: leave http or nats on.")
         _ = self.http_address
@@ -103,4 +114,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             for field in msgspec.structs.fields(self)
             if (value := getattr(self, field.name)) != field.default
         }
-        return said | {name: public_url(said[name]) for name in ("nats", "engine") if name in said}
+        return said | {name: public_url(said[name]) for name in ("nats", "engine", "traces") if name in said}
