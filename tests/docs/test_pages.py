@@ -139,10 +139,18 @@ def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
     from tests.docs.pages import blocks
 
     page = (ROOT / "README.md").read_text()
-    (tmp_path / "clips.py").write_text("\n".join(blocks(page, "python")))
-    assert run(program=("clips.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
+    (tmp_path / "board.py").write_text("\n".join(blocks(page, "python")))
+    assert run(program=("board.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
     [explain] = [line for line in "".join(blocks(page, "sh")).splitlines() if line.startswith("keyhouse explain")]
     assert "A derived row (index) of the record `clip`" in run(*explain.split()[1:], cwd=tmp_path).stdout
+
+
+def test_the_readme_and_the_tutorial_do_not_write_to_one_file() -> None:
+    """Who tried the README first had the tutorial fall over a clip without a viewer."""
+    files = [
+        set(re.findall(r"sqlite:\w+\.db", page.read_text())) for page in (ROOT / "README.md", DOCS / "tutorial.md")
+    ]
+    assert all(files) and files[0].isdisjoint(files[1])
 
 
 def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints_what_it_says(tmp_path: Path) -> None:
