@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import exchange, growth, reading, rosey, sweeping, writing
+from benchmarks import exchange, growth, peers, reading, rosey, sweeping, writing
 from benchmarks.growth import Grown
 from benchmarks.report import draw, print_figure, print_growth, print_latencies
 from keyhouse.bench import http
@@ -72,7 +72,12 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
             if figure.row in only:
                 yield figure
     if "6" in only:
-        yield await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, 4_000 if quick else 20_000)
+        size = 4_000 if quick else 20_000
+        figure = await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, size, peers.pocketbase)
+        figure.note += (
+            f". {peers.note('PocketBase, one record by its id, with a token', figure.peer_ratio is not None)}"
+        )
+        yield figure
     if "8" in only:
         for layout in (None, "rosey"):
             place = _made(folder / f"sweeping-{layout}")

@@ -1,14 +1,26 @@
 """Peers, where they install: each is given the lightest form of the work, in its favour. An absent one is named."""
 
+import asyncio
 import importlib.util
+import os
+import shutil
+import socket
+import sys
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import msgspec
 
 from keyhouse.bench.contest import Contestant
+from keyhouse.bench.http import Asked
+from keyhouse.bench.http_client import get
 from keyhouse.bench.library import Track
+
+SECONDS_MAX = 20
+"""How long a peer may take to begin."""
 
 Save = Callable[[Track], Awaitable[object]]
 
@@ -80,3 +92,52 @@ async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Conte
         yield get
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def pocketbase(folder: Path) -> AsyncIterator[Asked | None]:
+    """Serves the same note by its id, to whoever has a token, and has its log switched off."""
+    program = shutil.which("pocketbase", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        yield None
+        return
+    place = ("--dir", str(folder / "pocketbase"))
+    account = ("bench@example.com", "only-for-the-bench")
+    await _ran(program, "superuser", "create", *account, *place)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    server = await asyncio.create_subprocess_exec(
+        program, "serve", "--http", f"127.0.0.1:{port}", *place, stdout=DEVNULL, stderr=DEVNULL
+    )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api") as client:
+            await _answers(client)
+            sent = {"identity": account[0], "password": account[1]}
+            token = (await client.post("/collections/_superusers/auth-with-password", json=sent)).json()["token"]
+            client.headers["Authorization"] = token
+            (await client.patch("/settings", json={"logs": {"maxDays": 0}})).raise_for_status()
+            fields = [{"name": name, "type": "text"} for name in ("title", "content")]
+            notes = {"name": "notes", "type": "base", "fields": fields, "viewRule": "@request.auth.id != ''"}
+            (await client.post("/collections", json=notes)).raise_for_status()
+            note = {"title": "A note", "content": "To be read"}
+            made = (await client.post("/collections/notes/records", json=note)).raise_for_status().json()
+        yield Asked(port, get(f"/api/collections/notes/records/{made['id']}", token), b"}")
+    finally:
+        server.terminate()
+        await server.wait()
+
+
+async def _ran(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    assert await process.wait() == 0, command
+
+
+async def _answers(client: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            try:
+                await client.get("/health")
+                return
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)

@@ -112,6 +112,41 @@ def test_a_token_that_is_remembered_still_expires() -> None:
         told(by, started)
 
 
+def test_what_is_recognised_at_once_is_what_would_be_accepted_and_nothing_else() -> None:
+    clock = ManualClock()
+    by = auth(clock)
+    token = hs(GOOD | {"exp": NOW + 10, "nbf": NOW})
+    headers = dict(bearing(token))
+    assert by.remembered(headers) is None, "nothing is known before it was verified"
+    caller = told(by, token)
+    assert by.remembered(headers) is caller
+    for other in (
+        {b"authorization": b"Bearer " + token.encode() + b"x"},
+        {b"authorization": b"bearer " + token.encode()},
+        {b"authorization": b"Basic " + token.encode()},
+        {b"cookie": b"auth_token=" + token.encode()},
+        headers | {b"cookie": b"a=b"},
+        {},
+    ):
+        assert by.remembered(other) is None
+    for seconds, known in ((39.999, True), (0.001, False), (-70.001, False), (0.001, True)):
+        clock.advance(seconds=seconds)
+        assert (by.remembered(headers) is not None) == known
+    by._keys.version += 1
+    assert by.remembered(headers) is None, "the keys have changed"
+
+
+def test_a_token_that_a_cookie_brought_opens_nothing_under_another_name() -> None:
+    """Both kinds were kept in one table, and those of cookies by the hash of `c` and the token: `Bearer c…` was accepted."""
+    by = auth()
+    token = hs(GOOD)
+    asyncio.run(by.authenticate([(b"cookie", b"auth_token=" + token.encode())]))
+    assert by.remembered(dict(bearing("c" + token))) is None
+    with pytest.raises(TokenError):
+        told(by, "c" + token)
+    assert not told(by, token).ambient
+
+
 def test_few_tokens_are_remembered_and_none_as_it_is() -> None:
     by = auth(kept_max=3)
     tokens = [hs(GOOD | {"jti": str(number)}) for number in range(10)]

@@ -17,13 +17,17 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Answering:
-    """The `send` of one request."""
+    """An ASGI application for one request: the app, with a `send` that does this."""
 
-    __slots__ = ("_cycle", "_start")
+    __slots__ = ("_app", "_cycle", "_start")
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
+    def __init__(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._cycle = cycle
+        self._app = app
         self._start: Message = None
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
+        return self._app(scope, receive, self.send)
 
     async def send(self, message: Message) -> None:
         cycle, start = self._cycle, self._start

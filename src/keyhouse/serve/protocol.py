@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import httptools
 import structlog
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from keyhouse.errors import KeyhouseError, UsageError
@@ -28,6 +29,7 @@ class Protocol(HttpToolsProtocol):
     """One connection. A head may take `head_seconds_max`; of an answer, something is taken every `stall_seconds_max`."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none before the first request
+    scope: HTTPScope | None  # type: ignore[assignment]
 
     def __init__(self, *arguments: Any, head_seconds_max: float, stall_seconds_max: float, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -35,8 +37,8 @@ class Protocol(HttpToolsProtocol):
         self._stall_seconds_max = stall_seconds_max
         self._head_timer: Timer | None = None
         self._stall_timer: Timer | None = None
-        self._in_head = False
-        self._came = 0  # bytes, since the head's first piece
+        self._head: Any = None
+        self._came = 0  # bytes of the head that is not complete, without its first piece
         self._piece = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,7 +56,6 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         self._piece = len(data)
-        self._came += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -64,27 +65,34 @@ class Protocol(HttpToolsProtocol):
             cause = error.__context__
             self._refuse(cause if isinstance(cause, KeyhouseError) else UsageError("What was sent is no HTTP request."))
             return
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.scope is not self.scope:
+            self._go_on_waiting(len(data))
+
+    def _go_on_waiting(self, size: int) -> None:
+        """A head is not complete; or it was empty lines, or the rest of a body that nobody reads."""
         if self._in_head:
+            if self._head is self.scope:
+                self._came += size
+            self._head = self.scope
             if self._came > HTTP_HEAD_BYTES_MAX:
                 self._refuse(_too_large())
-            else:
-                self._await_head()
-        elif self._answering() is None:
-            self._await_head()  # empty lines, or the rest of a body that nobody reads
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-        self._came = 0
+                return
+        self._await_head()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        if self._came + self._piece > HTTP_HEAD_BYTES_MAX and self._head_bytes() > HTTP_HEAD_BYTES_MAX:
+            raise _too_large()
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        if self._came + self._piece > HTTP_HEAD_BYTES_MAX and self._head_bytes() > HTTP_HEAD_BYTES_MAX:
-            raise _too_large()
-        super().on_headers_complete()
+            self._came = 0
+        HttpToolsProtocol.on_headers_complete(self)
+
+    @property
+    def _in_head(self) -> bool:
+        """Whether a request has begun of which not all headers are here: each has a scope of its own from its first byte."""
+        return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -107,10 +115,9 @@ class Protocol(HttpToolsProtocol):
     # What goes out
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        def answered(scope: Any, receive: Any, send: Any) -> Any:
-            return app(scope, receive, Answering(cycle).send)
-
-        super()._start_asgi_task(cycle, answered)
+        task = self.loop.create_task(cycle.run_asgi(Answering(cycle, app)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def pause_writing(self) -> None:
         super().pause_writing()

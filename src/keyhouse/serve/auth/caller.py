@@ -32,6 +32,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authenticator(Protocol):
+    """Who tells who asks. It may have a method `remembered` besides: see `JwtAuth`."""
+
     @property
     def schemes(self) -> Mapping[str, Mapping[str, Any]]:
         """The security schemes, by name, as OpenAPI writes them. Any one of them is enough."""

@@ -1,12 +1,12 @@
 """A route at its place in an app: what must hold before its handler is called, and how what it returns is sent."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from keyhouse.errors import DeclarationError
-from keyhouse.serve.auth.caller import Authenticator
+from keyhouse.serve.auth.caller import Authenticator, Caller
 from keyhouse.serve.http.binding import NOTHING, Binding, request_conditions
 from keyhouse.serve.http.conditions import NONE, Conditions
 from keyhouse.serve.http.media import check_accepted
@@ -22,6 +22,14 @@ Headers = list[tuple[bytes, bytes]]
 encode = msgspec.json.Encoder().encode
 _JSON_TYPE = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"private, no-cache")
+
+
+Remembered = Callable[[Mapping[bytes, bytes]], Caller | None]
+"""Who was recognised at once by headers of which none came twice; None: it takes longer to tell."""
+
+
+def _nobody(headers: Mapping[bytes, bytes]) -> None:
+    return None
 
 
 class Section(Protocol):
@@ -71,6 +79,7 @@ class Endpoint:
         "_origins",
         "_private",
         "_rates",
+        "_remembered",
         "_scope",
         "binding",
         "route",
@@ -86,6 +95,7 @@ class Endpoint:
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None
         self._scope = route.scope or ""
+        self._remembered: Remembered = getattr(self._auth, "remembered", _nobody)
         if route.scope is not None and self._auth is None:
             raise DeclarationError("A route has a scope, and its system no way to tell who asks.", path=self.template)
         self._origins = frozenset(settings.origins)
@@ -96,15 +106,18 @@ class Endpoint:
         self._headers = (_JSON_TYPE, _PRIVATE) if self._private else (_JSON_TYPE,)
 
     async def run(self, request: Request, values: Sequence[str]) -> Answer:
-        caller = None
+        caller, sent = None, request.headers
         if self._auth is not None:
-            caller = await self._auth.authenticate(request.pairs)
-            caller.must(self._scope)
+            if len(sent) == len(request.pairs):
+                caller = self._remembered(sent)
+            if caller is None:
+                caller = await self._auth.authenticate(request.pairs)
+            if self._scope not in caller.scopes:
+                caller.must(self._scope)
             if caller.ambient:
                 check_origin(request, self._origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant)
-        sent = request.headers
         accept = sent.get(b"accept")
         if accept is not None and accept != b"*/*" and self._gives is not ANYTHING:
             check_accepted(accept.decode("latin-1"), self._gives)
