@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,14 @@ def test_ctrl_c_before_a_command_has_begun_is_an_end_like_any_other() -> None:
     """While its modules are still being loaded, which on a busy machine takes longer than a person waits."""
     program = "import signal, keyhouse.cli.entry as e; e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
+
+
+def test_ctrl_c_while_the_package_itself_is_loaded_is_an_end_like_any_other(tmp_path: Path) -> None:
+    """The program starts in a module beside the package: nothing in the package could hear it."""
+    (tmp_path / "keyhouse").mkdir()
+    (tmp_path / "keyhouse" / "__init__.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import keyhouse_program; keyhouse_program.main()"
+    assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
+    assert tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]["scripts"] == {
+        "keyhouse": "keyhouse_program:main"
+    }

@@ -4,6 +4,7 @@ import os
 import sys
 from textwrap import wrap
 
+from keyhouse.cli.colons import colons_kept
 from keyhouse.cli.output import show_error
 from keyhouse.errors import ConflictError, KeyhouseError
 
@@ -35,7 +36,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal that lacks a character
     try:
-        _run()
+        with colons_kept():
+            _run()
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
