@@ -83,7 +83,7 @@ def test_a_problem_can_be_read_by_an_allowed_page_too() -> None:
 
 
 def test_a_page_of_another_site_is_not_allowed() -> None:
-    assert preflight("https://evil.example").status == 400
+    assert preflight("https://evil.example").status == 403
     assert preflight("https://evil.example").header("access-control-allow-origin") is None
     answered = ask(APP, "GET", "/shop/things/drinks", headers={"Origin": "https://evil.example"})
     assert answered.header("access-control-allow-origin") is None
@@ -101,3 +101,14 @@ def test_all_sites_may_be_allowed_without_cookies() -> None:
     assert answered.header("access-control-allow-credentials") is None
     refused = ask(app, "POST", "/shop/mine", headers=COOKIE | {"Origin": "https://any.example"})
     assert refused.status == 403, "a cookie is no site's to use that was not named"
+
+
+@pytest.mark.parametrize("origin", [PANEL, "https://evil.example"])
+def test_what_is_said_to_a_browser_that_asks_before_it_sends_looks_like_every_answer(origin: str) -> None:
+    """It was Starlette's own: plain text, without the headers that every answer has."""
+    answer = preflight(origin)
+    assert (answer.header("x-content-type-options"), answer.header("x-frame-options")) == ("nosniff", "DENY")
+    assert answer.header("content-length") == str(len(answer.body))
+    if origin != PANEL:
+        assert answer.header("content-type") == "application/problem+json"
+        assert answer.json()["requestId"] == answer.header("x-request-id")

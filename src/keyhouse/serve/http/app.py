@@ -14,10 +14,10 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import StreamingResponse
 
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
+from keyhouse.serve.http.cors import Cors
 from keyhouse.serve.http.docs import docs_routes
 from keyhouse.serve.http.endpoint import Answer, Endpoint, Options, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
@@ -80,21 +80,11 @@ class App:
         self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
         self._draining = False
-        self._entry: Any = self._serve if not settings.origins else self._with_cors()
+        self._entry: Any = self._serve if not settings.origins else Cors(self._serve, settings)
 
     def _add(self, route: Route, section: Section | None, prefix: str) -> None:
         endpoint = Endpoint(route, section, prefix, self.settings)
         self._table.add(route.method, endpoint.template, endpoint)
-
-    def _with_cors(self) -> CORSMiddleware:
-        return CORSMiddleware(
-            self._serve,
-            allow_origins=self.settings.origins,
-            allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
-            allow_credentials=self.settings.credentials,
-            expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
-        )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
