@@ -243,6 +243,7 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
                 assert (
                     file.status_code == 200 and {"js": "javascript", "css": "css"}[kind] in file.headers["content-type"]
                 )
+                assert file.headers["cache-control"] == "no-cache", "a page never meets the script of another version"
                 assert "innerHTML" not in file.text and "storage" not in file.text.lower().replace("plugin storage", "")
             assert set(re.findall(r'(?:src|href)="(view\.\w+)"', page.text)) == {"view.js", "view.css"}
             script = (await client.get("/rosey/view.js")).text

@@ -65,7 +65,7 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         yield page_route("/docs", page, "The reference of every system.", policy=_POLICY)
         yield leading_route("/", "/docs", "To the reference.")
     for name in _FILES:
-        yield file_route(f"/docs/{name}", _ASSETS / name)
+        yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
 
 
 def _page(title: str, document: str, links: list[tuple[str, str]], current: str, assets: str) -> bytes:

@@ -42,12 +42,14 @@ def page_route(path: str, body: bytes, about: str, *, policy: str = STRICT) -> R
     return constant_route(path, page, HTML, about)
 
 
-def file_route(path: str, file: Path) -> Route:
-    """A file of the package; one that is kept packed, as `<file>.gz`, is unpacked for the rare client that wants it so."""
+def file_route(path: str, file: Path, *, cache: str = "no-cache") -> Route:
+    """A file of the package; one that is kept packed, as `<file>.gz`, is unpacked for the rare client that wants it so. A
+    browser asks each time whether it is still the same, unless `cache` says otherwise: a page must not meet the files of
+    another version."""
     packed = file.with_name(f"{file.name}.gz")
     body = packed.read_bytes() if packed.exists() else file.read_bytes()
     media_type = _TYPES[file.suffix]
-    said = (("Cache-Control", "max-age=3600"), ("Vary", "Accept-Encoding"))
+    said = (("Cache-Control", cache), ("Vary", "Accept-Encoding"))
     tag = tag_of(body)
 
     async def plain() -> Reply[bytes]:
