@@ -18,7 +18,7 @@ from keyhouse.store import Store
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal
 from tests.engines.openers import postgres_schema
-from tests.store.test_transfer import contents
+from tests.store.moving import contents
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
 STORED = "3,4,5,commit,read"

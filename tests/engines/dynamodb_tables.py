@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiobotocore.session import get_session
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from keyhouse.engines.dynamodb import Layout, Settings
+from keyhouse.engine import Batch, Put, Span
+from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
 
 
@@ -142,3 +143,44 @@ def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
+
+
+ALL = Span()
+UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
+NOWHERE = "http://127.0.0.1:9"
+THROTTLED = refusal("ProvisionedThroughputExceededException")
+IN_THE_WAY = refusal("TransactionCanceledException", "None", "TransactionConflict")
+
+
+@asynccontextmanager
+async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator[DynamoDBEngine]:
+    engine = await DynamoDBEngine.open(where or settings(), **options)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def between(engine: DynamoDBEngine) -> Between:
+    stand = Between(engine._service._client)
+    engine._service._client = stand
+    return stand
+
+
+async def put(engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None) -> int:
+    revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
+    assert revision is not None
+    return revision
+
+
+async def value(engine: DynamoDBEngine, key: str) -> bytes | None:
+    (row,) = await engine.read("s", [key])
+    return None if row is None else row.value
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    run.__name__ = getattr(test, "__name__", "test")
+    return run

@@ -5,73 +5,37 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ReadTimeoutError
 
 from keyhouse.clock import ManualClock, SystemClock
-from keyhouse.engine import Add, Batch, Change, Check, Put, Row, Span, check_limits
+from keyhouse.engine import Add, Batch, Check, Put, Span, check_limits
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings, layout_of
-from keyhouse.engines.dynamodb.engine import CAPABILITIES, _client
+from keyhouse.engines.dynamodb.engine import CAPABILITIES
 from keyhouse.engines.dynamodb.items import TTL_LATE_SECONDS
 from keyhouse.engines.dynamodb.log import table_of
 from keyhouse.engines.dynamodb.table import prepare
 from keyhouse.errors import (
     ClosedError,
-    EngineError,
-    FullError,
     LimitError,
     UnavailableError,
-    UnknownOutcomeError,
     UsageError,
-    WatchExpiredError,
 )
 from keyhouse.testing.servers.dynamodb import DynamoDBServer
-from tests.engines.dynamodb_tables import Between, Proxy, Step, first, plain_client, raising, refusal, settings
-
-ALL = Span()
-UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
-NOWHERE = "http://127.0.0.1:9"
-THROTTLED = refusal("ProvisionedThroughputExceededException")
-IN_THE_WAY = refusal("TransactionCanceledException", "None", "TransactionConflict")
-
-
-@asynccontextmanager
-async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator[DynamoDBEngine]:
-    engine = await DynamoDBEngine.open(where or settings(), **options)
-    try:
-        yield engine
-    finally:
-        await engine.close()
-
-
-def between(engine: DynamoDBEngine) -> Between:
-    stand = Between(engine._service._client)
-    engine._service._client = stand
-    return stand
-
-
-async def put(engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None) -> int:
-    revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
-    assert revision is not None
-    return revision
-
-
-async def value(engine: DynamoDBEngine, key: str) -> bytes | None:
-    (row,) = await engine.read("s", [key])
-    return None if row is None else row.value
-
-
-def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        asyncio.run(test())  # type: ignore[arg-type]
-
-    run.__name__ = getattr(test, "__name__", "test")
-    return run
-
+from tests.engines.dynamodb_tables import (
+    ALL,
+    UNREACHED,
+    Between,
+    between,
+    opened,
+    plain_client,
+    put,
+    raising,
+    scenario,
+    settings,
+    value,
+)
 
 # Tables
 
@@ -236,156 +200,6 @@ async def test_the_ends_of_a_span_may_be_longer_than_a_key() -> None:
         ]
 
 
-# Requests that fail
-
-
-@scenario
-async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> None:
-    async with opened() as engine:
-        stand = between(engine)
-        stand.plan("transact_write_items", raising(THROTTLED), raising(IN_THE_WAY), raising(THROTTLED))
-        stand.plan("get_item", raising(THROTTLED), raising(THROTTLED))
-        stand.plan("query", raising(THROTTLED))
-        stand.plan("transact_get_items", raising(IN_THE_WAY))
-        assert await put(engine, "a") == 1
-        assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
-        assert (await engine.scan("s", ALL, limit=5)).rows == [Row("a", b"1", 1)]
-        assert not any(stand.steps.values())
-
-
-@scenario
-async def test_what_did_not_reach_it_in_time_is_asked_again_and_after_three_times_told() -> None:
-    """A machine that has much else to do is late to connect. Nothing was sent, so nothing is risked by another try."""
-    async with opened() as engine:
-        stand = between(engine)
-        stand.plan("transact_write_items", raising(UNREACHED), raising(UNREACHED))
-        stand.plan("get_item", raising(UNREACHED))
-        assert await put(engine, "a") == 1
-        assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
-        stand.plan("transact_write_items", *[raising(UNREACHED)] * 3)
-        with pytest.raises(UnavailableError, match="can't be reached"):
-            await put(engine, "b")
-        assert not any(stand.steps.values())
-        assert await value(engine, "b") is None
-
-
-@scenario
-async def test_keys_that_were_left_out_of_an_answer_are_asked_for_again() -> None:
-    async def half(call: Callable[[], Awaitable[Any]]) -> Any:
-        answer = await call()
-        ((table, items),) = answer["Responses"].items()
-        keys = [{"space": item["space"], "key": item["key"]} for item in items[10:]]
-        left = {table: {"Keys": keys, "ConsistentRead": True}}
-        return answer | {"Responses": {table: items[:10]}, "UnprocessedKeys": left}
-
-    async with opened() as engine:
-        keys = [f"k{number:03d}" for number in range(60)]
-        await put(engine, *keys)
-        between(engine).plan("batch_get_item", half, half)
-        assert [row and row.key for row in await engine.read("s", keys)] == keys
-
-
-@scenario
-async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -> None:
-    async with opened() as engine:
-        stand = between(engine)
-        stand.plan("transact_write_items", *[raising(THROTTLED)] * 20)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("keyhouse.engines.dynamodb.service.PAUSE_SECONDS_MAX", 0.01)
-            patch.setattr("keyhouse.engines.dynamodb.service.pause", lambda attempt: asyncio.sleep(0))
-            with pytest.raises(UnavailableError, match="too busy"):
-                await put(engine, "a")
-        stand.steps.clear()
-        assert await value(engine, "a") is None
-        assert await put(engine, "a") == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "meaning"),
-    [
-        (refusal("AccessDeniedException"), UnavailableError),
-        (refusal("UnrecognizedClientException"), UnavailableError),
-        (refusal("ResourceNotFoundException"), UsageError),
-        (refusal("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"), FullError),
-        (refusal("ValidationException"), EngineError),
-    ],
-)
-def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(error: Exception, meaning: type[Exception]) -> None:
-    @scenario
-    async def refused() -> None:
-        async with opened() as engine:
-            between(engine).plan("transact_write_items", raising(error))
-            with pytest.raises(meaning) as raised:
-                await put(engine, "a")
-            assert raised.value.__cause__ is error
-            assert await put(engine, "b") == 1
-            assert await value(engine, "a") is None
-
-    refused()
-
-
-@scenario
-async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
-    """By the server's memory of the token, and without it by the entry in the log, which carries the token too."""
-
-    async def unanswered(call: Callable[[], Awaitable[Any]]) -> Any:
-        await call()
-        raise ReadTimeoutError(endpoint_url="http://server")
-
-    forgotten = refusal("TransactionCanceledException", "ConditionalCheckFailed", "None")
-    async with opened() as engine:
-        stand = between(engine)
-        add = Batch(adds=(Add("n", 1),))
-        fates: list[list[Step]] = [[unanswered], [unanswered, unanswered], [unanswered, raising(forgotten)]]
-        for number, steps in enumerate(fates, 1):
-            stand.plan("transact_write_items", *steps)
-            assert await engine.commit("s", add) == number
-            assert await value(engine, "n") == b"%d" % number
-
-
-@scenario
-async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_applies_it_once() -> None:
-    proxy = Proxy()
-    async with proxy.running() as endpoint, opened(settings(endpoint=endpoint)) as engine:
-        await put(engine, "a")
-        batch = Batch(adds=(Add("n", 1),), id="once")
-        proxy.cut = 1  # of the reading of the counter, which may be asked again
-        assert await engine.commit("s", Batch(adds=(Add("m", 1),))) == 2
-        assert await engine.read("s", ["m"]) == [Row("m", b"1", 2)]
-
-        stand = between(engine)
-
-        async def cutting(call: Callable[[], Awaitable[Any]]) -> Any:
-            proxy.cut = 1
-            return await call()
-
-        stand.plan("transact_write_items", cutting, cutting, cutting)
-        with pytest.raises(UnknownOutcomeError, match="same batch id"):
-            await engine.commit("s", batch)
-        assert proxy.requests_cut == 4
-        assert await engine.commit("s", batch) == 3
-        assert await engine.commit("s", batch) == 3
-        assert await value(engine, "n") == b"1"
-
-
-@scenario
-async def test_without_a_server_everything_is_unavailable_and_nothing_unknown() -> None:
-    engine = await DynamoDBEngine.open(settings())
-    await put(engine, "a")
-    await engine._service._client.close()
-    engine._service._client = await _client(settings(endpoint=NOWHERE))
-    for call in (
-        engine.read("s", ["a"]),
-        engine.scan("s", ALL, limit=1),
-        engine.commit("s", Batch(puts=(Put("a", b"1"),))),
-    ):
-        with pytest.raises(UnavailableError, match="can't be reached"):
-            await call
-    await engine.close()
-    with pytest.raises(UnavailableError, match="can't be reached"):
-        await DynamoDBEngine.open(settings(endpoint=NOWHERE))
-
-
 # Many at once
 
 
@@ -426,120 +240,6 @@ async def test_a_lost_check_wins_over_a_counter_that_is_none() -> None:
     async with opened() as engine:
         await put(engine, "text", value=b'"x"')
         assert await engine.commit("s", Batch(checks=(Check("a", 7),), adds=(Add("text", 1),))) is None
-
-
-# Pages and watches
-
-
-@scenario
-async def test_a_page_into_which_another_commits_is_read_again() -> None:
-    where = settings()
-    async with opened(where) as engine, opened(where) as other:
-        await put(engine, "a", "b", value=b"1")
-        stand = between(engine)
-        stand.plan("transact_get_items", first(lambda: put(other, "a", "b", value=b"2")))
-        page = await engine.scan("s", ALL, limit=5)
-        assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
-        assert page.revision == 2
-
-
-@scenario
-async def test_a_page_is_kept_when_another_commits_elsewhere() -> None:
-    where = settings()
-    async with opened(where) as engine, opened(where) as other:
-        await put(engine, "a", "b")
-        stand = between(engine)
-        stand.plan("transact_get_items", first(lambda: put(other, "z")))
-        page = await engine.scan("s", Span("a", "c"), limit=5)
-        assert ([row.key for row in page.rows], page.revision) == (["a", "b"], 1)
-        assert stand.calls == ["query", "transact_get_items", "query"]
-
-
-@scenario
-async def test_a_page_that_shows_half_a_transaction_of_another_is_read_again() -> None:
-    """DynamoDB applies a transaction item by item: the log may be ahead of a row for a moment."""
-    where = settings()
-    async with opened(where) as other, opened(where) as engine, plain_client() as client:
-        await put(other, "a", "b", value=b"1")
-        old = (await client.get_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "b"}}))["Item"]
-        await put(other, "a", "b", value=b"2")
-
-        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
-            answer = await call()
-            return answer | {"Items": [answer["Items"][0], old]}
-
-        async def straight(call: Callable[[], Awaitable[Any]]) -> Any:
-            return await call()
-
-        between(engine).plan("query", straight, behind)
-        page = await engine.scan("s", ALL, limit=5)
-        assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
-
-
-@scenario
-async def test_a_watch_waits_for_a_row_that_is_behind_the_log() -> None:
-    async with opened() as engine:
-        await put(engine, "a", value=b"1")
-        watch = engine.watch("s", ALL, since=1)
-        await put(engine, "a", value=b"2")
-
-        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
-            answer = await call()
-            return answer | {"Item": answer["Item"] | {"revision": {"N": "1"}, "value": {"S": "1"}}}
-
-        stand = between(engine)
-        stand.plan("get_item", first(_nothing), behind)  # the head, then the row
-        assert await anext(watch) == Change("a", 2, b"2")
-        assert "transact_get_items" in stand.calls
-
-
-async def _nothing() -> None:
-    pass
-
-
-@scenario
-async def test_a_watch_waits_while_dynamodb_is_away_and_one_that_begins_meanwhile_is_told() -> None:
-    async with opened() as engine:
-        watch = engine.watch("s", ALL, since=await put(engine, "start"))
-        await put(engine, "before")
-        assert (await anext(watch)).key == "before"
-        stand = between(engine)
-        stand.plan("query", *[raising(UNREACHED)] * 7)
-        stand.plan("get_item", *[raising(UNREACHED)] * 3)
-        with pytest.raises(UnavailableError):
-            await anext(engine.watch("s", ALL))
-        waiting = asyncio.ensure_future(anext(watch))
-        revision = await put(engine, "after")
-        assert (await waiting).revision == revision
-        assert not any(stand.steps.values())
-        await watch.aclose()
-
-
-@scenario
-async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
-    """Its own time to live tells no one: the log's entry knows when the row expired."""
-    where, clock = settings(), ManualClock()
-    async with opened(where, clock=clock) as engine, plain_client() as client:
-        await put(engine, "a")
-        await put(engine, "a", expires=clock.now() + 10)
-        clock.advance(milliseconds=10)
-        await client.delete_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "a"}})
-        assert await anext(engine.watch("s", ALL, since=1)) == Change("a", 2, None)
-
-
-@scenario
-async def test_a_watch_that_is_overtaken_by_pruning_is_told() -> None:
-    async with opened(changes_kept=5) as engine:
-        await put(engine, "a")
-        watch = engine.watch("s", ALL, since=0)
-        assert (await anext(watch)).revision == 1
-        for number in range(20):
-            await put(engine, f"k{number}")
-        await engine.sweep(limit=10)
-        with pytest.raises(WatchExpiredError) as told:
-            await anext(watch)
-        assert told.value.fields["oldest"] == 17
-        assert (await anext(engine.watch("s", ALL, since=16))).revision == 17
 
 
 # URLs and the server

@@ -18,8 +18,8 @@ from keyhouse.engines.jetstream.message import Message
 from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.testing.conformance.stage import step
+from tests.engines.nats_rows import ALL, put, value
 from tests.engines.nats_servers import nats_server, own_server, url_of
-from tests.engines.test_jetstream import ALL, put, value
 
 UP_AGAIN_SECONDS_MAX = 5
 

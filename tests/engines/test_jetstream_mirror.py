@@ -18,8 +18,8 @@ from keyhouse.engines.jetstream.values import Values
 from keyhouse.errors import CounterError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 from keyhouse.testing.conformance.stage import step
+from tests.engines.nats_rows import ALL, eventually, put, run, value
 from tests.engines.nats_servers import Beside, beside
-from tests.engines.test_jetstream import ALL, eventually, put, run, value
 
 
 def filled(*messages: tuple[int, str, int]) -> Mirror:

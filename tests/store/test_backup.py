@@ -16,8 +16,8 @@ from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, r
 from keyhouse.store.transfer import MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.engines.openers import OPENERS
+from tests.store.moving import contents, digests, fill
 from tests.store.test_exchange import ODD_VALUES, hostile
-from tests.store.test_transfer import contents, digests, fill
 
 
 async def kept_in(path: Path, engine: Engine) -> BackedUp:

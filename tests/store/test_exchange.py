@@ -24,7 +24,7 @@ from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_ro
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.store.test_transfer import contents, digests, fill
+from tests.store.moving import contents, digests, fill
 
 ODD_VALUES = (
     b"",

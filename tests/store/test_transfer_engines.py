@@ -15,7 +15,7 @@ from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.engines.openers import OPENERS
-from tests.store.test_transfer import contents, digests, until
+from tests.store.moving import contents, digests, until
 
 ENGINES = [name for name in OPENERS if name != "memory"]
 
