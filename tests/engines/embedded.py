@@ -2,9 +2,10 @@
 `engines/group.py` and `engines/watcher.py` promise is tested over both."""
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from itertools import groupby
 from pathlib import Path
@@ -127,3 +128,16 @@ async def taken(engine: Embedded, *, since: int, last: str) -> list[Change]:
         changes.append(await step(watch))
     await leave(watch)
     return changes
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As a user whom permissions hold back; root is not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -29,6 +29,7 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
+from tests.engines.embedded import unprivileged
 
 ALL = Span()
 
@@ -273,19 +274,6 @@ def test_a_place_where_no_folder_can_be_is_named_with_what_to_do(tmp_path: Path,
     with pytest.raises(UnavailableError, match="must exist") as refusal:
         RocksdbEngine.open(tmp_path / where)
     assert refusal.value.fields["folder"] == str(tmp_path / where)
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """As a user whom permissions hold back; root is not."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65_534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.parametrize("present", [False, True])

@@ -2,11 +2,8 @@
 
 import asyncio
 import itertools
-import os
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -20,6 +17,7 @@ from keyhouse.engines.sqlite import SqliteEngine, file
 from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
 from keyhouse.errors import KeyhouseError, NewerError, UnavailableError, UnreadableError, UsageError
 from tests.engines.disks import Disk
+from tests.engines.embedded import unprivileged
 
 ALL = Span()
 
@@ -215,19 +213,6 @@ def test_a_place_where_no_file_can_be_is_named_with_what_to_do(tmp_path: Path, w
     with pytest.raises(UnavailableError, match="folder must exist") as refusal:
         SqliteEngine.open(tmp_path / where)
     assert refusal.value.fields["file"] == str(tmp_path / where)
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """As a user whom permissions hold back; root is not."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65_534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.parametrize("present", [False, True])
