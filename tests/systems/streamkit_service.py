@@ -1,16 +1,16 @@
-"""Streamkit as it is served: on a real socket in a thread of its own, or asked in this process, without one."""
+"""Streamkit as it is served: by the listener of `serve`, in a thread of its own; or asked in this process, without one."""
 
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import msgspec
-import uvicorn
 from prometheus_client import CollectorRegistry
 
 from keyhouse.clock import Clock, ManualClock
@@ -19,6 +19,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.serve import Context
 from keyhouse.serve.auth import mint
 from keyhouse.serve.http import App, make_app
+from keyhouse.serve.listener import listening
 from keyhouse.systems.streamkit.service import part
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 from keyhouse.testing.conformance import Opener
@@ -51,7 +52,7 @@ class Service:
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/streamkit"
         self._begun = threading.Event()
-        self._server: uvicorn.Server | None = None
+        self._stop: Callable[[], object] = lambda: None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -68,8 +69,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
+        self._stop()
         self._thread.join(PATIENCE_SECONDS)
 
     def _run(self) -> None:
@@ -84,11 +84,11 @@ class Service:
         engine = await self.opener(self.clock)
         try:
             app = app_of(engine, self._folder, **self._settings)
-            config = uvicorn.Config(app, log_level="critical", access_log=False, lifespan="on")
-            self._server = uvicorn.Server(config)
-            self._socket.listen(2_048)
-            self._begun.set()
-            await self._server.serve(sockets=[self._socket])
+            loop, ending = asyncio.get_running_loop(), asyncio.Event()
+            self._stop = partial(loop.call_soon_threadsafe, ending.set)
+            async with listening(app, self._socket, drain_seconds=PATIENCE_SECONDS):
+                self._begun.set()
+                await ending.wait()
         finally:
             await engine.close()
 
