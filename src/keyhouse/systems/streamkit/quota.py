@@ -2,7 +2,8 @@
 
 What is used is measured by a scan, and then carried along with the writes of this process; after a while it is measured
 again, because other processes write too, and scenes expire. A write reserves what it will add before it commits, so writers
-of one process never pass the quota together. Nobody is refused by an old measurement: before a refusal it is taken anew.
+of one process never pass the quota together. What was written while it was measured is added to what was found, though the
+scan may have seen it. Nobody is refused by an old measurement, or such a one: before a refusal it is taken anew.
 No row is kept for this, so the keyspace stays the document's.
 """
 
@@ -63,13 +64,15 @@ class Room:
 class Quota:
     """One customer's."""
 
-    __slots__ = ("_customer", "_engine", "_measured_at", "_most", "_used", "reserved")
+    __slots__ = ("_customer", "_engine", "_measured_at", "_most", "_used", "_written", "reserved")
 
     def __init__(self, engine: Engine, customer: str, most: Size) -> None:
         self._engine = engine
         self._customer = customer
         self._most = most
         self._used = NOTHING
+        self._written = NOTHING
+        """By this process since it began, deletions left out."""
         self._measured_at: int | None = None
         self.reserved = NOTHING
 
@@ -89,6 +92,7 @@ class Quota:
         try:
             result = await write(room)
             self._used = self._used + room.added
+            self._written = self._written + Size(max(room.added.keys, 0), max(room.added.bytes, 0))
             return result
         finally:
             self.reserved = self.reserved - room.added
@@ -107,13 +111,16 @@ class Quota:
                 )
 
     async def _measure(self, age_max: int) -> int:
-        """Make sure the measurement is no older; how old it is, in milliseconds."""
+        """Make sure the measurement is no older; how old it is, in milliseconds. 0: it is exact."""
         now = self._engine.clock.now()
         if self._measured_at is not None and 0 <= now - self._measured_at < max(age_max, 1):
             return now - self._measured_at
-        self._used = await measured(self._engine, self._customer)
+        before = self._written
+        found = await measured(self._engine, self._customer)
+        meanwhile = self._written - before
+        self._used = found + meanwhile
         self._measured_at = now
-        return 0
+        return 0 if meanwhile == NOTHING else 1
 
 
 async def measured(engine: Engine, customer: str) -> Size:
