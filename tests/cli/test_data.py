@@ -236,7 +236,7 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
     [
         (("list", BOARD), "Say which store"),
         (("list", BOARD, "--store", "sqlite:clips.db"), "Say with --space which space. (space_is='a channel')"),
-        (("list", BOARD, "--store", "a", "--data", "b"), "not by both"),
+        (("list", BOARD, "--store", "a", "--data", "b"), "one of --store, --data and --service"),
         (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),
         (
             ("get", "streamkit", "cust_1_streamkit_notes_a", "--space", "2", "--store", "sqlite:clips.db"),
