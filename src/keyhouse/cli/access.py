@@ -6,9 +6,10 @@ from typing import Protocol
 
 from keyhouse.cli.opening import opened
 from keyhouse.cli.options import Query, Selection, Where
-from keyhouse.cli.place import Place, service_of, url_of
+from keyhouse.cli.place import Place, place_of_space, service_of, url_of
 from keyhouse.cli.query import counted, found, span
 from keyhouse.cli.rows import Shown, filter_of, shown, shown_change, shown_told, span_of
+from keyhouse.cli.target import target
 from keyhouse.cli.writing import Put, check_writable, completed, put_value, refuse_newer
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
@@ -37,6 +38,13 @@ class Access(Protocol):
     async def put(self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None) -> Put: ...
 
     async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool: ...
+
+
+def selected(selection: Selection) -> Place:
+    """The place of the rows that are asked for. Which store it is in is asked for before which space."""
+    if service_of(selection) is None:
+        url_of(selection.system, selection.store, selection.data)
+    return place_of_space(target(selection.system), selection.space)
 
 
 @asynccontextmanager

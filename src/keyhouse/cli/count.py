@@ -21,10 +21,8 @@ def count(selection: Selection, json: Json = False) -> None:
 
 
 async def _count(selection: Selection) -> tuple[str, int]:
-    from keyhouse.cli.access import reached
-    from keyhouse.cli.place import place_of_space
-    from keyhouse.cli.target import target
+    from keyhouse.cli.access import reached, selected
 
-    place = place_of_space(target(selection.system), selection.space)
+    place = selected(selection)
     async with reached(selection.system, place, selection) as access:
         return place.space, await access.count(selection)

@@ -22,13 +22,11 @@ def list_(query: Query, json: JsonLines = False) -> None:
 
 
 async def _list(query: Query, json: bool) -> None:
-    from keyhouse.cli.access import reached
+    from keyhouse.cli.access import reached, selected
     from keyhouse.cli.listing import Listing
-    from keyhouse.cli.place import place_of_space
-    from keyhouse.cli.target import target
 
     fields = ("key", "what", "revision", "expires") if sys.stdout.isatty() else ("key",)
-    place = place_of_space(target(query.system), query.space)
+    place = selected(query)
     async with reached(query.system, place, query) as access:
         with Listing(fields, json=json) as listing:
             async for row in access.rows(query, keys_only=True):

@@ -30,12 +30,10 @@ def scan(
 
 
 async def _scan(query: Query, resolve: bool, json: bool) -> None:
-    from keyhouse.cli.access import reached
+    from keyhouse.cli.access import reached, selected
     from keyhouse.cli.listing import Listing
-    from keyhouse.cli.place import place_of_space
-    from keyhouse.cli.target import target
 
-    place = place_of_space(target(query.system), query.space)
+    place = selected(query)
     async with reached(query.system, place, query) as access:
         with Listing(("key", "value"), json=json) as listing:
             async for row in access.rows(query, resolve=resolve):

@@ -31,13 +31,11 @@ def watch(
 async def _watch(selection: Selection, since: int | None, count: int | None, json: bool) -> None:
     from contextlib import aclosing
 
-    from keyhouse.cli.access import reached
+    from keyhouse.cli.access import reached, selected
     from keyhouse.cli.listing import Listing
     from keyhouse.cli.output import one_line
-    from keyhouse.cli.place import place_of_space
-    from keyhouse.cli.target import target
 
-    place, seen = place_of_space(target(selection.system), selection.space), 0
+    place, seen = selected(selection), 0
 
     def begun(revision: int) -> None:
         told = f"Watching {one_line(place.space)} from revision {revision} on; Ctrl-C ends it."
