@@ -60,7 +60,7 @@ def test_plain_json_is_accepted_as_the_record_it_is() -> None:
     for each in wrong:
         with pytest.raises(RecordError):
             BOOK.accepted(each)
-    assert BOOK.parsed(msgspec.json.encode(plain)) == book(created_at=OLD)
+    assert BOOK.parse(msgspec.json.encode(plain)) == book(created_at=OLD)
     for text in (b"", b"{", b"[" * 200, b'"\xff"'):
         with pytest.raises(DocumentError):
-            BOOK.parsed(text)
+            BOOK.parse(text)

@@ -207,6 +207,15 @@ class Record(Generic[T]):
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
 
+    def accepted(self, plain: object) -> T:
+        """The same, of JSON that was parsed already; RecordError says what of it does not have the record's type."""
+        try:
+            return self._converted(plain)
+        except msgspec.ValidationError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+
     def decode(self, data: bytes, key: str = "") -> T:
         """The value of a stored row; UnreadableError or NewerError when it is not of this record."""
         if self.upgrade is not None:
@@ -224,19 +233,6 @@ class Record(Generic[T]):
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
             self._refuse_newer(data, key)
         return value
-
-    def accepted(self, plain: object) -> T:
-        """The value of plain JSON that came from outside; RecordError says what of it does not have the record's type."""
-        try:
-            return self._converted(plain)
-        except msgspec.ValidationError as error:
-            raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
-            ) from None
-
-    def parsed(self, text: bytes) -> T:
-        """The same, of JSON text; DocumentError when it is not JSON that can be stored."""
-        return self.accepted(document.parse(text))
 
     def shown(self, value: T) -> Any:
         """The value for whoever asks from outside: plain JSON, without what must not leave the store."""

@@ -1,6 +1,6 @@
 """What the store gives back: a record with where it was, at which revision, and until when."""
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -51,5 +51,3 @@ ANY = Unset()
 
 Written = tuple[bytes, int | None]
 """What a row will be: its value and expiry."""
-
-Values = dict[str, Any]

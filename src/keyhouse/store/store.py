@@ -5,8 +5,8 @@
     book = await store.get(BOOK, id=…)
     async for entry in store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=…): …
 
-Every write is a transaction that is tried again when it loses a race. A store holds no state but its binding: make as many
-as you like, though one for each space makes its own writers wait for each other instead of racing.
+Every write is a transaction that is tried again when it loses a race. A store holds no rows: make as many as you like, but
+one for each space makes its own writers wait for each other instead of racing, and looks at the version of its space once.
 """
 
 import asyncio

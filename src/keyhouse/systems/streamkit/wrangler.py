@@ -88,7 +88,7 @@ def _read(entry: Item, at: int | str) -> Read:
             if (found := record.template.split(entry.key)) is not None:
                 customer, identifier = str(found[0]), str(found[1])
                 try:
-                    return _placed(customer, pair, identifier, pair.v1.parsed(_text(entry)))
+                    return _placed(customer, pair, identifier, pair.v1.parse(_text(entry)))
                 except (RecordError, DocumentError) as error:
                     error.fields |= {"entry": at, "key": entry.key}
                     raise
