@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from keyhouse.errors import CallerError
+from keyhouse.systems.streamkit.client import InvalidError
+from keyhouse.systems.streamkit.remote import _translated
 from tests.cli.running import run
 from tests.serve.host_running import Serving, environment, serving
 
@@ -82,6 +85,8 @@ def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     assert run("list", "streamkit", "--space", "12345", environment=at).stdout == f"{NOTE}\n"
     refused = run("watch", "streamkit", "--space", "12345", environment=at, code=1)
     assert "watch the rows, by --store or --data" in refused.stderr
+    absent = run("delete", "streamkit", NOTE, "--yes", "--expect", "absent", environment=at, code=1)
+    assert "can't be expected to be absent" in absent.stderr  # it was deleted all the same
     assert "Deleted 1 record" in run("delete", "streamkit", NOTE, "--yes", environment=at).stdout
 
 
@@ -91,6 +96,13 @@ def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(service
     at = ("--service", service.http, "--token", token)
     refused = run("get", "streamkit", other, *at, code=1)
     assert "The token stands for another customer. (customer='12345', space='777')" in refused.stderr
+
+
+def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
+    problem = {"detail": "A field can't be that.", "fields": {"reason": "Expected `int`", "status": "x"}}
+    with pytest.raises(CallerError, match="can't be that[.] Expected `int`") as refused, _translated():
+        raise InvalidError(problem, 422)
+    assert refused.value.fields["status"] == 422
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,8 @@ def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> N
     lines = (tmp_path / "one.jsonl").read_text()
     refused = run("import", *other[:2], cwd=tmp_path, given=lines, code=1).stderr
     assert "those of standard input may go over them: add --yes" in refused
+    piped = run("import", *other[:2], "--from", "/dev/stdin", cwd=tmp_path, given=lines, code=1).stderr
+    assert "add --yes" in piped  # what is read twice is a file, and no pipe
     assert "2 of 2 rows written, 1 of them over others" in run(*command, "--yes", cwd=tmp_path).stdout
     assert "0 of 2 rows written; 2 there already" in run(*command, cwd=tmp_path).stdout
 

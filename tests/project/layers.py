@@ -74,7 +74,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli", "bench"),
 }
-"""Where each library may be imported: drivers in engines and faces only, and nothing that is not in this table."""
+"""Where each library may be imported: drivers in engines, faces and clients only, and nothing that is not in this table."""
 
 PURE = ("keys", "schema")
 PURE_IMPORTS = frozenset(

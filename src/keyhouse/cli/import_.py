@@ -68,7 +68,8 @@ async def _import(
     with Line() as line, nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines:
         async with opened(place, existing=dry_run) as engine:
             if not (dry_run or yes):
-                await _agree(engine, place, lines, partial, is_file=source is not None, line=line)
+                is_file = source is not None and lines.seekable()  # and no pipe, which is read once
+                await _agree(engine, place, lines, partial, is_file=is_file, line=line)
             return await import_rows(
                 engine,
                 lines,

@@ -2,7 +2,8 @@
 OTLP over HTTP.
 
 Only where they are configured is this imported, and are engines, endpoints and the app put into others of their kind; where
-not, nothing of it is on the way of a request. A span holds no key, no value, no query and no message of an error.
+not, nothing of it is on the way of a request. A span holds no value, no query and no message of an error; and no key, beyond
+what stands in a path.
 """
 
 import asyncio

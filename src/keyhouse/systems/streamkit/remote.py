@@ -124,6 +124,8 @@ class ConfigRemote:
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
         record, id = _written(key)
+        if expect is None:
+            raise UsageError("What is to be deleted can't be expected to be absent: name its revision.", key=key)
         tag = _etag(expect) if isinstance(expect, int) else None
         with _translated(UnknownOutcomeError):
             return await asyncio.to_thread(self._panel.delete, record.type, id, if_match=tag)
@@ -184,6 +186,11 @@ def _revision(etag: str) -> int:
     return int(etag.strip('"'))
 
 
+def _reason(error: client.StreamkitError) -> str:
+    """What the service says, with a reason of its own if it gives one."""
+    return f"{error.detail} {error.fields['reason']}" if "reason" in error.fields else error.detail
+
+
 @contextmanager
 def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
     try:
@@ -193,7 +200,9 @@ def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
         raise kind("The service does not accept the token for this.", reason=error.detail) from None
     except client.StreamkitError as error:
         kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
-        raise kind("The service refused it.", status=error.status, reason=error.detail, **error.fields) from None
+        raise kind(
+            "The service refused it.", **error.fields | {"status": error.status, "reason": _reason(error)}
+        ) from None
     except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise UnavailableError("The service can't be reached.", reason=str(error)) from None
     except (httpx.HTTPError, msgspec.MsgspecError, ValueError, KeyError) as error:
