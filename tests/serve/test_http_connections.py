@@ -205,6 +205,19 @@ def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answ
     story(told)
 
 
+def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_answer_it() -> None:
+    async def told() -> None:
+        wide = Wide()
+        broken = (
+            b"POST /shop/echo HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+        )
+        async with served(wide) as port:
+            assert await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\n\r\n" + broken) == b""
+            wide.go_on.set()
+
+    story(told)
+
+
 def test_an_upgrade_is_answered_as_any_request_and_is_the_last_of_its_connection() -> None:
     """What came behind one was swallowed, and its client waited without end."""
 

@@ -151,7 +151,7 @@ class Protocol(HttpToolsProtocol):
                 return
             cycle.disconnected = True
             cycle.message_event.set()
-            if cycle.response_started:
+            if cycle.response_started or self.pipeline:  # or it waits itself for the answer to a request before it
                 self.transport.close()
                 return
         id = secrets.token_hex(8)
