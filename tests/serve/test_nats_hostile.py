@@ -1,13 +1,16 @@
-"""Messages that the server lets through and the driver can't read: none of them may silence the service."""
+"""Messages that the server lets through and the driver can't read: none of them may silence the service. And a server that
+takes no answers, or breaks off within a message."""
 
 import asyncio
 import re
 
 import pytest
+from nats.aio.client import Client
 
-from keyhouse.serve.nats import Endpoint, Request
+from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect
+from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection
 from tests.engines.nats_servers import nats_server
-from tests.serve.nats_faces import ask, client, face
+from tests.serve.nats_faces import ask, client, face, until
 
 
 async def echo(request: Request) -> bytes:
@@ -51,5 +54,92 @@ def test_no_message_silences_the_service(protocol: bytes) -> None:
             await send(protocol * 3)
             assert await ask(plugin, "tested.a.echo") == {"success": True}
             assert connection.stats["reconnects"] == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_served(waits: bool) -> None:
+    """It ended the driver's reading: the service was connected, and answered nobody any more."""
+
+    async def cancelled(request: Request) -> bytes:
+        if waits:
+            await asyncio.sleep(0.01)
+        raise asyncio.CancelledError
+
+    async def scenario() -> None:
+        endpoints = [
+            Endpoint(name="echo", subject="tested.*.echo", handler=echo),
+            Endpoint(name="bad", subject="tested.*.bad", handler=cancelled),
+        ]
+        async with face(endpoints) as serving, client() as plugin:
+            for _ in range(3):
+                assert (await ask(plugin, "tested.a.bad"))["error_code"] == "INTERNAL_ERROR"
+            assert await ask(plugin, "tested.a.echo") == {"success": True}
+            assert serving._in_flight == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_next_one() -> None:
+    async def scenario() -> None:
+        connection, taken = Connection(), list[bytes]()
+
+        def take(subject: str, reply: str, data: bytes) -> None:
+            taken.append(data)
+            connection._status = Client.RECONNECTING  # as the driver says it while another message is being taken
+            connection._ps.reset()
+
+        connection._takers[1] = take
+        await connection._ps.parse(b"MSG a 1 2\r\nhi\r\nMSG a 1 5\r\nhe")
+        connection._status = Client.CONNECTED
+        await connection._ps.parse(b"MSG a 1 5\r\nwhole\r\n")
+        assert taken == [b"hi", b"whole"]
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost() -> None:
+    """Small requests for large values, sent fast: what was answered to them filled the memory."""
+    asked, size, at_once = 60, 1_000_000, 4
+    reading, answers = asyncio.Event(), 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As much of a NATS server as this takes: it sends requests, and then reads no answer until it is told."""
+        nonlocal answers
+        writer.write(b'INFO {"max_payload":8388608}\r\n')
+        pings = 0
+        while pings < 3:  # one of the connection, and two of the face that settles
+            line = await reader.readline()
+            if line.startswith(b"SUB tested."):
+                number = line.split()[-1]
+            if line == b"PING\r\n":
+                pings += 1
+                writer.write(b"PONG\r\n")
+        for _ in range(asked):
+            writer.write(b"MSG tested.a.large %b _INBOX.x 2\r\n{}\r\n" % number)
+        await reading.wait()
+        while line := await reader.readline():
+            if line.startswith(b"PUB "):
+                await reader.readexactly(int(line.split()[-1]) + 2)
+                answers += 1
+            elif line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async def large(request: Request) -> bytes:
+        return b"x" * size
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, connect(f"nats://127.0.0.1:{port}") as connection:
+            endpoint = Endpoint(name="large", subject="tested.*.large", handler=large)
+            async with NatsFace(connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once) as serving:
+                await until(lambda: serving._in_flight == at_once and len(serving._waiting) > asked // 2)
+                await asyncio.sleep(0.1)
+                assert connection._pending_data_size < BUFFER_BYTES + at_once * size
+                reading.set()
+                await until(lambda: answers == asked)
 
     asyncio.run(scenario())

@@ -34,6 +34,8 @@ SENT = st.lists(
 class Client:
     """Notes what it is handed, and now and then waits, as one does that lets others have a turn."""
 
+    is_reconnecting = False
+
     def __init__(self) -> None:
         self.taken: list[Any] = []
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, cast
 
 import structlog
@@ -22,7 +22,10 @@ PING_SECONDS: Final = 10
 """A server that hangs is left after about three times that."""
 
 BUFFER_BYTES: Final = 8 * 1_024 * 1_024
-"""Answers that wait for a connection; further ones are dropped."""
+"""Answers that wait to be sent. While there is a connection, further ones are held up; while there is none, dropped."""
+
+ROOM_SECONDS: Final = 1
+"""How often whoever waits for room looks whether there still is a connection."""
 
 GIVEN_AT_ONCE: Final = 32
 """Messages that are given before what they were answered goes out: else whoever asks is idle while we work, and we while
@@ -77,6 +80,19 @@ class Connection(Client):
         if self._flush_queue.empty():
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
+
+    async def room(self) -> None:
+        """Wait while more is to be sent than may be, and the server is there to take it. The driver keeps all of it: a small
+        request for a large value, sent often enough, would fill the memory."""
+        while self._pending_data_size > BUFFER_BYTES and self._status == Client.CONNECTED:
+            flusher = self._flusher_task
+            if self._flush_queue is None or flusher is None or flusher.done():
+                return
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROOM_SECONDS):
+                    await self._flush_queue.put(flushed)
+                    await flushed
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         taker = self._takers.get(sid)

@@ -111,6 +111,7 @@ class NatsFace:
     # What a handler may do (see `Courier`)
 
     async def publish(self, subject: str, data: bytes) -> None:
+        await self._client.room()
         await self._client.publish(subject, data)
 
     async def is_heard(self, subject: str, data: bytes) -> bool:
@@ -157,9 +158,14 @@ class NatsFace:
         return take
 
     def _begin(self, taken: "_Taken") -> None:
+        """Must not raise: what is raised where the driver reads would end its reading, and with it the service."""
         self._in_flight += 1
-        if begin(self._loop, self._answer(*taken), self._ended):
-            self._in_flight -= 1
+        try:
+            if not begin(self._loop, self._answer(*taken), self._ended):
+                return
+        except Exception as error:
+            self._log.error("nats answer failed", exc_info=error)
+        self._in_flight -= 1
 
     def _ended(self, failure: BaseException | None) -> None:
         if failure is not None:
@@ -178,13 +184,16 @@ class NatsFace:
         tally.requests += 1
         try:
             answer = await endpoint.handler(Request(subject, data, reply, self))
-        except Exception as error:
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # nobody cancels it: something that it awaited was cancelled
             answer = self._failed(tally, subject, error)
         tally.nanoseconds += now_ns() - start
         if answer is not None and reply and not self._client.answer(reply, answer):
             await self._send(reply, answer)
 
-    def _failed(self, tally: Tally, subject: str, error: Exception) -> bytes:
+    def _failed(self, tally: Tally, subject: str, error: BaseException) -> bytes:
         tally.errors += 1
         tally.last_error = error.code if isinstance(error, KeyhouseError) else type(error).__name__
         if not isinstance(error, KeyhouseError):
@@ -193,6 +202,7 @@ class NatsFace:
 
     async def _send(self, reply: str, answer: bytes) -> None:
         try:
+            await self._client.room()
             await self._client.publish(reply, answer)
         except MaxPayloadError:
             most = self._client.max_payload

@@ -21,7 +21,7 @@ class _Failure(msgspec.Struct):
     message: str
 
 
-def failure(error: Exception) -> bytes:
+def failure(error: BaseException) -> bytes:
     """What is answered when `error` was raised. One that is none of ours says nothing of itself."""
     if not isinstance(error, KeyhouseError):
         return _encode(

@@ -21,6 +21,8 @@ class Parser(parser.Parser):
     async def parse(self, data: bytes = b"") -> None:
         if not self.buf and self.state == parser.AWAITING_CONTROL_LINE:
             data = await self._whole_messages(data)
+            if self.nc.is_reconnecting:
+                return  # the connection broke meanwhile: what is left would be taken for the beginning of the next one's
         await super().parse(data)
 
     async def _whole_messages(self, data: bytes) -> bytes:
