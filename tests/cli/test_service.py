@@ -100,7 +100,7 @@ def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(service
 
 def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
     problem = {"detail": "A field can't be that.", "fields": {"reason": "Expected `int`", "status": "x"}}
-    with pytest.raises(CallerError, match="can't be that[.] Expected `int`") as refused, _translated():
+    with pytest.raises(CallerError, match=r"can't be that[.] Expected `int`") as refused, _translated():
         raise InvalidError(problem, 422)
     assert refused.value.fields["status"] == 422
 
