@@ -107,7 +107,7 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(folder: Path, 
 @pytest.mark.parametrize(
     ("command", "seen", "said"),
     [
-        (("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "4,000 rows", "some rows are written"),
+        (("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "4,000 rows", "what was written stays"),
         (("restore", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "copying s", "is not to be used"),
         (("move", "sqlite:many.db", "sqlite:new.db"), "copying s", "The move has not ended"),
     ],

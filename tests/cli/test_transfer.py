@@ -13,7 +13,7 @@ import pytest
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from tests.cli.running import SOURCE, run
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import CTRL_C, on_terminal
 
 BOARD = "keyhouse.demo.clips:BOARD"
 
@@ -78,7 +78,7 @@ def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     shown = run("import", "--store", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
     assert "600 of 600 rows written; 0 there already, 0 expired." in shown
     again = json.loads(run("import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
-    assert again == {"rows": 600, "written": 0, "expired": 0}
+    assert again == {"rows": 600, "written": 0, "replaced": 0, "expired": 0, "dry_run": False}
     assert run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()
     one = json.loads(
         run("export", "--store", "rocksdb:two", "--space", "a", "--to", "a.jsonl", "--json", cwd=tmp_path).stdout
@@ -112,6 +112,8 @@ def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> N
     would = run(*command, "--dry-run", cwd=tmp_path).stdout
     assert "2 of 2 rows would be written, 1 of them over others; 0 there already" in would
     assert "nobody to ask" in run(*command, cwd=tmp_path, code=1).stderr
+    stopped = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", CTRL_C)], code=130)
+    assert "Nothing was done.\nkeyhouse: Stopped." in stopped and "Cut off" not in stopped
     shown = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
     assert "1 row of sqlite:other.db will be replaced" in shown and "1 are new" in shown
     assert run("get", "rosey", "a", *other, cwd=tmp_path).stdout == "9\n"

@@ -8,6 +8,9 @@ import typer
 from keyhouse.cli.output import visible
 from keyhouse.errors import UsageError
 
+_NOTHING = "Nothing was done."
+_STOPPED = 130
+
 
 def ask(question: str, *, yes: bool) -> None:
     """Go on when a person says so, or has said so by `--yes`. Without a person, nothing is done."""
@@ -16,15 +19,19 @@ def ask(question: str, *, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("There is nobody to ask: add --yes to do it, once you have seen what it would be.")
     if _answer(f"{visible(question)} [y/N] ").strip().lower() not in ("y", "yes"):
-        print("Nothing was done.", file=sys.stderr)
+        print(_NOTHING, file=sys.stderr)
         raise typer.Exit(1)
 
 
 def _answer(question: str) -> str:
-    """Ctrl-C ends the program here at once. An event loop would only note it, and go on waiting for the answer."""
+    """Ctrl-C ends the program here at once, and says what is true here, not how to go on with work that never began. An
+    event loop would only note it, and go on waiting for the answer."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(f"\n{_NOTHING}", file=sys.stderr)
+        raise typer.Exit(_STOPPED) from None
     finally:
         signal.signal(signal.SIGINT, before)

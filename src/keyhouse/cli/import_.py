@@ -35,12 +35,13 @@ def import_(
     """Put the rows of an export into a store.
 
     They go over those that are there; rows that the export does not have stay. Before a row that differs is replaced, it
-    says how many there are, and asks. Cut off, it is run again, and writes only what is not there. From standard input
-    into a store that holds rows, it needs --yes.
+    says how many there are, and asks. Rows derived from a record that was replaced stay too: keyhouse verify --repair
+    takes them away. Cut off, it is run again, and writes only what is not there. From standard input into a store that
+    holds rows, it needs --yes.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
-    with stoppable("Cut off: some rows are written. Run the same command again: it writes only what is not there."):
+    with stoppable("Cut off: what was written stays. Run the same command again: it writes only what is not there."):
         done = asyncio.run(_import(system, store, data, source, partial, dry_run, yes))
     if json:
         show_json(done)
