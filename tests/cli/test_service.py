@@ -71,7 +71,10 @@ def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: 
     assert "name a KEY, or the rows by --store" in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
     assert "name the rows by --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
     none = ("--service", "nats://127.0.0.1:1", "--space", "trivia")
-    assert "No NATS server lets us in there." in run("get", "rosey", "k", *none, code=1).stderr
+    assert (
+        "No NATS server lets us in there: start keyhouse serve, or name another."
+        in run("get", "rosey", "k", *none, code=1).stderr
+    )
 
 
 def test_configs_are_asked_over_http(service: Serving, token: str) -> None:

@@ -65,7 +65,7 @@ def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
         (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
         (["rosey", "--customer", "12345"], "has no tokens of customers"),
         (["streamkit", "--operator"], "has no operator's view"),
-        (["rosey"], "A token is for one"),
+        (["rosey"], "takes=['--operator']"),
         (["nothing", "--customer", "12345"], "No such system"),
     ],
 )

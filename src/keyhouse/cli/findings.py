@@ -14,7 +14,7 @@ _CURES = {
     "wrong": "`--repair` writes the row anew",
     "dangling": "`--repair` takes the row away",
     "miscounted": "`--repair` counts, and writes the number",
-    "unfolded": "`--repair` folds the events; where its state lost its place, put that with the last one folded",
+    "unfolded": "look first: `--repair` folds the events, which counts twice what a state that was set back had counted",
     "conflict": "two records claim one row: change one of them, then verify again",
     "unreadable": "look at it with `keyhouse explain`, write the record anew, or `--drop` it",
     "unknown": "look whose it is; `--drop` deletes it",

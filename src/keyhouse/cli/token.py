@@ -59,7 +59,9 @@ def token(
 
     service = load_service(system)
     if (customer is None) is not operator:
-        raise UsageError("A token is for one: name --customer ID, or --operator.", system=system)
+        ways = {"--customer": "token", "--operator": "operator_token"}
+        takes = [option for option, maker in ways.items() if hasattr(service, maker)]
+        raise UsageError("A token is for one: name --customer ID, or --operator.", system=system, takes=takes)
     make = getattr(service, "operator_token" if operator else "token", None)
     if make is None:
         whose = "no operator's view" if operator else "no tokens of customers"

@@ -82,7 +82,9 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
         reason = str(told[-1] if told else error) or type(error).__name__
-        raise UnavailableError("No NATS server lets us in there.", reason=reason) from None
+        raise UnavailableError(
+            "No NATS server lets us in there: start keyhouse serve, or name another.", reason=reason
+        ) from None
     return PluginRemote(connection, PluginStorage(connection, space))
 
 
