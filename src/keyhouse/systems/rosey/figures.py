@@ -58,11 +58,9 @@ class Figures:
 
     def timings(self, plugin: str | None = None) -> dict[str, list[Timing]]:
         """How often and how long, by operation: of one plugin, or of all. What was never done is left out."""
-        found = {
-            operation: [timing for name, timing in by_plugin.items() if plugin is None or name == plugin]
-            for operation, by_plugin in self._timings.items()
-        }
-        return {operation: timings for operation, timings in found.items() if timings}
+        if plugin is None:
+            return {operation: [*by_plugin.values()] for operation, by_plugin in self._timings.items() if by_plugin}
+        return {operation: [found[plugin]] for operation, found in self._timings.items() if plugin in found}
 
     def failures(self, plugin: str | None = None) -> dict[str, int]:
         """What was refused or failed, by its code: of one plugin, or of all."""

@@ -138,7 +138,8 @@ function leave() {
   now = { plugin: "", prefix: "", keys: null, plugins: null };
   main.hidden = at("leave").hidden = true;
   at("plugin").hidden = at("value").hidden = true;
-  for (const id of ["plugins", "keys", "text", "figures"]) at(id).replaceChildren();
+  for (const id of ["plugins", "counted", "plugin-title", "allowed", "keys", "value-title", "told", "text", "figures"]) at(id).replaceChildren();
+  at("prefix").value = "";
   at("door").hidden = false;
   at("token").focus();
 }
