@@ -39,7 +39,7 @@ An error is a fixed sentence and its fields, never a formatted guess: programs r
 `str(error)`. `status` is the HTTP status and `code` the machine's name for it, on every face.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class KeyhouseError(Exception):
@@ -58,6 +58,12 @@ class KeyhouseError(Exception):
             return self.sentence
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.fields.items())
         return f"{self.sentence} ({shown})"
+
+    def copy(self) -> Self:
+        """The same for another caller: each adds its own traceback."""
+        copy = type(self)(self.sentence, **self.fields)
+        copy.__cause__ = self.__cause__
+        return copy
 
 
 def _short(value: object) -> str:

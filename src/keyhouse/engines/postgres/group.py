@@ -60,9 +60,7 @@ class Job:
     def fail(self, error: KeyhouseError) -> None:
         """One error for each caller: each adds its own traceback."""
         if not self.future.done():
-            copy = type(error)(error.sentence, **error.fields)
-            copy.__cause__ = error.__cause__
-            self.future.set_exception(copy)
+            self.future.set_exception(error.copy())
 
 
 class Group:
