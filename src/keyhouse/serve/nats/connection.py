@@ -105,6 +105,8 @@ class Connection(Client):
             taker(subject.decode(), reply.decode(), data)
         except UnicodeDecodeError:
             self._drop()
+        except Exception as error:  # raised further, it would end the driver's reading, and with it the service
+            _log.error("nats message lost", subject=subject.decode(errors="replace"), exc_info=error)
         self._given += 1
         if self._given >= GIVEN_AT_ONCE:
             self._given = 0

@@ -5,6 +5,8 @@ refused at once, with an answer that says so.
 """
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -17,7 +19,7 @@ from nats.errors import MaxPayloadError, NoRespondersError
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
 from keyhouse.serve.nats.begun import begin
-from keyhouse.serve.nats.connection import Connection, Taker, leave, settle
+from keyhouse.serve.nats.connection import GIVEN_AT_ONCE, Connection, Taker, leave, settle
 from keyhouse.serve.nats.endpoint import Endpoint, Request
 from keyhouse.serve.nats.failure import failure
 from keyhouse.serve.nats.micro import Micro, Tally, now_ns
@@ -64,6 +66,9 @@ class NatsFace:
         self._in_flight = 0
         self._waiting: deque[_Taken] = deque()
         self._waiting_bytes = 0
+        self._going_on = False
+        self._refused = 0
+        self._told = -math.inf
         self._idle: asyncio.Future[None] | None = None
         self._companions: set[asyncio.Task[None]] = set()
         self._subscriptions: list[Subscription] = []
@@ -97,7 +102,7 @@ class NatsFace:
         for subscription in subscriptions:
             with suppress(NatsError):
                 await leave(self._client, subscription)
-        while self._in_flight:
+        while self._in_flight or self._waiting:
             self._idle = self._loop.create_future()
             await self._idle
         for companion in self._companions:
@@ -147,7 +152,7 @@ class NatsFace:
     def _taking(self, endpoint: Endpoint, tallies: dict[str, Tally], other: Tally) -> Taker:
         def take(subject: str, reply: str, data: bytes) -> None:
             tally = tallies.get(subject.rpartition(".")[2], other)
-            if self._in_flight < self._in_flight_max:
+            if self._in_flight < self._in_flight_max and not self._waiting:
                 self._begin((endpoint, tally, subject, reply, data))
             elif len(self._waiting) < self._waiting_max and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX:
                 self._waiting.append((endpoint, tally, subject, reply, data))
@@ -171,11 +176,21 @@ class NatsFace:
         if failure is not None:
             self._log.error("nats answer failed", exc_info=failure)
         self._in_flight -= 1
-        while self._waiting and self._in_flight < self._in_flight_max:
+        if not self._going_on:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits, some at a time: what ends at once makes room for the next, and the loop is others' too."""
+        for _ in range(GIVEN_AT_ONCE):
+            if not self._waiting or self._in_flight >= self._in_flight_max:
+                break
             taken = self._waiting.popleft()
             self._waiting_bytes -= len(taken[-1])
             self._begin(taken)
-        if not self._in_flight and self._idle is not None and not self._idle.done():
+        self._going_on = bool(self._waiting) and self._in_flight < self._in_flight_max
+        if self._going_on:
+            self._loop.call_soon(self._go_on)
+        elif not self._in_flight and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
     async def _answer(self, endpoint: Endpoint, tally: Tally, subject: str, reply: str, data: bytes) -> None:
@@ -187,7 +202,7 @@ class NatsFace:
         except (
             Exception,
             asyncio.CancelledError,
-        ) as error:  # nobody cancels it: something that it awaited was cancelled
+        ) as error:  # the latter of something that it awaited: nobody cancels it
             answer = self._failed(tally, subject, error)
         tally.nanoseconds += now_ns() - start
         if answer is not None and reply and not self._client.answer(reply, answer):
@@ -212,7 +227,10 @@ class NatsFace:
             self._log.warning("nats answer lost", reason=str(error) or type(error).__name__)
 
     def _refuse(self, endpoint: Endpoint, subject: str, reply: str) -> None:
-        self._log.warning("nats overflow", subject=subject, waiting_max=self._waiting_max)
+        self._refused += 1
+        if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
+            self._told = now
+            self._log.warning("nats overflow", subject=subject, waiting_max=self._waiting_max, refused=self._refused)
         if endpoint.refused is not None and not endpoint.refused(subject, reply):
             return
         if reply:
