@@ -20,6 +20,7 @@ from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitErro
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
+from keyhouse.store.exchange import BLOCK_LINES
 from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
@@ -340,6 +341,20 @@ class Account(msgspec.Struct):
 BY_MAIL = Index("idx:mail:{mail}:{name}")
 ACCOUNT = Record(Account, "account:{name}", BY_MAIL, private=("mail", "secret"))
 ACCOUNTS = Schema("accounts", ACCOUNT, space=Space("a customer"))
+
+
+def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() -> None:
+    async def scenario() -> None:
+        good = [encode_row("s", Put(f"k{at:05d}", b"1")) for at in range(BLOCK_LINES)]
+        for lines, fields in ((good, {"written_up_to": BLOCK_LINES}), (good[:-1], {})):
+            engine = MemoryEngine()
+            with pytest.raises(DocumentError) as refused:
+                await imported(engine, b"".join(lines) + b"{\n")
+            more = {name: value for name, value in refused.value.fields.items() if name not in ("line", "reason")}
+            assert more == fields
+            assert fields or not [space async for space in engine.spaces()]
+
+    asyncio.run(scenario())
 
 
 def test_an_export_for_people_has_the_records_without_their_private_members() -> None:

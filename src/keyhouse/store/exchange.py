@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Engine, Row, Span, View
-from keyhouse.errors import DataError, DocumentError, KeyFieldError, UnreadableError, UsageError
+from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UnreadableError, UsageError
 from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
 from keyhouse.store.incoming import Incoming
@@ -117,17 +117,23 @@ async def import_rows(
     on_progress: Report | None = None,
 ) -> Imported:
     """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing.
-    `dry_run`: say what would be done, and write nothing."""
+    `dry_run`: say what would be done, and write nothing. An error in the midst says in `written_up_to` how many rows may be
+    written before it."""
     incoming = Incoming(engine, dry_run=dry_run)
     tally, ending = Tally(), None
-    async with incoming:
-        for number, block in _blocks(lines):
-            rows, found = _rows_of(block, number, ended=ending is not None)
-            ending = ending or found
-            tally.add(b"".join(block[: len(rows)]), len(rows))
-            await incoming.put(rows)
-            if on_progress is not None:
-                on_progress(tally.rows)
+    try:
+        async with incoming:
+            for number, block in _blocks(lines):
+                rows, found = _rows_of(block, number, ended=ending is not None)
+                ending = ending or found
+                tally.add(b"".join(block[: len(rows)]), len(rows))
+                await incoming.put(rows)
+                if on_progress is not None:
+                    on_progress(tally.rows)
+    except KeyhouseError as error:
+        if incoming.written and not dry_run:
+            error.fields["written_up_to"] = incoming.written
+        raise
     _check_ending(tally, ending, partial=partial, dry_run=dry_run)
     return Imported(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
 
