@@ -63,7 +63,7 @@ def test_it_works_beside_the_store_and_leaves_it_as_it_was(tmp_path: Path) -> No
 def test_ctrl_c_removes_what_it_made(tmp_path: Path) -> None:
     filled(tmp_path)
     shown = on_terminal(
-        "bench", "--store", "sqlite:a.db", "--only", "3,4", cwd=tmp_path, typed=[("3: 5 rounds", CTRL_C)], code=130
+        "bench", "--store", "sqlite:a.db", "--only", "3,4", cwd=tmp_path, typed=[("how fast is it?", CTRL_C)], code=130
     )
     assert "Stopped. What it had made is removed." in shown and "Traceback" not in shown
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]

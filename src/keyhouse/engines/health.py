@@ -34,6 +34,11 @@ CLOCK_SECONDS_MAX: Final = 2.0
 """Clocks that differ by more make rows expire early for some and late for others."""
 
 
+def size_shown(size: float) -> str:
+    """Bytes, for people."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+
+
 class Fact(msgspec.Struct, frozen=True):
     """`bad` must be mended, `warn` should be thought about; `cure` says how."""
 

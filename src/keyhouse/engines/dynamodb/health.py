@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from keyhouse.engines.dynamodb.engine import client_of
 from keyhouse.engines.dynamodb.faults import translated
 from keyhouse.engines.dynamodb.settings import Settings
-from keyhouse.engines.health import Fact, clock_at
+from keyhouse.engines.health import Fact, clock_at, size_shown
 
 CLOCK_SECONDS_MAX: Final = 3.0
 """The service tells its time in whole seconds. Beyond 15 minutes it refuses every request."""
@@ -43,7 +43,7 @@ def _service(settings: Settings) -> Iterator[Fact]:
 
 def _table(table: dict[str, Any]) -> Iterator[Fact]:
     state = table["TableStatus"]
-    value = f"{table['TableName']}, {state}, {table.get('TableSizeBytes', 0) / 1e6:,.1f} MB some hours ago"
+    value = f"{table['TableName']}, {state}, {size_shown(table.get('TableSizeBytes', 0))} some hours ago"
     if state != "ACTIVE":
         yield Fact("table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS.")
     else:

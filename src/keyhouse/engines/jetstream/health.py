@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from keyhouse.engines.health import Fact, clock_at
+from keyhouse.engines.health import Fact, clock_at, size_shown
 from keyhouse.engines.jetstream.layout import Names
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.wire import Wire
@@ -43,12 +43,12 @@ def _sync(settings: Settings) -> Iterator[Fact]:
 def _room(account: dict[str, Any]) -> Iterator[Fact]:
     used, most = account.get("storage", 0), account.get("limits", {}).get("max_storage", -1)
     if most <= 0:
-        yield Fact("storage", f"{used / 1e6:,.1f} MB, without a limit of the account")
+        yield Fact("storage", f"{size_shown(used)}, without a limit of the account")
     elif used > 0.9 * most:
         cure = "Raise the account's max_storage, or delete streams: what does not fit is refused."
-        yield Fact("storage", f"{used / 1e6:,.1f} of {most / 1e6:,.1f} MB", "warn", cure)
+        yield Fact("storage", f"{size_shown(used)} of {size_shown(most)}", "warn", cure)
     else:
-        yield Fact("storage", f"{used / 1e6:,.1f} of {most / 1e6:,.1f} MB")
+        yield Fact("storage", f"{size_shown(used)} of {size_shown(most)}")
 
 
 def _kept(stream: dict[str, Any]) -> Iterator[Fact]:
@@ -58,7 +58,7 @@ def _kept(stream: dict[str, Any]) -> Iterator[Fact]:
         cure = "A restart loses every row: move them to a bucket with file storage, by `keyhouse move`."
         yield Fact("bucket", f"{name}, in {config.get('storage')}", "bad", cure)
     else:
-        yield Fact("bucket", f"{name}, in files, {stream['state']['bytes'] / 1e6:,.1f} MB")
+        yield Fact("bucket", f"{name}, in files, {size_shown(stream['state']['bytes'])}")
     behind = [each["name"] for each in cluster.get("replicas", ()) if not each.get("current") or each.get("offline")]
     if behind:
         cure = "Start these servers, or wait until they have caught up: until then fewer may fail."

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from keyhouse.engines.health import Fact, clock_at
+from keyhouse.engines.health import Fact, clock_at, size_shown
 from keyhouse.engines.postgres.pool import farewell
 from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
 from keyhouse.engines.sql.layout import Layout
@@ -54,7 +54,7 @@ def _durability(state: Any) -> Iterator[Fact]:
 
 
 def _room(state: Any) -> Iterator[Fact]:
-    yield Fact("database", f"{state['size'] / 1e6:,.1f} MB")
+    yield Fact("database", size_shown(state["size"]))
     value = f"{state['connections']} of {state['connections_max']}"
     if state["connections"] > 0.9 * state["connections_max"]:
         yield Fact("connections", value, "warn", "Raise max_connections, or run fewer programs: new ones are refused.")

@@ -3,7 +3,7 @@
 import os
 from importlib.metadata import version
 
-from keyhouse.engines.health import Fact, room_at
+from keyhouse.engines.health import Fact, room_at, size_shown
 
 
 async def look(url: str) -> list[Fact]:
@@ -12,6 +12,6 @@ async def look(url: str) -> list[Fact]:
     return [
         Fact("RocksDB", f"through rocksdict {version('rocksdict')}"),
         Fact("durability", "the log is synced before a commit returns"),
-        Fact("folder", f"{size / 1e6:,.1f} MB"),
+        Fact("folder", size_shown(size)),
         *room_at(folder),
     ]

@@ -6,7 +6,7 @@ from typing import Final
 
 import apsw
 
-from keyhouse.engines.health import Fact, room_at
+from keyhouse.engines.health import Fact, room_at, size_shown
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.sqlite.faults import translated
 from keyhouse.engines.sqlite.file import WAL_BYTES_KEPT, open_reader
@@ -47,7 +47,7 @@ def _settings(connection: apsw.Connection) -> Iterator[Fact]:
 
 def _wal(path: str) -> Iterator[Fact]:
     size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
-    value = f"{size / 1e6:,.1f} MB"
+    value = size_shown(size)
     if size > 4 * WAL_BYTES_KEPT:
         yield Fact("WAL", value, "warn", "A reader that stays open keeps it from shrinking: find a shell or a backup.")
     else:
@@ -57,11 +57,11 @@ def _wal(path: str) -> Iterator[Fact]:
 def _whole(connection: apsw.Connection, path: str) -> Iterator[Fact]:
     size = os.path.getsize(path)
     if size > CHECKED_BYTES_MAX:
-        yield Fact("file", f"{size / 1e6:,.1f} MB, too large to be read through here")
+        yield Fact("file", f"{size_shown(size)}, too large to be read through here")
         return
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found == ["ok"]:
-        yield Fact("file", f"{size / 1e6:,.1f} MB, every page of it sound")
+        yield Fact("file", f"{size_shown(size)}, every page of it sound")
     else:
         yield Fact(
             "file", "; ".join(map(str, found)), "bad", "It is damaged: restore the backup, then look at the disk."

@@ -62,7 +62,9 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
     if not url.startswith(("nats://", "tls://")):
         raise UsageError("Plugin storage is asked over NATS: --service nats://host:4222.")
     if token is not None:
-        raise UsageError("Plugin storage takes no token: user and password are in the URL, nats://user:password@host.")
+        raise UsageError(
+            "Plugin storage takes no --token, nor KEYHOUSE_TOKEN: who asks is in the URL, nats://user:password@host."
+        )
     connection, told = Client(), list[Exception]()
 
     async def hear(error: Exception) -> None:
