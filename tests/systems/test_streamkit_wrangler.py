@@ -121,6 +121,15 @@ def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
     assert sorted(json.loads(line)["key"] for line in listed) == sorted(entry["key"] for entry in entries)
     key = "cust_12345_streamkit_text-cyclers_config1"
     assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "My Text Cycler"
+    changed = [entry | {"value": entry["value"].replace("My Text Cycler", "Another")} for entry in entries]
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+    over = ("streamkit", "import", "--from", str(tmp_path / "changed.json"), *store)
+    assert "There is nobody to ask" in run(*over, code=1).stderr
+    assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "My Text Cycler"
+    run(*over, "--yes")
+    assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "Another"
+    assert "0 entries written" in run(*over).stdout  # it replaces nothing, and asks nothing
+    run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store, "--yes")
     run("delete", "streamkit", key, "--yes", *store)
     run("get", "streamkit", key, *store, code=3)
     run("streamkit", "export", "--to", str(tmp_path / "again.json"), *store)

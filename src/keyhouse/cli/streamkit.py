@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, examples
+from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples
 from keyhouse.cli.progress import Line
 
 streamkit = typer.Typer(help="Key migration, and files for Cloudflare's wrangler.", no_args_is_help=True)
@@ -134,16 +134,17 @@ def import_(
     ] = "v1",
     store: StoreUrl = None,
     data: DataFolder = None,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Put a file of wrangler's into the store.
+    """Put a file of wrangler's into the store; ask first where it would replace something.
 
     It is what `kv bulk put` reads, or `kv bulk get` writes; the times that it holds are kept. All of it is looked at
     first, and nothing is written when any of it is wrong. Cut off, it is run again.
     """
     from keyhouse.cli.output import Report, show_json, show_reports
 
-    done = asyncio.run(_import(source, keys, store, data))
+    done = asyncio.run(_import(source, keys, store, data, yes))
     if json:
         show_json(done)
     else:
@@ -151,7 +152,10 @@ def import_(
         show_reports([Report("Imported", f"{_entries(done.written)} written; {others}.")])
 
 
-async def _import(source: Path | None, keys: Literal["v1", "v2"], store: str | None, data: Path | None) -> Any:
+async def _import(
+    source: Path | None, keys: Literal["v1", "v2"], store: str | None, data: Path | None, yes: bool
+) -> Any:
+    from keyhouse.cli.asking import ask
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.place import url_of
     from keyhouse.systems import streamkit as system
@@ -159,6 +163,11 @@ async def _import(source: Path | None, keys: Literal["v1", "v2"], store: str | N
     with nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as file:
         entries = system.read_items(file.read())
     async with opened(url_of("streamkit", store, data)) as engine:
+        if not yes and (replaced := await system.count_replaced(engine, entries)):
+            there = (
+                f"{_entries(replaced)} of the file will be put over what is there. There is no way back but a backup."
+            )
+            ask(f"{there} Go on?", yes=False)
         return await system.import_items(engine, entries, keys=keys)
 
 

@@ -25,6 +25,7 @@ from keyhouse.systems.streamkit.schema import (
     Swap,
     TextCycler,
 )
+from keyhouse.systems.streamkit.transfer import count_replaced
 
 __all__ = [
     "CATEGORIES",
@@ -47,6 +48,7 @@ __all__ = [
     "Swap",
     "TextCycler",
     "build_kv_key",
+    "count_replaced",
     "customer_ids",
     "export_items",
     "import_items",

@@ -4,7 +4,7 @@ An import looks at everything before it writes anything: what is wrong with a fi
 then writes in commits that every engine takes. Cut off, it is run again: what is there already is left as it is.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -56,6 +56,15 @@ async def imported(customer: Customer, entries: list[Read], version: KeyVersion)
 
     written = await customer.quota.within(write)
     return Imported(written=written, unchanged=len(live) - written, expired=len(entries) - len(live))
+
+
+async def count_replaced(engine: Engine, entries: Iterable[Read]) -> int:
+    """How many of them would be put over something else."""
+    count = 0
+    for each in entries:
+        row = await each.pair.row(engine, each.customer, each.identifier)
+        count += row is not None and (row.value, row.expires) != (encoded(each), each.expires)
+    return count
 
 
 async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) -> int:
