@@ -1,13 +1,10 @@
 """What a process does in `test_concurrency.py`. A module of its own, because a new process imports it by name."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from keyhouse.clock import Clock
-from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import RevisionError, UniqueError
 from keyhouse.schema import Count, Counter, Index, Record, Schema, Space, Unique
@@ -89,42 +86,3 @@ async def _claim(store: Store, id: str, name: str) -> bool:
         return True
     except UniqueError:
         return False
-
-
-class Yielding:
-    """An engine whose every call lets the other tasks go first: in memory nothing else would interrupt anything."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._engine.capabilities
-
-    @property
-    def clock(self) -> Clock:
-        return self._engine.clock
-
-    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        await asyncio.sleep(0)
-        return await self._engine.read(space, keys)
-
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
-        await asyncio.sleep(0)
-        return await self._engine.scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
-
-    async def commit(self, space: str, batch: Batch) -> int | None:
-        await asyncio.sleep(0)
-        return await self._engine.commit(space, batch)
-
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
-        return self._engine.watch(space, span, since=since)
-
-    async def sweep(self, *, limit: int) -> int:
-        return await self._engine.sweep(limit=limit)
-
-    def spaces(self) -> AsyncIterator[str]:
-        return self._engine.spaces()
-
-    async def close(self) -> None:
-        await self._engine.close()

@@ -10,8 +10,9 @@ from keyhouse.engine import Batch, Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store, verify
+from keyhouse.testing.faults import FaultyEngine
 from tests.soak import size
-from tests.store.racing import BY_NAME, GAME, HITS, PER_TEAM, PLAYER, SCORE, SECONDS_MAX, Yielding, race, race_on_file
+from tests.store.racing import BY_NAME, GAME, HITS, PER_TEAM, PLAYER, SCORE, SECONDS_MAX, race, race_on_file
 
 TASKS = 64
 PROCESSES = 4
@@ -39,7 +40,7 @@ async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
 
 
 def opened(name: str, folder: Path) -> Engine:
-    return Yielding(MemoryEngine()) if name == "memory" else SqliteEngine.open(folder / "game.db")
+    return FaultyEngine(MemoryEngine(), yields=True) if name == "memory" else SqliteEngine.open(folder / "game.db")
 
 
 @pytest.mark.soak

@@ -5,18 +5,17 @@ request they cost two looks at the clock. Faces and systems put metrics of their
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from time import perf_counter
 from typing import Final
 
-import msgspec
 import prometheus_client
 from prometheus_client.core import CollectorRegistry, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from keyhouse.clock import Clock
-from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+from keyhouse.engine import Batch, Engine, Page, Row, Span
+from keyhouse.engines.around import EngineAround
 
 __all__ = ["SECONDS", "MeteredEngine", "Metrics", "Timing"]
 
@@ -76,22 +75,13 @@ class Timing:
         return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.steps)), strict=True))
 
 
-class MeteredEngine:
+class MeteredEngine(EngineAround):
     """Is an Engine. Counts `read`, `scan` and `commit`; a commit whose check did not hold counts as any other."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._capabilities = msgspec.structs.replace(engine.capabilities, snapshots=False)
+        super().__init__(engine)
         self._read, self._scan, self._commit = engine.read, engine.scan, engine.commit
         self.reads, self.scans, self.commits = Timing(), Timing(), Timing()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
-    @property
-    def clock(self) -> Clock:
-        return self._engine.clock
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         began = perf_counter()
@@ -122,18 +112,6 @@ class MeteredEngine:
             raise
         self.commits.add(perf_counter() - began)
         return revision
-
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
-        return self._engine.watch(space, span, since=since)
-
-    async def sweep(self, *, limit: int) -> int:
-        return await self._engine.sweep(limit=limit)
-
-    def spaces(self) -> AsyncIterator[str]:
-        return self._engine.spaces()
-
-    async def close(self) -> None:
-        await self._engine.close()
 
 
 class _Engines:

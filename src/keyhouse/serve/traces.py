@@ -7,7 +7,7 @@ what stands in a path.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 
-from keyhouse.clock import Clock
-from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+from keyhouse.engine import Batch, Engine, Page, Row, Span
+from keyhouse.engines.around import EngineAround
 from keyhouse.errors import KeyhouseError
 from keyhouse.serve.nats import Endpoint, Request
 from keyhouse.serve.part import Part
@@ -96,22 +96,13 @@ class Traces:
                 raise
 
 
-class TracedEngine:
+class TracedEngine(EngineAround):
     """Is an Engine. A span for each `read`, `scan` and `commit`; what goes on by itself has none."""
 
     def __init__(self, system: str, engine: Engine, tracer: Tracer) -> None:
+        super().__init__(engine)
         self._system = system
-        self._engine = engine
         self._tracer = tracer
-        self._capabilities = msgspec.structs.replace(engine.capabilities, snapshots=False)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
-    @property
-    def clock(self) -> Clock:
-        return self._engine.clock
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         with self._call("read", space, len(keys)):
@@ -126,18 +117,6 @@ class TracedEngine:
             revision = await self._engine.commit(space, batch)
             span.set_attribute("keyhouse.applied", revision is not None)
             return revision
-
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
-        return self._engine.watch(space, span, since=since)
-
-    async def sweep(self, *, limit: int) -> int:
-        return await self._engine.sweep(limit=limit)
-
-    def spaces(self) -> AsyncIterator[str]:
-        return self._engine.spaces()
-
-    async def close(self) -> None:
-        await self._engine.close()
 
     @contextmanager
     def _call(self, name: str, space: str, rows: int) -> Iterator[TraceSpan]:

@@ -9,13 +9,13 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 
-from keyhouse.clock import Clock
-from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span, check_limits
+from keyhouse.engine import Batch, Change, Engine, Page, Row, Span, check_limits
+from keyhouse.engines.around import EngineAround
 from keyhouse.errors import KeyhouseError, UnavailableError, UnknownOutcomeError
 from keyhouse.limits import COMMIT_BYTES_MAX, COMMIT_ROWS_MAX
 
@@ -66,7 +66,7 @@ def meanwhile(at: int | None, then: Callable[[], Awaitable[object]], *, call: Ca
     return Fault(at, call, None, after, then)
 
 
-class FaultyEngine:
+class FaultyEngine(EngineAround):
     """Is an Engine. `calls` counts what was asked of it; `closed` engines below stay the business of who opened them."""
 
     def __init__(
@@ -79,12 +79,11 @@ class FaultyEngine:
     ) -> None:
         """`yields`: every call lets other tasks go first, as an engine behind a network does. `rows` and `bytes`: what it
         takes in one commit, if that is less than the engine does; a caller is held to it."""
-        self._engine = engine
+        super().__init__(engine)
         self._yields = yields
-        able = engine.capabilities
+        able = self._capabilities
         self._capabilities = msgspec.structs.replace(
             able,
-            snapshots=False,
             commit_rows_max=min(rows, able.commit_rows_max),
             commit_bytes_max=min(bytes, able.commit_bytes_max),
         )
@@ -94,14 +93,6 @@ class FaultyEngine:
         """Every batch that was asked for, in order."""
         self.limits: list[int] = []
         """The limit of every scan, in order."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
-    @property
-    def clock(self) -> Clock:
-        return self._engine.clock
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._called("read", lambda: self._engine.read(space, keys))
@@ -125,12 +116,6 @@ class FaultyEngine:
 
     async def sweep(self, *, limit: int) -> int:
         return await self._called("sweep", lambda: self._engine.sweep(limit=limit))
-
-    def spaces(self) -> AsyncIterator[str]:
-        return self._engine.spaces()
-
-    async def close(self) -> None:
-        await self._engine.close()
 
     async def _called(self, call: Call, go: Callable[[], Awaitable[Answer]]) -> Answer:
         self.calls[call] += 1
