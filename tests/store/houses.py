@@ -14,7 +14,7 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.schema import Schema
 from keyhouse.store import Finding, Store, verify
 from keyhouse.testing.faults import Fault, FaultyEngine
-from tests.store.library import LIBRARY, Book, Session
+from tests.store.library import BOOK, HITS, LIBRARY, MAP, SLIDING, VIEWING, Book, Session, Viewing
 
 KINDS: Final = ("memory", "sqlite")
 SPACE: Final = "space"
@@ -118,3 +118,21 @@ def book(id: str = "1", **fields: Any) -> Book:
 
 def session(id: str = "1", **fields: Any) -> Session:
     return Session(**{"id": id, "user": "ann", "token": f"t{id}", **fields})
+
+
+async def sound(house: House) -> Store:
+    """Some of everything, and nothing wrong."""
+    store = house.store()
+    await store.put(BOOK, book("1", series="s", position=1, tags=["x"], isbn="9", year=1, shelf="a", rating=2))
+    await store.put(BOOK, book("2", series="s", position=2, tags=["x", "y"], isbn="8", year=1, shelf="a"))
+    await store.put(BOOK, book("3", year=2))
+    for state in ("open", "done"):
+        await store.put(VIEWING, Viewing(state=state, asset="7", topic="t"))
+    await store.put(SLIDING, session())
+    await store.put(MAP, {"a": 1}, id="m")
+    await store.add(HITS, 3, page="p")
+    return store
+
+
+def told(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.key) for finding in found]

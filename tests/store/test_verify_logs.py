@@ -1,0 +1,126 @@
+"""Verify looks at logs: events that their state does not know of, and states and sequences that lost their place."""
+
+import pytest
+
+from keyhouse.clock import ulid_at
+from keyhouse.errors import RevisionError, UnreadableError
+from keyhouse.store import Finding, append, fold
+from keyhouse.testing.faults import FaultyEngine, meanwhile
+from tests.store.houses import House, clean, everywhere, findings, told
+from tests.store.library import (
+    HEARD,
+    HEARING,
+    LATER,
+    LATER_STATE,
+    LINE,
+    NEXT_LINE,
+    SECONDS_OF,
+    Heard,
+    Hearing,
+    Line,
+)
+
+
+def _heard(seconds: int, user: str = "ann", at: str = "") -> Heard:
+    return Heard(user=user, book="b", seconds=seconds, at=at)
+
+
+@everywhere
+async def test_an_event_that_came_past_its_log_is_found_and_folded(house: House) -> None:
+    """An import had brought events without the state: the next append moved `through` past them, and they never counted."""
+    store = house.store()
+    await append(store, HEARD, _heard(5))
+    later = ulid_at(house.clock.now() + 1_000)
+    async with store.transaction() as tx:
+        await tx.restore(HEARD, _heard(7, at=later))
+        await tx.restore(HEARD, _heard(9, user="bob", at=later))
+    wrong = [("unfolded", "heard:state:ann"), ("unfolded", "heard:state:bob")]
+    assert told(await findings(store)) == wrong and await store.get(SECONDS_OF, user="ann") == 5
+    mended = await findings(store, repair=True)
+    assert told(mended) == wrong and all(finding.mended for finding in mended)
+    assert await store.get(SECONDS_OF, user="ann") == 12 and await store.get(SECONDS_OF, user="bob") == 9
+    state = await store.get(HEARING, user="ann")
+    assert state is not None and state.through == later
+    await clean(store)
+
+
+@everywhere
+async def test_a_state_that_was_set_back_is_found(house: House) -> None:
+    store = house.store()
+    await append(store, HEARD, _heard(5))
+    [before] = [written for key, (written, _) in (await house.rows()).items() if key == "heard:state:ann"]
+    await append(store, HEARD, _heard(6))
+    await house.plant({"heard:state:ann": before})
+    [finding] = await findings(store)
+    assert (finding.kind, finding.key) == ("unfolded", "heard:state:ann") and "came past it" in finding.detail
+
+
+@everywhere
+async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_append(house: House) -> None:
+    """An append fell over with a bare ValueError."""
+    store = house.store()
+    entry = await append(store, HEARD, _heard(5))
+    await house.plant({"heard:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
+    await house.plant({"heard:state:cy": b'{"through":"yesterday","book":"b","changes":0}'})
+    with pytest.raises(UnreadableError, match="keyhouse verify"):
+        await append(store, HEARD, _heard(6))
+    wrong = [("wrong", "heard:state:ann"), ("wrong", "heard:state:cy")]
+    assert told(await findings(store)) == wrong == told(await findings(store, repair=True))
+    ann, cy = await store.get(HEARING, user="ann"), await store.get(HEARING, user="cy")
+    assert ann is not None and ann.through == entry.values[-1] and cy is not None and cy.through == ""
+    await append(store, HEARD, _heard(6))
+    assert await store.get(SECONDS_OF, user="ann") == 11
+    await clean(store)
+
+
+@everywhere
+async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_place(house: House) -> None:
+    store = house.store()
+    await append(store, LATER, _heard(5))
+    await clean(store)
+    await house.plant({"later:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
+    with pytest.raises(UnreadableError, match="keyhouse verify"):
+        await fold(store, LATER, user="ann")
+    for _ in range(2):
+        [finding] = await findings(store, repair=True)
+        assert (finding.kind, finding.mended) == ("unfolded", False) and "put the state anew" in finding.detail
+    await store.put(LATER_STATE, Hearing(through=""), user="ann")
+    assert await fold(store, LATER, user="ann") == 1
+    await clean(store)
+
+
+@everywhere
+async def test_a_sequence_that_was_set_back_is_found_and_mended(house: House) -> None:
+    """No line could be appended any more: its place was taken."""
+    store = house.store()
+    for text in "abc":
+        await append(store, LINE, Line(text), job="j")
+    await house.plant({"line:next:j": b"1"})
+    with pytest.raises(RevisionError):
+        await append(store, LINE, Line("d"), job="j")
+    [finding] = await findings(store, repair=True)
+    assert finding == Finding("wrong", "line:next:j", "line", "says 1, where there is an event 2 already", True)
+    await append(store, LINE, Line("d"), job="j")
+    assert await store.get(NEXT_LINE, job="j") == 4
+    await house.plant({"line:next:j": None})
+    assert told(await findings(store, repair=True)) == [("wrong", "line:next:j")]
+    await clean(store)
+
+
+@everywhere
+async def test_no_event_that_is_appended_while_verify_looks_is_a_finding(house: House) -> None:
+    store = house.store()
+    for _ in range(3):
+        await append(store, HEARD, _heard(1))
+        await append(store, LINE, Line("x"), job="j")
+
+    async def more() -> None:
+        await append(store, HEARD, _heard(1))
+        await append(store, HEARD, _heard(1, user="new"))
+        await append(store, LINE, Line("x"), job="j")
+
+    for call in ("scan", "read"):
+        for at in range(1, 14, 2):
+            engine = FaultyEngine(house.engine, meanwhile(at, more, call=call, after=True))
+            assert await findings(house.store(engine=engine), repair=True) == []
+    assert await store.get(SECONDS_OF, user="ann") == await store.count(HEARD, user="ann")
