@@ -7,6 +7,8 @@ import re
 import pytest
 from nats.aio.client import Client
 
+from keyhouse.errors import UnavailableError
+from keyhouse.serve.host import _connected
 from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect
 from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection
 from tests.engines.nats_servers import nats_server
@@ -143,3 +145,32 @@ def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost
                 await until(lambda: answers == asked)
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
+    """The driver ends its reading at an error that it did not foresee, and stays connected: the service was `ready`, and
+    answered nobody."""
+
+    async def scenario() -> None:
+        async with connect(nats_server().url) as connection:
+            check = _connected(connection)
+            await check()
+
+            async def spoil(data: bytes) -> None:
+                raise ZeroDivisionError
+
+            connection._ps.parse = spoil  # type: ignore[method-assign, assignment]
+            await connection.publish("tested.any", b"")
+            await break_reading(connection)
+            with pytest.raises(UnavailableError, match="start the service again"):
+                await check()
+
+    asyncio.run(scenario())
+
+
+async def break_reading(connection: Connection) -> None:
+    """Have the server send something, and wait until the reading has met it."""
+    await connection._send_ping()
+    async with asyncio.timeout(10):
+        while connection.reads:
+            await asyncio.sleep(0.01)

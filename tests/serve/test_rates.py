@@ -1,5 +1,7 @@
 """Rate limits: a burst, then the rate; one tenant never pays for another; the memory is bounded."""
 
+from itertools import pairwise
+
 import pytest
 
 from keyhouse.clock import ManualClock
@@ -105,3 +107,16 @@ def test_what_was_quiet_the_longest_goes_first() -> None:
 def test_a_rate_that_is_none_is_refused(rate: float, burst: int) -> None:
     with pytest.raises(UsageError):
         RateLimiter(rate, burst=burst)
+
+
+def test_many_tenants_that_are_all_busy_are_not_gone_through_for_each_new_one() -> None:
+    """With none whose bucket was full again, one was forgotten for each that came, and all were looked at to find it."""
+    clock = ManualClock()
+    limiter = RateLimiter(0.001, burst=1, clock=clock, tenants_max=800)
+    sizes = []
+    for number in range(2_000):
+        limiter.take(f"tenant-{number}")
+        sizes.append(len(limiter))
+    assert max(sizes) == 800
+    assert sum(after < before for before, after in pairwise(sizes)) == 12  # an eighth at a time
+    assert limiter.left("tenant-1999") == 0

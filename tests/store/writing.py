@@ -6,6 +6,7 @@ after its commit was acknowledged. Some of its `WAYS` break the way to the disk:
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
@@ -15,11 +16,14 @@ from keyhouse.engine import Batch
 from keyhouse.engines.group import Group
 from keyhouse.engines.sqlite import SqliteEngine, file
 from keyhouse.engines.sqlite.writer import Writer
+from keyhouse.errors import KeyhouseError
 from keyhouse.store import Store
 from tests.store.workload import OPERATIONS, SHOP, TASKS, operation, perform
 
 CHECKPOINT_PAGES = 40
 """So few that a kill often meets a checkpoint."""
+
+DISK_SECONDS = 0.005
 
 
 def write(path: str, seed: str, way: str, acknowledgements: Connection) -> None:
@@ -47,11 +51,17 @@ def checkpoint_often() -> None:
 
 
 def acknowledge_before_commit() -> None:
+    """With a commit as slow as a disk makes it: where it takes no time, forty kills could all come before or after it."""
+
     def inline(self: Writer, group: Group) -> None:
+        def commit(group: Group) -> KeyhouseError | None:
+            time.sleep(DISK_SECONDS)
+            return self._commit(group)
+
         self._prepare(group)
         for job in group:
             job.settle(None)
-        self._on_thread(self._commit, group)
+        self._on_thread(commit, group)
 
     Writer._inline = inline  # type: ignore[method-assign, assignment]
 

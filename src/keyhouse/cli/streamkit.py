@@ -137,10 +137,11 @@ def import_(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Put a file of wrangler's into the store; ask first where it would replace something.
+    """Put a file of wrangler's into the store.
 
-    It is what `kv bulk put` reads, or `kv bulk get` writes; the times that it holds are kept. All of it is looked at
-    first, and nothing is written when any of it is wrong. Cut off, it is run again.
+    It asks first where it would replace something, unless --yes is given. The file is what `kv bulk put` reads, or
+    `kv bulk get` writes; the times that it holds are kept. All of it is looked at first, and nothing is written when any
+    of it is wrong. Cut off, it is run again.
     """
     from keyhouse.cli.output import Report, show_json, show_reports
 

@@ -189,5 +189,7 @@ def _connected(connection: Connection) -> Callable[[], Awaitable[None]]:
     async def check() -> None:
         if not connection.is_connected:
             raise UnavailableError("The connection to NATS is lost; it is tried again and again.")
+        if not connection.reads:
+            raise UnavailableError("What comes over NATS is no longer read: the log says why; start the service again.")
 
     return check

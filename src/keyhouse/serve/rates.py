@@ -5,6 +5,7 @@ tenant whose bucket is full need not be remembered, and that bounds the memory.
 """
 
 import math
+from itertools import islice
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import RateError, UsageError
@@ -74,10 +75,11 @@ class RateLimiter:
         return max(0, self.burst - math.ceil(min(owed, self._burst_ms) / self._step_ms - 1e-9))
 
     def _forget(self, now: int) -> None:
-        """Those whose bucket is full again, which loses nothing; else the one that was quiet the longest.
+        """Those whose bucket is full again, which loses nothing; else an eighth, those that asked the longest ago.
 
-        It stands first, because whoever asks is put to the end. To go through all of them is paid for by as many that came.
+        They stand first, because whoever asks is put to the end. Were it only one of them, all would be gone through again
+        for the next tenant, and for each one after it.
         """
         quiet = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
-        for tenant in quiet or [next(iter(self._full_at))]:
+        for tenant in quiet or list(islice(self._full_at, max(1, self._tenants_max // 8))):
             del self._full_at[tenant]

@@ -54,6 +54,11 @@ class Connection(Client):
         self.dropped = 0
         self._told = -math.inf
 
+    @property
+    def reads(self) -> bool:
+        """Whether what comes is read. The driver gives that up at an error that it did not foresee, and stays connected."""
+        return self._reading_task is not None and not self._reading_task.done()
+
     async def take(self, subject: str, queue: str, taker: Taker) -> Subscription:
         """Subscribe: from now on, also after a reconnect, its messages are given to `taker`, in their order."""
         number = self._sid + 1  # which `subscribe` gives it; a message may come before that returns
