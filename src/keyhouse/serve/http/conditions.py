@@ -11,8 +11,11 @@ from keyhouse.errors import RevisionError, UsageError
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _TAGS = re.compile(
-    r'[ \t]*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"(?:[ \t]*,[ \t]*(?:(?:W/)?"[\x21\x23-\x7e\x80-\xff]*")?)*[ \t]*'
+    r'[ \t]*+(?:W/)?"[\x21\x23-\x7e\x80-\xff]*+"'
+    r'(?:[ \t]*+,[ \t]*+(?:(?:W/)?"[\x21\x23-\x7e\x80-\xff]*+")?)*+[ \t]*+'
 )
+"""One way to read each character, so nothing is tried again: blanks could else belong to the comma before or behind them,
+and a header of a hundred bytes hold up the process for longer than anybody waits."""
 
 
 def etag(revision: int) -> str:
