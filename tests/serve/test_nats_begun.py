@@ -114,6 +114,64 @@ def test_work_that_was_begun_can_be_cancelled_and_cleans_up(waits: int, cancels:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well(waits: int) -> None:
+    """Work that had its end asked for before it waited was told so, and what it then waited for was not: whoever worked on
+    that went on for nobody."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        gates, awaited = [loop.create_future() for _ in range(waits)], loop.create_future()
+
+        async def work() -> None:
+            current: Any = asyncio.current_task()
+            for gate in gates:
+                await gate
+            current.cancel()
+            await awaited
+
+        end = begun(work())
+        for gate in gates:
+            gate.set_result(None)
+        assert end is not None
+        with pytest.raises(asyncio.CancelledError):
+            await end
+        assert awaited.cancelled()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("second", ["a future", "a step"])
+def test_a_timeout_between_two_waits_is_heard(second: str) -> None:
+    """The task that the rest of the work becomes was made, and had not taken its first step: cancelled then, it ended
+    without the work, and a request without an answer."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        gate, awaited, outcome = loop.create_future(), loop.create_future(), list[str]()
+        limits: list[asyncio.Timeout] = []
+
+        async def work() -> None:
+            try:
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
+                    await gate
+                    await (awaited if second == "a future" else asyncio.sleep(0))
+            except TimeoutError:
+                outcome.append("timed out")
+            await asyncio.sleep(0)
+            outcome.append("went on")
+
+        end = begun(work())
+        gate.set_result(None)
+        limits[0].reschedule(0)  # its turn is behind the first wait's, and before the task's
+        assert end is not None
+        await end
+        assert outcome == ["timed out", "went on"] and awaited.cancelled() is (second == "a future")
+
+    asyncio.run(scenario())
+
+
 def test_what_is_raised_before_and_after_a_wait_comes_out() -> None:
     async def scenario() -> None:
         async def work(*waits: float) -> None:

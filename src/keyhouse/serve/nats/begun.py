@@ -54,12 +54,14 @@ class StandIn:
 
     def wait(self, waits_for: Any) -> None:
         """Go on when the future is done. What is none (`sleep(0)` waits for nothing) is left to a task."""
-        if self._must_cancel:
-            self._loop.call_soon(self._go_on, None)
-        elif getattr(waits_for, "_asyncio_future_blocking", False):
+        if getattr(waits_for, "_asyncio_future_blocking", False):
             waits_for._asyncio_future_blocking = False  # as a task says that it has taken notice
             self._waits_for = waits_for
             waits_for.add_done_callback(self._go_on)
+            if self._must_cancel and waits_for.cancel():
+                self._must_cancel = False  # whoever works on what is waited for is told, and then the coroutine is
+        elif self._must_cancel:
+            self._loop.call_soon(self._go_on, None)
         else:
             self._become_task(waits_for)
 
@@ -85,7 +87,7 @@ class StandIn:
         self._ended(failure)
 
     def _become_task(self, waits_for: Any) -> None:
-        self._task = self._loop.create_task(_rest(self._work, waits_for))
+        self._task = self._loop.create_task(_Rest(self._work, waits_for))
         self._task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: "Task[None]") -> None:
@@ -110,28 +112,32 @@ class StandIn:
         return self.cancelling()
 
 
-class _Rest:
-    """A coroutine from where it waits."""
+class _Rest(Coroutine[Any, Any, None]):
+    """A coroutine from where it waits. A task that is cancelled before its first step would throw into a coroutine that has
+    not begun, and the work never hear of it: here it does."""
 
-    __slots__ = ("_waits_for", "_work")
+    __slots__ = ("_begun", "_waits_for", "_work")
 
     def __init__(self, work: Work, waits_for: Any) -> None:
         self._work = work
         self._waits_for = waits_for
+        self._begun = False
+
+    def send(self, value: Any) -> Any:
+        if self._begun:
+            return self._work.send(value)
+        self._begun = True
+        return self._waits_for
+
+    def throw(self, *thrown: Any) -> Any:
+        if not self._begun:
+            self._begun = True
+            if isinstance(self._waits_for, Future):
+                self._waits_for.cancel()  # as a task does with what it waits for
+        return self._work.throw(*thrown)
+
+    def close(self) -> None:
+        self._work.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        waits_for = self._waits_for
-        while True:
-            thrown: BaseException | None = None
-            try:
-                given = yield waits_for
-            except BaseException as error:
-                thrown = error
-            try:
-                waits_for = self._work.send(given) if thrown is None else self._work.throw(thrown)
-            except StopIteration:
-                return
-
-
-async def _rest(work: Work, waits_for: Any) -> None:
-    await _Rest(work, waits_for)
+        return self._work.__await__()
