@@ -23,7 +23,7 @@ from keyhouse.engine import Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
-from keyhouse.store import Transaction
+from keyhouse.store import Transaction, change
 from keyhouse.store.scan import Scan
 from keyhouse.testing.model import Difference, Generator, Player, generate, play
 from keyhouse.testing.model.generator import WEIGHTS
@@ -104,25 +104,12 @@ def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
 Method = Callable[..., Any]
 
 
-def keep_old_index_rows(derive: Method) -> Method:
-    def planted(self: Any, *arguments: Any, **counts: bool) -> Any:
-        before = dict(self._writes)
-        merges = derive(self, *arguments, **counts)
-        self._writes = before | {key: put for key, put in self._writes.items() if put is not None}
-        return merges
-
-    return planted
+def keep_old_index_rows(own_rows: Method) -> Method:
+    return lambda *arguments: {key: put for key, put in own_rows(*arguments).items() if put is not None}
 
 
-def let_index_rows_live_on(derive: Method) -> Method:
-    def planted(self: Any, *arguments: Any, **counts: bool) -> Any:
-        before = dict(self._writes)
-        merges = derive(self, *arguments, **counts)
-        new = {key: put and Put(key, put.value) for key, put in self._writes.items() if key not in before}
-        self._writes.update(new)
-        return merges
-
-    return planted
+def let_index_rows_live_on(own_rows: Method) -> Method:
+    return lambda *arguments: {key: put and Put(key, put.value) for key, put in own_rows(*arguments).items()}
 
 
 def count_only_upward(add: Method) -> Method:
@@ -140,9 +127,9 @@ def answer(value: object) -> Callable[[Method], Method]:
     return lambda method: planted
 
 
-PLANTED: dict[str, tuple[type, str, Callable[[Method], Method]]] = {
-    "an old index row stays": (Transaction, "_derive", keep_old_index_rows),
-    "an index row outlives its record": (Transaction, "_derive", let_index_rows_live_on),
+PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
+    "an old index row stays": (change, "own_rows", keep_old_index_rows),
+    "an index row outlives its record": (change, "own_rows", let_index_rows_live_on),
     "a refused put stays in its transaction": (Transaction, "_restore", lambda restore: lambda self, kept: None),
     "a unique value is given twice": (Unique, "merge", lambda merge: lambda self, key, row, lost, earned: earned),
     "the first has no heir": (Transaction, "_heir", answer(None)),

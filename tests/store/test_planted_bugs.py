@@ -20,7 +20,7 @@ from keyhouse.schema import (
     Summary,
     Unique,
 )
-from keyhouse.store import Store, Transaction, jobs, logs
+from keyhouse.store import Store, Transaction, change, jobs, logs
 from keyhouse.store.scan import Scan
 from tests.store.library_checks import (
     CHECKS,
@@ -78,15 +78,12 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
-    whole = Transaction._derive
+    whole = change.own_rows
 
-    def derive(self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True) -> Any:
-        merges = whole(self, bound, before, after, counts=counts)
-        if after is not None:
-            self._writes = {key: put for key, put in self._writes.items() if put is not None}
-        return merges
+    def own_rows(bound: Any, before: Any, after: Any) -> Any:
+        return {key: put for key, put in whole(bound, before, after).items() if put is not None or after is None}
 
-    patch.setattr(Transaction, "_derive", derive)
+    patch.setattr(change, "own_rows", own_rows)
 
 
 def old_title_kept(patch: pytest.MonkeyPatch) -> None:
@@ -167,13 +164,12 @@ def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
 
 
 def derived_rows_without_expiry(patch: pytest.MonkeyPatch) -> None:
-    whole = Transaction._derive
+    whole = change.own_rows
 
-    def derive(self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True) -> Any:
-        forever = None if after is None else msgspec.structs.replace(after, expires=None)
-        return whole(self, bound, before, forever, counts=counts)
+    def own_rows(bound: Any, before: Any, after: Any) -> Any:
+        return whole(bound, before, None if after is None else msgspec.structs.replace(after, expires=None))
 
-    patch.setattr(Transaction, "_derive", derive)
+    patch.setattr(change, "own_rows", own_rows)
 
 
 def escape_missing(patch: pytest.MonkeyPatch) -> None:

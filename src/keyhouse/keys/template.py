@@ -188,34 +188,26 @@ class Template:
         except ValueError as error:
             raise KeyFieldError(f"The field {error}.", field=name, value=value, key=self.text) from None
 
-    def compiled_row(
-        self, sources: Sequence[str], trusted: Sequence[str], unless: str, value: object
-    ) -> Callable[[Any], dict[str, Any]]:
-        """A function of `v` that gives `{key: value}`, where each field is a Python expression of `v`; `{}` where the
-        expression `unless` holds. Fields in `trusted` are text as it is written. It raises a bare ValueError."""
-        key, scope = self._expression(sources, trusted)
-        made: Callable[[Any], dict[str, Any]] = eval(
-            f"lambda v: {f'{{}} if {unless} else ' if unless else ''}{{{_checked(key)}: value}}",
-            scope | {"value": value, "check": _check},
-        )
-        return made
-
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
-        key, scope = self._expression(sources, ())
-        made: Callable[[Any], str] = eval(f"lambda v: {_checked(key)}", scope | {"check": _check})
+        key, scope = self.expression(sources)
+        made: Callable[[Any], str] = eval(f"lambda v: {key}", scope)
         return made
 
-    def _expression(self, sources: Sequence[str], trusted: Sequence[str]) -> tuple[str, dict[str, object]]:
-        """The concatenation that makes a key, and what its names mean: keys are built several times for every write, and a
-        loop over the fields costs several times as much as one expression."""
-        terms, scope = ["l0"], dict[str, object](l0=self.head)
+    def expression(
+        self, sources: Sequence[str], *, trusted: Sequence[str] = (), mark: str = ""
+    ) -> tuple[str, dict[str, object]]:
+        """The Python expression that makes a key of `sources`, an expression for each field, and checks it; and what its
+        names mean, which all begin with a letter and `mark`. Fields in `trusted` are text as it is written. It raises a bare
+        ValueError. Keys are built several times for every write, and a loop over the fields costs several times as much."""
+        terms, scope = [f"l{mark}0"], {f"l{mark}0": self.head, f"c{mark}": _check}
         for index, (name, bound, tail) in enumerate(zip(self.fields, self.segments, self.literals[1:], strict=True)):
-            terms.append(sources[index] if name in trusted else f"f{index}({sources[index]})")
-            scope |= {f"n{index}": name, f"f{index}": bound.format}
+            terms.append(sources[index] if name in trusted else f"f{mark}{index}({sources[index]})")
+            scope |= {f"n{mark}{index}": name, f"f{mark}{index}": bound.format}
             if tail:
-                terms.append(f"l{index + 1}")
-                scope[f"l{index + 1}"] = tail
-        return " + ".join(terms), scope
+                terms.append(f"l{mark}{index + 1}")
+                scope[f"l{mark}{index + 1}"] = tail
+        key = " + ".join(terms)
+        return f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else c{mark}(k)", scope
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
         for name, bound in zip(self.fields, self.segments, strict=True):
@@ -252,11 +244,7 @@ def _inner(segment_: Segment) -> Segment:
     return segment_.inner if isinstance(segment_, Optional) else segment_
 
 
-def _checked(key: str) -> str:
-    """The expression of a key, checked: by a call only where it is not short and plain."""
-    return f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else check(k)"
-
-
 def _check(key: str) -> str:
+    """A key that is not short and plain."""
     check_key(key)
     return key

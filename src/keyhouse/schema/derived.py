@@ -24,6 +24,7 @@ from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, Uniq
 from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
 from keyhouse.keys.template import Template
 from keyhouse.schema import document
+from keyhouse.schema.plain import Plain, compiled
 
 Source = str | Callable[[Any], object]
 """Where a field comes from: the name of an attribute, or a function of the record."""
@@ -96,7 +97,8 @@ class Derived:
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
         self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
         self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
-        self._compiled = self._compile(key)
+        self.plain = self._plain(key)
+        self._compiled: Callable[[Any], dict[str, Any] | None] | None = None
         self._owner = tuple(self._origin(name, key) for name in key.fields)
         self._owner_at = tuple(origin for origin in self._owner if isinstance(origin, int))
         return self
@@ -109,9 +111,11 @@ class Derived:
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """The keys of the rows that the record earns, each with what it contributes there."""
-        if self._compiled is not None:
+        if self.plain is not None:
+            if self._compiled is None:  # it waits until it is used: a service binds rows for each of its many spaces
+                self._compiled = compiled([self.plain])
             try:
-                return self._compiled(record)
+                return self._compiled(record) or {}
             except (ValueError, AttributeError):
                 pass  # the slow way says which field is to blame, and knows a part that is not there
         if self.when is not None and not self.when(record):
@@ -151,9 +155,9 @@ class Derived:
             return {}
         return {self.template.join(values): self.contribution(record, keys)}
 
-    def _compile(self, key: Template) -> Callable[[Any], dict[str, Any]] | None:
-        """`rows` as one expression, where every field is an attribute of the record and all contribute alike: the usual
-        case, made fast. The record's own ULID is written as it was into the record's key, which has checked it."""
+    def _plain(self, key: Template) -> Plain | None:
+        """The row as an expression, where every field is an attribute of the record and all contribute alike. The record's
+        own ULID is written as it was into the record's key, which has checked it."""
         names = [self.fields.get(name, name) for name in self.template.fields]
         plain = [name for name in names if isinstance(name, str) and name.partition(".")[0] in self._attributes]
         own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
@@ -166,7 +170,8 @@ class Derived:
         trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
         needed = zip(plain, self._needed, self.template.fields, strict=True)
         maybe = [f"v.{name} is None" for name, need, field in needed if need and field not in trusted]
-        return self.template.compiled_row([f"v.{name}" for name in plain], trusted, " or ".join(maybe), self.alike())
+        sources = tuple([f"v.{name}" for name in plain])
+        return Plain(self.template, sources, tuple(trusted), " or ".join(maybe), self.alike())
 
     def _source(self, name: str, key: Template) -> int | Callable[[Any], object]:
         source = self.each.get(name, self.fields.get(name))

@@ -28,6 +28,7 @@ from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
 from keyhouse.schema.expiry import Expiry, check_seconds
+from keyhouse.schema.own import OwnRows
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
@@ -92,6 +93,7 @@ class Record(Generic[T]):
         self._settle()
         for each in derived:
             each.attach(self.name, self.template, self._attributes, frozenset(self.fields))
+        self._settle_rows()
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
@@ -100,11 +102,6 @@ class Record(Generic[T]):
     def templates(self) -> list[Template]:
         """The record's own, and those of its derived rows."""
         return [self.template, *(each.template for each in self.derived)]
-
-    @property
-    def alone(self) -> bool:
-        """Whether a write of it is one row, whatever was there before."""
-        return not self.derived and not self.stamped and not self.appended
 
     @property
     def stamped(self) -> bool:
@@ -123,6 +120,7 @@ class Record(Generic[T]):
             if isinstance(each, First):
                 each.among = copies[id(each.among)]  # type: ignore[assignment]  # an Index binds to an Index
         bound.derived = tuple(copies.values())
+        bound._settle_rows()
         return bound
 
     def keys(self, value: T, given: Mapping[str, object]) -> Keys:
@@ -268,6 +266,14 @@ class Record(Generic[T]):
         self._all_held = all(held is not None for held in self._held)
         self._none_held = not any(held is not None for held in self._held)
         self._named = frozenset(self.template.fields)
+
+    def _settle_rows(self) -> None:
+        """`own`: derived rows that are this record's alone; `shared`: those that it shares with others. `single`: whether a
+        put writes none that is shared; `alone`: and but one row, whatever was there before."""
+        self.own = OwnRows(self.derived)
+        self.shared = tuple(each for each in self.derived if each.sort != "put")
+        self.single = not self.shared and not self.appended
+        self.alone = self.single and not self.derived and not self.stamped
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """How a key field is read from the value; `None` when the value does not hold it."""

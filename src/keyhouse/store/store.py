@@ -16,15 +16,16 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
-from keyhouse.engine import Engine, Row, check_key, check_limits
+from keyhouse.engine import Engine, Row, check_key
 from keyhouse.errors import ContentionError, KeyFieldError, NewerError, UnreadableError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary, migration_job
 from keyhouse.store.binding import Binding
+from keyhouse.store.change import put_single
 from keyhouse.store.counters import number_of
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.scan import Scan, records, records_by
-from keyhouse.store.transaction import Transaction, lone
+from keyhouse.store.transaction import Transaction
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -210,18 +211,25 @@ class Store:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
         if self._dated and self._must_look():
             await self._refuse_newer()
-        if expect is ANY and (bound := self.binding.record(record)).alone:
-            entry, batch = lone(bound, value, ttl, fields, self.engine.clock.now())
-            check_limits(batch, self.engine.capabilities)
-            return entry.at(await self.engine.commit(self.space, batch) or 0)
+        bound = self.binding.record(record)
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
-            tx = Transaction(self.engine, self.space, self.binding)
-            entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
-            if (revision := await tx.commit()) is not None:
-                return entry.at(revision)
+            if bound.single and expect is ANY:
+                entry = await put_single(self.engine, self.space, bound, value, ttl, fields)
+            else:
+                entry = await self._put(record, value, ttl, expect, fields)
+            if entry is not None:
+                return entry
             if attempt:
                 await self._pause(attempt)
         raise self._contended()
+
+    async def _put(
+        self, record: Record[T], value: T, ttl: int | None, expect: int | Unset | None, fields: dict[str, Any]
+    ) -> Entry[T] | None:
+        tx = Transaction(self.engine, self.space, self.binding)
+        entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
+        revision = await tx.commit()
+        return None if revision is None else entry.at(revision)
 
     async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
         """Delete a record and all that is derived from it; whether it was there."""

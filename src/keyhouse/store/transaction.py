@@ -1,6 +1,6 @@
 """A transaction: reads that are remembered, writes that wait, and one commit in which all of it still holds.
 
-This is the only place where a record's change becomes a Batch. Every row that was read becomes a check on its revision (or
+What one change of a record writes is `keyhouse.store.change`'s. Every row that was read becomes a check on its revision (or
 absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
 record earned and what the new one earns. A row written here is seen by later reads here.
 
@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
-from keyhouse.errors import KeyFieldError, RecordError, RevisionError, UsageError
+from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
+from keyhouse.store import change
 from keyhouse.store.binding import Binding
+from keyhouse.store.change import keyed, settled, stored_rows
 from keyhouse.store.counters import sum_of
 from keyhouse.store.entry import ANY, Entry, Unset, Written
 
@@ -129,14 +131,14 @@ class Transaction:
         kept: tuple[int | None] | None = None,
     ) -> Entry[T]:
         """`kept`: when the record expires, if that and its times are settled."""
-        value, keys, key = _keyed(bound, value, fields)
+        value, keys, key = keyed(bound, value, fields)
         before: Entry[T] | None = None
         looks = not bound.alone or expect is not ANY or key in self._adds
         if looks and (key in self._writes or key in self._adds or await self._read(key) is not None):
             before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
-        after, put = _settled(bound, value, keys, key, before, ttl, self._now, kept)
+        after, put = settled(bound, value, keys, key, before, ttl, self._now, kept)
         self._writes[key] = put
         self._adds.pop(key, None)
         for merge in self._derive(bound, before, after):
@@ -280,22 +282,16 @@ class Transaction:
     ) -> list[Merge]:
         """Carry the difference between two states of one record into its derived rows; what must look at a row that others
         share is left to `merge`."""
-        kept = before is not None and after is not None and before.expires == after.expires
+        self._writes |= change.own_rows(bound, before, after)
         expires = None if after is None else after.expires
+        kept = before is not None and after is not None and before.expires == expires
         merges: list[Merge] = []
-        for derived in bound.derived:
-            lost = {} if before is None else _rows(derived, before)
+        for derived in bound.shared:
+            lost = {} if before is None else stored_rows(derived, before)
             earned = {} if after is None else derived.rows(after.record, after.values)
             if kept and lost == earned:
                 continue
-            if derived.sort == "put":
-                for key in lost:
-                    if key not in earned:
-                        self._writes[key] = None
-                for key, value in earned.items():
-                    if not kept or lost.get(key) != value:
-                        self._writes[key] = Put(key, value, expires)
-            elif derived.sort == "add":
+            if derived.sort == "add":
                 for key in lost.keys() ^ earned.keys() if counts else ():
                     self._add(key, earned.get(key, 0) - lost.get(key, 0))
             else:
@@ -324,7 +320,7 @@ class Transaction:
         """Whether another record lists the same member there: then it stays."""
         for sibling in derived.siblings(keys):
             entry = await self._entry(bound, bound.template.join(sibling), sibling)
-            if entry is not None and key in _rows(derived, entry):
+            if entry is not None and key in stored_rows(derived, entry):
                 return True
         return False
 
@@ -348,57 +344,9 @@ class Transaction:
         return []
 
 
-def lone(bound: Record[T], value: T, ttl: int | None, fields: dict[str, Any], now: int) -> tuple[Entry[T], Batch]:
-    """What a put writes of a record that is `alone`: it looks at nothing, so it needs no transaction."""
-    entry, put = _settled(bound, *_keyed(bound, value, fields), None, ttl, now, None)
-    return entry, Batch((), (put,))
-
-
-def _keyed(bound: Record[T], value: T, fields: dict[str, Any]) -> tuple[T, Keys, str]:
-    """The value with what is computed, and where it goes."""
-    if bound.is_struct and not isinstance(value, bound.type):
-        raise bound.other_type(value)
-    if bound.computed:
-        value = bound.compute(value)
-    keys = bound.keys(value, fields)
-    key = bound.template.join(keys)
-    return value, bound.template.as_read(key, keys), key
-
-
-def _settled(
-    bound: Record[T],
-    value: T,
-    keys: Keys,
-    key: str,
-    before: Entry[T] | None,
-    ttl: int | None,
-    now: int,
-    kept: tuple[int | None] | None,
-) -> tuple[Entry[T], Put]:
-    """The record as it is stored at `now` over the one `before`, and its row. `kept`: see `Transaction._put`."""
-    if kept is None:
-        value = bound.stamp(value, before.record if before is not None else None, now)
-    else:
-        value = bound.versioned(value)
-    data, value = bound.written(value)
-    until = before.expires if before is not None else None
-    expires = bound.expires(value, until, ttl, now) if kept is None else kept[0]
-    if expires is not None and expires <= now:
-        raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
-    return Entry(value, key, keys, 0, expires), Put(key, data, expires)
-
-
 def _revision(row: Row | None) -> int | None:
     return None if row is None else row.revision
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:
     return bound.template.as_read(key, tuple([fields[name] for name in bound.template.fields]))
-
-
-def _rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
-    """What a stored record earns. One that another program wrote, with a field that no key can hold, has no such row."""
-    try:
-        return derived.rows(entry.record, entry.values)
-    except KeyFieldError:
-        return {}
