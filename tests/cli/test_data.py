@@ -235,6 +235,8 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
     ("arguments", "words"),
     [
         (("list", BOARD), "Say which store"),
+        (("get", BOARD, "clip:goal"), "Say which store"),
+        (("delete", BOARD, "--prefix", "clip:", "--store", "sqlite:gone.db"), "Say with --space which space"),
         (("list", BOARD, "--store", "sqlite:clips.db"), "Say with --space which space. (space_is='a channel')"),
         (("list", BOARD, "--store", "a", "--data", "b"), "one of --store, --data and --service"),
         (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),

@@ -62,11 +62,19 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
         (("export", "--store", "sqlite:one.db", "--resume"), "--to"),
         (("export", "--store", "sqlite:one.db", "--to", "one.db"), "there already"),
         (("export", "--store", "sqlite:one.db", "--to", "gone.jsonl", "--resume"), "can't be opened"),
-        (("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"), "can't be opened"),
+        (("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"), "opened: look at its name"),
+        (
+            ("import", "--store", "sqlite:two.db", "--from", "one.db"),
+            "not a row of an export: mend it, or export again",
+        ),
+        (("import", "--store", "rocksdb:two", "--from", "cut.jsonl", "--yes"), "cut off. Nothing was written."),
+        (("import", "--store", "sqlite:two.db"), "cut off. Nothing was written."),
+        (("put", BOARD, "clip:a", "[]", "--space", "a", "--store", "sqlite:two.db"), "have its record's type"),
     ],
 )
 def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     fill(f"sqlite:{tmp_path}/one.db", rows=1)
+    (tmp_path / "cut.jsonl").write_text('{"space":"s","key":"k","value":1}\n')
     before = {entry.name for entry in tmp_path.iterdir()}
     assert words in run(*arguments, cwd=tmp_path, code=1).stderr
     assert {entry.name for entry in tmp_path.iterdir()} == before
@@ -97,7 +105,7 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
     assert "cut off" in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1).stderr
     assert (
-        "0 of 600"
+        "600 of 600"
         in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path).stdout
     )
 

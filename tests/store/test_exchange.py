@@ -377,7 +377,7 @@ def test_an_export_for_people_has_the_records_without_their_private_members() ->
         }
         assert summary.rows == 1 and summary.left_out == 3
         assert b"example.org" not in data and b"secret" not in data
-        with pytest.raises(UsageError, match="left out"):
+        with pytest.raises(UsageError, match="make a complete one"):
             await imported(MemoryEngine(), data)
 
     asyncio.run(scenario())

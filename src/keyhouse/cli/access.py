@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
-from keyhouse.cli.opening import opened
+from keyhouse.cli.opening import Rehearsal, opened
 from keyhouse.cli.options import Query, Selection, Where
-from keyhouse.cli.place import Place, place_of_space, service_of, url_of
+from keyhouse.cli.place import Place, place_of_key, place_of_space, service_of, url_of
 from keyhouse.cli.query import counted, found, span
 from keyhouse.cli.rows import Shown, filter_of, shown, shown_change, shown_told, span_of
 from keyhouse.cli.target import target
@@ -41,19 +41,32 @@ class Access(Protocol):
 
 
 def selected(selection: Selection) -> Place:
-    """The place of the rows that are asked for. Which store it is in is asked for before which space."""
-    if service_of(selection) is None:
-        url_of(selection.system, selection.store, selection.data)
+    """The place of the rows that are asked for. Which store it is in is asked for before which space, by every command."""
+    _check_named(selection.system, selection)
     return place_of_space(target(selection.system), selection.space)
 
 
+def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, Found]:
+    """The place of one row, and what the row is."""
+    _check_named(system, where)
+    return place_of_key(target(system), key, where.space)
+
+
+def _check_named(system: str, where: Where) -> None:
+    if service_of(where) is None:
+        url_of(system, where.store, where.data)
+
+
 @asynccontextmanager
-async def reached(system: str, place: Place, where: Where, *, existing: bool = True) -> AsyncIterator[Access]:
-    """The way in that the options or the environment name, open until the end of the block."""
+async def reached(
+    system: str, place: Place, where: Where, *, rehearse: Rehearsal | None = None
+) -> AsyncIterator[Access]:
+    """The way in that the options or the environment name, open until the end of the block. A store must be there, unless
+    there is something to rehearse: then see `opened`."""
     service = service_of(where)
     if service is None:
         url = url_of(system, where.store, where.data)
-        async with opened(url, existing=existing) as engine:
+        async with opened(url, existing=rehearse is None, rehearse=rehearse) as engine:
             yield StoreAccess(place, engine, public_url(url))
         return
     try:

@@ -31,12 +31,10 @@ def get(system: SystemName, key: Key, where: Where, json: Json = False) -> None:
 
 
 async def _get(system: str, key: str, where: Where) -> Any:
-    from keyhouse.cli.access import reached
-    from keyhouse.cli.place import place_of_key
+    from keyhouse.cli.access import reached, selected_by_key
     from keyhouse.cli.rows import AbsentError
-    from keyhouse.cli.target import target
 
-    place, _ = place_of_key(target(system), key, where.space)
+    place, _ = selected_by_key(system, key, where)
     async with reached(system, place, where) as access:
         if (row := await access.get(key)) is None:
             raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)

@@ -2,15 +2,20 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples
 from keyhouse.cli.progress import Line
 from keyhouse.cli.whole import SystemOrNone, stoppable
+
+LOOK_BYTES: Final = 1_024 * 1_024
+"""How much of a pipe is looked at before a store is made for it."""
 
 
 @examples(
@@ -67,43 +72,78 @@ async def _import(
 
     place = url_of(system, url, data)
     with Line() as line, nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines:
-        async with opened(place, existing=dry_run) as engine:
+        given = _Given(lines, partial, is_file=source is not None and lines.seekable(), line=line)
+        async with opened(place, existing=dry_run, rehearse=None if dry_run else given.rehearse) as engine:
             if not (dry_run or yes):
-                is_file = source is not None and lines.seekable()  # and no pipe, which is read once
-                await _agree(engine, place, lines, partial, is_file=is_file, line=line)
+                await _agree(engine, place, given)
             return await import_rows(
                 engine,
-                lines,
+                given.rest(),
                 partial=partial,
                 dry_run=dry_run,
                 on_progress=lambda rows: line.say(number(rows, "row")),
             )
 
 
-async def _agree(engine: Any, place: str, lines: Any, partial: bool, *, is_file: bool, line: Line) -> None:
+class _Given:
+    """What is to be imported: a file, which is looked at as a whole before a store is made for it; or a pipe, which is read
+    once, so that only its first lines are."""
+
+    def __init__(self, lines: Any, partial: bool, *, is_file: bool, line: Line) -> None:
+        self.is_file = is_file
+        self._lines = lines
+        self._partial = partial
+        self._line = line
+        self._first: list[bytes] = []
+
+    async def rehearse(self) -> None:
+        from keyhouse import open_engine
+        from keyhouse.store import import_rows
+
+        if self.is_file:
+            await self.compare(await open_engine("memory:"), "checking")
+        else:
+            self._first = self._lines.readlines(LOOK_BYTES)
+            is_all = sum(map(len, self._first)) < LOOK_BYTES
+            await import_rows(
+                await open_engine("memory:"), self._first, partial=self._partial or not is_all, dry_run=True
+            )
+
+    async def compare(self, engine: Any, doing: str) -> Any:
+        """What the file would do to this store."""
+        from keyhouse.cli.output import number
+        from keyhouse.store import import_rows
+
+        would = await import_rows(
+            engine,
+            self._lines,
+            partial=self._partial,
+            dry_run=True,
+            on_progress=lambda rows: self._line.say(f"{doing}: {number(rows, 'row')}"),
+        )
+        self._lines.seek(0)
+        self._line.clear()
+        return would
+
+    def rest(self) -> Iterator[bytes]:
+        return chain(self._first, self._lines)
+
+
+async def _agree(engine: Any, place: str, given: _Given) -> None:
     """Ask, where rows that are there would be replaced by others. A store without rows is not looked at twice."""
     from keyhouse.cli.asking import ask
     from keyhouse.cli.output import number
     from keyhouse.engines.registry import public_url
     from keyhouse.errors import UsageError
-    from keyhouse.store import import_rows
 
     if not [space async for space in engine.spaces()]:
         return
-    if not is_file:
+    if not given.is_file:
         raise UsageError(
             "The store holds rows, and those of standard input may go over them: add --yes, or give a file by --from.",
             store=public_url(place),
         )
-    would = await import_rows(
-        engine,
-        lines,
-        partial=partial,
-        dry_run=True,
-        on_progress=lambda rows: line.say(f"comparing: {number(rows, 'row')}"),
-    )
-    lines.seek(0)
-    line.clear()
+    would = await given.compare(engine, "comparing")
     if would.replaced:
         ask(
             f"{number(would.replaced, 'row')} of {public_url(place)} will be replaced by those of the file, and "

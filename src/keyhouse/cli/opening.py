@@ -1,8 +1,8 @@
 """What a command works on: engines, opened by URL, closed whatever happens; and files."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -12,15 +12,27 @@ from keyhouse.errors import UsageError
 
 URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
 
+Rehearsal = Callable[[], Awaitable[object]]
+"""The work on a store without rows, which writes nowhere: it raises what such a store would refuse."""
+
 
 @asynccontextmanager
-async def opened(url: str, *, existing: bool = False) -> AsyncIterator[Engine]:
-    """`existing`: what is only read is not made when it is not there."""
-    engine = await open_engine(url, create=not existing)
+async def opened(url: str, *, existing: bool = False, rehearse: Rehearsal | None = None) -> AsyncIterator[Engine]:
+    """`existing`: what is only read is not made when it is not there. `rehearse`: one that is not there is made only when
+    this was not refused, so that a refusal leaves nothing behind."""
+    engine = await _engine(url, existing, rehearse)
     try:
         yield engine
     finally:
         await engine.close()
+
+
+async def _engine(url: str, existing: bool, rehearse: Rehearsal | None) -> Engine:
+    if rehearse is not None:
+        with suppress(UsageError):  # it is not there, or can't be opened at all, which is said below
+            return await open_engine(url, create=False)
+        await rehearse()
+    return await open_engine(url, create=not existing)
 
 
 @contextmanager
@@ -32,7 +44,11 @@ def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
     except FileExistsError:
         raise UsageError("The file is there already: name another one, or go on with it.", file=str(path)) from None
     except OSError as error:
-        raise UsageError("The file can't be opened.", file=str(path), reason=error.strerror) from None
+        raise UsageError(
+            "The file can't be opened: look at its name, its folder, and who may use it.",
+            file=str(path),
+            reason=error.strerror,
+        ) from None
     with file:
         yield file
         if file.writable():

@@ -53,10 +53,14 @@ def put(
 
 
 async def _put(system: str, key: str, where: Where, content: bytes, ttl: int | None, expect: Any) -> Any:
-    from keyhouse.cli.access import reached
-    from keyhouse.cli.place import place_of_key
-    from keyhouse.cli.target import target
+    from keyhouse import open_engine
+    from keyhouse.cli.access import reached, selected_by_key
+    from keyhouse.cli.writing import put_value
 
-    place, found = place_of_key(target(system), key, where.space)
-    async with reached(system, place, where, existing=False) as access:
+    place, found = selected_by_key(system, key, where)
+
+    async def rehearse() -> None:
+        await put_value(place, place.store(await open_engine("memory:")), found, key, content, ttl, expect)
+
+    async with reached(system, place, where, rehearse=rehearse) as access:
         return await access.put(key, found, content, ttl, expect)

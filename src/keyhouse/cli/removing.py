@@ -5,12 +5,12 @@ from collections.abc import Coroutine
 
 import msgspec
 
-from keyhouse.cli.access import reached
+from keyhouse.cli.access import reached, selected_by_key
 from keyhouse.cli.asking import ask
 from keyhouse.cli.opening import opened
 from keyhouse.cli.options import Where
 from keyhouse.cli.output import number
-from keyhouse.cli.place import Place, place_of_key, place_of_space, service_of, url_of
+from keyhouse.cli.place import Place, place_of_space, service_of, url_of
 from keyhouse.cli.progress import Line
 from keyhouse.cli.rows import AbsentError, span_of
 from keyhouse.cli.target import target
@@ -57,12 +57,13 @@ async def remove(choice: Choice, *, dry_run: bool, yes: bool) -> Deleted:
             service=public_url(service.url),
         )
     url = url_of(choice.system, choice.where.store, choice.where.data)
+    place = place_of_space(target(choice.system), choice.where.space)
     async with opened(url, existing=True) as engine:
-        return await _remove_many(choice, engine, public_url(url), dry_run=dry_run, yes=yes)
+        return await _remove_many(choice, place, engine, public_url(url), dry_run=dry_run, yes=yes)
 
 
 async def _remove_one(choice: Choice, key: str, *, dry_run: bool, yes: bool) -> Deleted:
-    place, found = place_of_key(target(choice.system), key, choice.where.space)
+    place, found = selected_by_key(choice.system, key, choice.where)
     check_writable(place, found, key)
     async with reached(choice.system, place, choice.where) as access:
         if await access.get(key) is None:
@@ -74,8 +75,9 @@ async def _remove_one(choice: Choice, key: str, *, dry_run: bool, yes: bool) -> 
         return Deleted(place.space, int(gone))
 
 
-async def _remove_many(choice: Choice, engine: Engine, where: str, *, dry_run: bool, yes: bool) -> Deleted:
-    place = place_of_space(target(choice.system), choice.where.space)
+async def _remove_many(
+    choice: Choice, place: Place, engine: Engine, where: str, *, dry_run: bool, yes: bool
+) -> Deleted:
     span = span_of(choice.prefix) if choice.prefix is not None else Span()
     await refuse_newer(place.store(engine))
     with Line() as line:

@@ -30,7 +30,7 @@ def restore(
 ) -> None:
     """Make a store hold what a backup holds, and prove it.
 
-    Counts and digests of both must be the same at the end.     The whole file is checked before the first row is
+    Counts and digests of both must be the same at the end. The whole file is checked before the first row is
     written. A store that holds other rows is refused, unless --replace says that they may go. Cut off, it is run again
     and goes on. Programs that write to the store must be stopped.
     """

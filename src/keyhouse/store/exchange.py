@@ -162,13 +162,16 @@ def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line
     if len(rows) < len(found) or ended:
         at = next((index for index, each in enumerate(found) if isinstance(each, Ending)), -1)
         if ended or at != len(found) - 1:
-            raise DocumentError("There are lines behind the last one.", line=number + at + 1)
+            raise DocumentError(
+                "There are lines behind the last one: give each export a file of its own.", line=number + at + 1
+            )
         last = found[-1]
         assert isinstance(last, Ending)
         ending = last
     if (shown := next((index for index, row in enumerate(rows) if row.is_shown), None)) is not None:
         raise UsageError(
-            "The private members were left out of this export, so it can't be imported.", line=number + shown
+            "This export is for people, without private members, so it can't be imported: make a complete one.",
+            line=number + shown,
         )
     return rows, ending
 

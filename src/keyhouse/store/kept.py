@@ -80,12 +80,16 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
             raise UsageError("It has empty lines, so it is no backup: import it.")
         for line, each in zip(lines, found, strict=True):
             if ending is not None:
-                raise UnreadableError("There are lines behind the last one.", line=number + 1)
+                raise UnreadableError(
+                    "There are lines behind the last one: give each export a file of its own.", line=number + 1
+                )
             if isinstance(each, Ending):
                 ending = each
                 continue
             if each.is_shown:
-                raise UsageError("The private members were left out of this export, so it can't be restored.")
+                raise UsageError(
+                    "This export is for people, without private members, so it can't be restored: make a complete one."
+                )
             if (each.space, each.put.key) <= (space, key) and places:
                 raise UsageError("Its lines are not in order, so it is no backup: import it.", line=number)
             if each.space != space or not places:

@@ -135,7 +135,9 @@ def decode(line: bytes, number: int) -> Line | Ending:
         form = _decode(line)
         return _read(form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, binascii.Error, ValueError) as error:
-        raise DocumentError("A line is not a row.", line=number, reason=str(error)) from error
+        raise DocumentError(
+            "A line is not a row of an export: mend it, or export again.", line=number, reason=str(error)
+        ) from error
     except KeyhouseError as error:
         error.fields["line"] = number
         raise

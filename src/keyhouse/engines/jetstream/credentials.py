@@ -21,7 +21,11 @@ def sign_in(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             text = file.read()
     except OSError as error:
-        raise UsageError("The credentials file can't be opened.", file=path, reason=error.strerror) from None
+        raise UsageError(
+            "The credentials file can't be opened: look at its name, and at who may read it.",
+            file=path,
+            reason=error.strerror,
+        ) from None
     if find_spec("nkeys") is None:
         raise ImportError("A NATS credentials file needs nkeys: pip install 'nats-py[nkeys]'")
     if _JWT in text and _SEED_OF_JWT in text:
