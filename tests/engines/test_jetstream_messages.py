@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from pathlib import Path
 
 import nats.js.errors
@@ -10,7 +11,8 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Put, Row
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.message import TTL_MARGIN_SECONDS
+from keyhouse.engines.jetstream.message import TTL_EXPIRES_MAX, TTL_MARGIN_SECONDS
+from keyhouse.limits import EXPIRES_MAX
 from tests.engines.nats_races import Race
 from tests.engines.nats_rows import ALL, eventually, keys_of, put, run, value
 from tests.engines.nats_servers import Beside, nats_server
@@ -176,6 +178,23 @@ def test_the_servers_own_time_to_live_ends_after_ours(tmp_path: Path) -> None:
         assert headers[0]["Nats-TTL"] in (str(5 + TTL_MARGIN_SECONDS), str(4 + TTL_MARGIN_SECONDS))
         assert headers[1]["Nats-TTL"] == str(TTL_MARGIN_SECONDS)
         assert "Nats-TTL" not in headers[2]
+
+    run(tmp_path, scenario)
+
+
+def test_the_server_is_not_told_of_an_expiry_that_it_can_not_count_to(tmp_path: Path) -> None:
+    """The server adds a time to live to its clock in nanoseconds of 63 bits: one that ended behind the year 2262 came out
+    in the past, and the server dropped rows that had just been acknowledged."""
+
+    async def scenario(there: Beside) -> None:
+        for expires in (TTL_EXPIRES_MAX, TTL_EXPIRES_MAX + 1, EXPIRES_MAX):
+            await put(there.engine, "a", expires=expires)
+            raw = await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.a")
+            assert raw.headers is not None
+            assert raw.headers["Keyhouse-Expires"] == str(expires)
+            told = raw.headers.get("Nats-TTL")
+            assert (told is None) == (expires > TTL_EXPIRES_MAX)
+            assert told is None or time.time_ns() + int(told) * 1_000_000_000 < 2**63
 
     run(tmp_path, scenario)
 

@@ -3,7 +3,8 @@
 - `Keyhouse-Expires`: the row's expiry, in the clock's milliseconds. A row without it, as other programs write them, does
   not expire by us. `Nats-TTL` is only so that the server removes what nobody sweeps, and so that other programs see it go:
   it is sent when the engine runs on the machine's own clock, and ends `TTL_MARGIN_SECONDS` after the row has expired, so
-  that clocks that differ, or that are set, do not lose a row that still lives.
+  that clocks that differ, or that are set, do not lose a row that still lives. Of a time that is too far for the server's
+  own reckoning it would make one that is past: such a row is left to the sweep.
 - `Keyhouse-Behind`: how many messages of the same commit follow. Sequences within a commit have no holes, so a row's
   sequence and this make the sequence of the commit's last message: the revision that all its rows carry.
 - `Nats-Expected-Last-Subject-Sequence` is on every message that we write: see `writer`.
@@ -37,6 +38,9 @@ _MARKER: Final = "Nats-Marker-Reason"
 TTL_MARGIN_SECONDS: Final = 60
 """How much longer than our own clock the server's keeps a row."""
 
+TTL_EXPIRES_MAX: Final = 9_000_000_000_000
+"""The last expiry that the server is told of, in the year 2255: it counts nanoseconds in 63 bits, which end in 2262."""
+
 
 class Message(NamedTuple):
     """One to be written. Its headers are its own: who sends it may add to them. `place`: of the row, if it is one."""
@@ -68,7 +72,7 @@ def put(subject: str, place: Place, value: bytes, expires: int | None, clock: Cl
     headers: dict[str, str] = {}
     if expires is not None:
         headers[EXPIRES] = str(expires)
-        if isinstance(clock, SystemClock):
+        if isinstance(clock, SystemClock) and expires <= TTL_EXPIRES_MAX:
             left = max(0, expires - clock.now() + 999) // 1_000
             headers[_TTL] = str(left + TTL_MARGIN_SECONDS)
     return Message(subject, value, headers, place)
