@@ -17,7 +17,7 @@ from keyhouse.engines.group import GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
-from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError
+from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError, WatchExpiredError
 from keyhouse.testing.conformance.stage import leave, step
 from tests.engines.embedded import count, one
 
@@ -199,6 +199,29 @@ def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, di
             disk.ready.set()
             assert await sweeping == 1
             assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothing(tmp_path: Path, disk: Disk) -> None:
+    """While a pruning was on its way to the disk, the entries were gone and nobody knew of it: a watcher that read them
+    just then went on behind the gap."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path, changes_kept=5) as engine:
+            for number in range(20):
+                await engine.commit("s", one(number))
+            disk.ready.clear()
+            sweep = asyncio.ensure_future(engine.sweep(limit=10))
+            while len(disk.writes) < 21:
+                await asyncio.sleep(0.001)
+            with pytest.raises(WatchExpiredError):
+                await step(engine.watch("s", ALL, since=10))
+            watch = engine.watch("s", ALL, since=15)
+            assert [(await step(watch)).revision for _ in range(5)] == [16, 17, 18, 19, 20]
+            disk.ready.set()
+            await sweep
+            await leave(watch)
 
     asyncio.run(scenario())
 

@@ -84,14 +84,17 @@ class Feed:
         return watcher.take(self.view.revision)
 
     def _from_log(self, space: str, watcher: Watcher) -> list[Mention]:
-        if watcher.position + 1 < self.view.oldest:
+        """There is an entry for every revision: where some are missing, they were pruned, perhaps by a group that is on its
+        way to the disk, of which the view does not know yet."""
+        last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
+        first = watcher.position + 1
+        commits = list(self._log(first, last)) if first >= self.view.oldest else []
+        if len(commits) < last - watcher.position:
             raise WatchExpiredError(
                 "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
                 since=watcher.position,
-                oldest=self.view.oldest,
+                oldest=commits[0][0] if commits else self.view.oldest,
             )
-        last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
-        commits = list(self._log(watcher.position + 1, last))
         mentions = [
             mention for revision, keys in commits if keys.space == space for mention in watcher.mentions(revision, keys)
         ]
