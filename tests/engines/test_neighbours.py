@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.engine import Batch, Engine, Put
+from keyhouse.engine import Batch, Engine, Put, Row
 from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.group import GroupWriter
 from keyhouse.engines.jetstream.faults import cut_off
@@ -75,45 +75,71 @@ def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_batch_that_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting() -> None:
+class Calls:
+    """Calls that are answered when a test says so."""
+
+    def __init__(self) -> None:
+        self.answers: list[asyncio.Future[None]] = []
+
+    async def commit(self, group: Any, patient: bool) -> dict[str, Any]:
+        await self._answered()
+        return {"answers": [1] * len(group.jobs), "busy": None, "fault_batch": None}
+
+    async def read(self, work: object) -> list[Row | None]:
+        await self._answered()
+        return [None]
+
+    async def number(self, count: int) -> None:
+        while len(self.answers) < count:
+            await asyncio.sleep(0)
+
+    async def _answered(self) -> None:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        await self.answers[-1]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
+    reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two calls are answered in one round of the loop; in the round in which their lanes find nothing more to do, and end,
-    another commits. It used to count on lanes that were gone, and waited until somebody else came."""
+    another commits, or reads. It used to count on lanes that were gone, and waited until somebody else came."""
 
     async def scenario() -> None:
-        engine = PostgresEngine.open(await postgres_schema())
-        answers: list[asyncio.Future[None]] = []
-        loop = asyncio.get_running_loop()
+        engine, calls = PostgresEngine.open(await postgres_schema()), Calls()
+        if reads:
+            monkeypatch.setattr(engine._reads, "answer", calls.read)
+        else:
+            monkeypatch.setattr(engine._writer, "_call", calls.commit)
 
-        async def call(group: Any, patient: bool) -> dict[str, Any]:
-            answers.append(loop.create_future())
-            await answers[-1]
-            return {"answers": [1] * len(group.jobs), "busy": None, "fault_batch": None}
+        async def ask(space: str) -> Any:
+            return await (engine.read(space, ["k"]) if reads else engine.commit(space, one("k")))
 
-        engine._writer._call = call  # type: ignore[method-assign]
         tasks = []
         for space in "ab":
-            tasks.append(asyncio.ensure_future(engine.commit(space, one("k"))))
-            while len(answers) < len(tasks):
-                await asyncio.sleep(0)
-        first, second = loop.create_future(), loop.create_future()
+            tasks.append(asyncio.ensure_future(ask(space)))
+            await calls.number(len(tasks))
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
 
         async def relay() -> None:
             await first
             second.set_result(None)
 
-        async def late() -> int | None:
+        async def late() -> Any:
             await second
-            return await engine.commit("c", one("k"))
+            return await ask("c")
 
-        tasks += [asyncio.ensure_future(relay()), asyncio.ensure_future(late())]
+        relayed = asyncio.ensure_future(relay())
+        tasks.append(asyncio.ensure_future(late()))
         await asyncio.sleep(0)
-        for answer in (*answers, first):
+        for answer in (*calls.answers, first):
             answer.set_result(None)
         async with asyncio.timeout(5):
-            while len(answers) < 3:
-                await asyncio.sleep(0)
-            answers[2].set_result(None)
-            assert await asyncio.gather(*tasks) == [1, 1, None, 1]
+            await calls.number(3)
+            calls.answers[2].set_result(None)
+            assert await asyncio.gather(*tasks) == [[None] if reads else 1] * 3
+            await relayed
+        monkeypatch.undo()
         await engine.close()
 
     asyncio.run(scenario())

@@ -8,6 +8,7 @@ from typing import Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Row
 from keyhouse.engines.postgres.connection import Connection
+from keyhouse.engines.postgres.lanes import Lanes
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.errors import KeyhouseError
@@ -38,7 +39,7 @@ class Reader:
         self._sql = sql
         self._clock = clock
         self._waiting: deque[_Wanted] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(LANES)
         self._starting = False
 
     async def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
@@ -47,11 +48,9 @@ class Reader:
             return []
         wanted = _Wanted(space, keys)
         self._waiting.append(wanted)
-        if not self._starting and len(self._lanes) < LANES:
+        if not self._starting and not self._lanes.full:
             self._starting = True
-            lane = asyncio.ensure_future(self._lane())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+            self._lanes.start(self._lane())
         return await wanted.future
 
     async def _lane(self) -> None:

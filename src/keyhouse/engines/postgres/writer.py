@@ -11,13 +11,14 @@ of a commit's cost is the round trip and the transaction, on either side.
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
 from keyhouse.engines.postgres.faults import LOST, REPEATED, UNSENT, is_of_all, translated_commit
 from keyhouse.engines.postgres.group import Group, Job
+from keyhouse.engines.postgres.lanes import Lanes
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.errors import ClosedError, KeyhouseError
@@ -48,15 +49,15 @@ class Writer:
         self._waiting: dict[str, deque[Job]] = {}  # by space, in the order of their turns
         self._contended: set[str] = set()
         self._under_way: set[str] = set()
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._patient_lanes: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(LANES)
+        self._patient_lanes = Lanes(PATIENT_LANES)
         self._starting = False
         self._closed = False
 
     @property
     def busy(self) -> bool:
         """Whether a call is under way."""
-        return bool(self._lanes or self._patient_lanes)
+        return bool(self._lanes.tasks or self._patient_lanes.tasks)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         """The answer, when it is on disk. A caller that is cancelled before its batch is sent takes it back."""
@@ -73,16 +74,13 @@ class Writer:
     async def stop(self) -> None:
         """Take nothing more, and finish what was submitted."""
         self._closed = True
-        while lanes := self._lanes | self._patient_lanes:
-            await asyncio.wait(lanes)
+        while tasks := self._lanes.tasks | self._patient_lanes.tasks:
+            await asyncio.wait(tasks)
 
     def _wake(self) -> None:
-        if not self._starting and len(self._lanes) < LANES:
+        if not self._starting and not self._lanes.full:
             self._starting = True
-            self._start(self._lane(), self._lanes)
-
-    def _start(self, work: Coroutine[Any, Any, None], lanes: set[asyncio.Task[None]]) -> None:
-        lanes.add(asyncio.ensure_future(_leaving(lanes, work)))
+            self._lanes.start(self._lane())
 
     async def _lane(self) -> None:
         """Each of its turns comes when the callers that were ready, or were just told, have all had their say."""
@@ -148,8 +146,8 @@ class Writer:
         for space, jobs in remaining.items():
             self._waiting.setdefault(space, deque()).extendleft(reversed(jobs))
             self._contended.add(space)
-            if len(self._patient_lanes) < PATIENT_LANES:
-                self._start(self._patient_lane(), self._patient_lanes)
+            if not self._patient_lanes.full:
+                self._patient_lanes.start(self._patient_lane())
 
     async def _call(self, group: Group, patient: bool) -> Any:
         """The function's answer. Repeats only what is known not to have been done."""
@@ -175,15 +173,6 @@ class Writer:
                 return record
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.random())
             attempt += 1
-
-
-async def _leaving(lanes: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    """A lane is gone the moment that it has nothing to do. A callback would be later, and a batch that comes between
-    the two would count on a lane that does not look any more."""
-    try:
-        await work
-    finally:
-        lanes.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
 
 def _take_turn(queue: deque[Job], group: Group, *, alone: bool) -> bool:
