@@ -263,15 +263,23 @@ async def heard(engine: PostgresEngine) -> None:
 
 
 def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside a watch that waits for a revision which is far ahead: nobody looked for the others of its space then."""
+
     async def scenario() -> None:
         url = await postgres_schema()
         writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
         await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
+        ahead = asyncio.ensure_future(step(watcher.watch("s", ALL, since=2**62)))
         watch = watcher.watch("s", ALL, since=1)
         waiting = asyncio.ensure_future(step(watch))
         await heard(watcher)
-        await writer.commit("s", Batch(puts=(Put("silent", b"1"),)))
-        assert (await waiting).key == "silent"
+        for key in ("silent", "and again"):
+            await writer.commit("s", Batch(puts=(Put(key, b"1"),)))
+            assert (await waiting).key == key
+            waiting = asyncio.ensure_future(step(watch))
+        for task in (ahead, waiting):
+            task.cancel()
+            await asyncio.wait([task])
         await leave(watch)
         await writer.close()
         await watcher.close()
@@ -280,6 +288,28 @@ def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(monkeypa
         pass
 
     monkeypatch.setattr(Feed, "_notify", silence)
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 0.1)
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_behind_the_last_read_of_a_snapshot_harms_nobody() -> None:
+    """All was read; yet who left the snapshot was given the driver's own error."""
+
+    async def scenario() -> None:
+        url = await postgres_schema()
+        engine = PostgresEngine.open(url)
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        async with engine.snapshot() as view:
+            assert [row.key for row in (await view.scan("s", ALL, limit=5)).rows] == ["a"]
+            connection = await asyncpg.connect(url)
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            )
+            await connection.close()
+        async with engine.snapshot() as view:
+            assert [space async for space in view.spaces()] == ["s"]
+        await engine.close()
+
     asyncio.run(scenario())
 
 

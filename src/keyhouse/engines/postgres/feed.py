@@ -65,7 +65,7 @@ class _News:
 
 
 class _Topic:
-    """A space that is watched, by how many, and how far any of them has come."""
+    """A space that is watched, by how many, and the newest revision of it that they were told of."""
 
     __slots__ = ("news", "seen", "watches")
 
@@ -113,8 +113,9 @@ class Feed:
                     if change.key in span:
                         yield self._as_of_now(change)
                 begun = True
-                position = window.position
-                topic.seen = max(topic.seen, position)
+                if window.position > position:  # else it may be one that nobody has written yet
+                    position = window.position
+                    topic.seen = max(topic.seen, position)
                 if not window.more:
                     await news.event.wait()
         finally:
@@ -246,5 +247,7 @@ class Feed:
                     await lost.wait()
             if not lost.is_set():
                 for space, head in await connection.fetch(self._sql.heads, list(self._topics)):
-                    if space in self._topics and self._topics[space].seen < head:
-                        self._topics[space].tell()
+                    topic = self._topics.get(space)
+                    if topic is not None and topic.seen < head:
+                        topic.seen = head
+                        topic.tell()

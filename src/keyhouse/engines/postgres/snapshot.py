@@ -50,6 +50,14 @@ class Snapshot:
         await self._answer(self._connection.execute(_BEGIN))
         await self._answer(self._connection.fetch(self._sql.spaces, "", 0, 1))  # the snapshot is of the first statement
 
+    async def end(self) -> bool:
+        """Whether the connection can be used again. One that was lost after all was read is nobody's trouble."""
+        try:
+            await self._connection.execute("ROLLBACK")
+        except DRIVER:
+            return False
+        return True
+
     async def _answer(self, call: Awaitable[Any]) -> Any:
         """A connection that is lost takes the moment with it: nothing is asked a second time."""
         try:
@@ -65,11 +73,11 @@ async def snapshot(pool: Pool, sql: Statements, clock: Clock) -> AsyncIterator[S
         held = Snapshot(connection, pool.server, sql, clock)
         await held.begin()
         yield held
-        await connection.execute("ROLLBACK")
+        kept = await held.end()
     except BaseException:
         pool.drop(connection)
         raise
-    pool.give(connection)
+    (pool.give if kept else pool.drop)(connection)
 
 
 def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object, ...]:
