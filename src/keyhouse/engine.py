@@ -39,7 +39,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.errors import LimitError
+from keyhouse.errors import LimitError, WatchExpiredError
 from keyhouse.keys.key import Span as Span
 from keyhouse.keys.key import check_key as check_key
 from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, VALUE_BYTES_MAX
@@ -154,7 +154,9 @@ class Engine(Protocol):
         change.
 
         `WatchExpiredError` when `since` is older than what is kept. Any revision behind which all spaces together have
-        written no more than `CHANGES_KEPT` rows and batch ids is kept; an engine may keep more.
+        written no more than `CHANGES_KEPT` rows and batch ids is kept; an engine may keep more. So too when `since` is still
+        to come, at the first step: it is of a store that was restored since, or of another, and waiting for it would miss
+        changes.
 
         The changes of one commit share its revision. Who stops within a commit resumes from the revision before it, and
         is given that commit again as a whole. Close the generator (`aclose`) when done with it.
@@ -197,6 +199,16 @@ class Snapshots(Protocol):
         """All rows of all spaces as they stood together when the context was entered, whatever is committed meanwhile; what
         expires meanwhile is not shown. It is held at the engine's expense: leave it as soon as the walk is done."""
         ...
+
+
+def check_since(since: int | None, newest: int) -> None:
+    """Refuse to watch from a revision that is still to come. `newest`: of the space, when the watch begins."""
+    if since is not None and since > newest:
+        raise WatchExpiredError(
+            "That revision is still to come: the store was restored, or is another. Scan again, then watch from the page's.",
+            since=since,
+            newest=newest,
+        )
 
 
 def check_limits(batch: Batch, capabilities: Capabilities) -> None:

@@ -33,7 +33,7 @@ KeyhouseError
     ├── FullError           no room on the disk; nothing was written
     ├── LockedError         another process has it
     ├── ClosedError         used after close
-    └── WatchExpiredError   the changes since that revision are no longer kept: scan again, then watch
+    └── WatchExpiredError   the changes since that revision are no longer kept, or still to come: scan again, then watch
 
 An error is a fixed sentence and its fields, never a formatted guess: programs read `code` and `fields`, people read
 `str(error)`. `status` is the HTTP status and `code` the machine's name for it, on every face.
@@ -219,3 +219,4 @@ class ClosedError(EngineError):
 
 class WatchExpiredError(EngineError):
     status = 410
+    code = "WATCH_EXPIRED"

@@ -246,6 +246,10 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
         ),
         (("list", BOARD, "\udcff", *STORE), "not text in UTF-8"),
         (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "There is no such file"),
+        (
+            ("watch", BOARD, "--since", "1000", *STORE),
+            "keyhouse: That revision is still to come: the store was restored",
+        ),
     ],
 )
 def test_what_is_not_named_well_is_asked_for(folder: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -66,6 +66,7 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
     run("put", "rosey", "k", "1", *at)
     out, _ = watching.communicate(timeout=60)
     assert out.split("\t")[1:] == ["put", "k", "1\n"]
+    assert "still to come" in run("watch", "rosey", "--since", "1000000", *at, code=1).stderr
 
 
 def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.engine import Batch, Change, Put, Span
+from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines import watcher
 from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.testing.conformance.stage import leave, step
@@ -89,20 +89,6 @@ async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
         await asyncio.gather(*(engine.commit("s", batch) for batch in burst))
         keys = [(await waiting).key] + [(await step(watch)).key for _ in range(14)]
         assert keys == [f"k{number:02d}" for number in range(15)]
-        await leave(watch)
-
-
-@both
-@awaited
-async def test_a_watch_from_a_revision_that_is_still_to_come_waits_for_it(kind: Kind, tmp_path: Path) -> None:
-    async with kind.opened(tmp_path) as engine:
-        watch = engine.watch("s", ALL, since=3)
-        waiting = asyncio.ensure_future(step(watch))
-        for number in range(1, 6):
-            await asyncio.sleep(0)
-            await put(engine, f"k{number}")
-        assert await waiting == Change("k4", 4, b"1")
-        assert await step(watch) == Change("k5", 5, b"1")
         await leave(watch)
 
 

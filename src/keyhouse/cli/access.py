@@ -11,7 +11,7 @@ from keyhouse.cli.query import counted, found, span
 from keyhouse.cli.rows import Shown, filter_of, shown, shown_change, shown_told, span_of
 from keyhouse.cli.target import target
 from keyhouse.cli.writing import Put, check_writable, completed, put_value, refuse_newer
-from keyhouse.engine import Engine
+from keyhouse.engine import Engine, check_since
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import EngineError
 from keyhouse.remote import Remote
@@ -101,7 +101,9 @@ class StoreAccess:
     ) -> AsyncGenerator[Shown, None]:
         schema, space = self._place.schema, self._place.space
         passes, within = filter_of(schema, selection.only), span_of(selection.prefix)
-        start = since if since is not None else (await self._engine.scan(space, within, limit=1)).revision
+        newest = (await self._engine.scan(space, within, limit=1)).revision
+        check_since(since, newest)  # before it is said that it has begun
+        start = since if since is not None else newest
         begun(start)
         async with aclosing(self._engine.watch(space, within, since=start)) as changes:
             async for change in changes:

@@ -23,7 +23,8 @@ def watch(
 ) -> None:
     """Show the changes of a space as they are committed.
 
-    Whoever writes, until Ctrl-C. Nothing is missed and nothing comes twice. An expiry shows when the row is swept.
+    Whoever writes, until Ctrl-C. Nothing is missed and nothing comes twice. An expiry shows when the row is swept. A
+    revision whose changes are no longer kept, or which is still to come as after a restore, is refused.
     """
     asyncio.run(_watch(selection, since, count, json))
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span
+from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span, check_since
 from keyhouse.engines.counter import sum_of
 from keyhouse.errors import ClosedError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
@@ -109,6 +109,7 @@ class MemoryEngine:
         return revision
 
     async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+        check_since(since, self._revision)
         position = self._revision if since is None else since
         while True:
             self._check_open()

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import nats
 import pytest
 from nats.aio.client import Client
@@ -30,6 +31,7 @@ from keyhouse.systems.rosey.client import (
     ServiceUnavailable,
     StorageFailed,
     ValueTooLarge,
+    WatchExpired,
 )
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.service import part
@@ -155,6 +157,23 @@ def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
+
+    living("sqlite", tmp_path)(story)
+
+
+def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(tmp_path: Path) -> None:
+    """It was asked for again and again, without end."""
+
+    async def story(house: House) -> None:
+        kv = storage(house)
+        for number in range(3):
+            await kv.set("k", number)
+        connection = apsw.Connection(str(tmp_path / "rosey.db"))
+        connection.execute("DELETE FROM plugin_kv_changes WHERE revision < 3")
+        connection.close()
+        for since in (1, 1_000):
+            with pytest.raises(WatchExpired):
+                await asyncio.wait_for(anext(kv.watch(since=since)), 20)
 
     living("sqlite", tmp_path)(story)
 

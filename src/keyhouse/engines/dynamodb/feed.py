@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Row, Span
+from keyhouse.engine import Change, Row, Span, check_since
 from keyhouse.engines.dynamodb.items import is_live
 from keyhouse.engines.dynamodb.log import Entry, Mention, newest
 from keyhouse.engines.dynamodb.reader import Reader
@@ -80,6 +80,8 @@ class Feed:
             return head.revision
         if since < head.pruned:
             raise _expired(since, head.pruned)
+        if since > head.revision:  # or what moves the head is being applied
+            check_since(since, await self._reader.head_applied(space))
         return since
 
     async def _newest(self, space: str, span: Span, entries: list[Entry], after: int) -> list[Change]:

@@ -70,6 +70,11 @@ class Reader:
     async def head(self, space: str) -> log.Head:
         return log.head_of(await self._service.get(self._log, log.head_key(space)))
 
+    async def head_applied(self, space: str) -> int:
+        """The newest revision, with no transaction half applied."""
+        (found,) = await self._service.get_together([(self._log, log.head_key(space))])
+        return log.head_of(found).revision
+
     async def entries(self, space: str, after: int, limit: int) -> list[log.Entry]:
         """Entries of the log behind that revision, the oldest first."""
         return await self._entries(space, (after + 1, log.REVISION_MAX), limit, True)
@@ -131,8 +136,7 @@ class Reader:
         found = await self._found(space, span, limit, reverse, keys_only, now)
         if any(row.revision > head for row in found.rows) or not _shows(found, recent, now):
             return None
-        (last,) = await self._service.get_together([(self._log, log.head_key(space))])
-        newest = log.head_of(last).revision
+        newest = await self.head_applied(space)
         if newest != head and not await self._unchanged(space, found.covered, head, newest):
             return None
         return Page(found.rows[:limit], len(found.rows) > limit, head)

@@ -8,7 +8,7 @@ of it.
 from collections.abc import AsyncGenerator, Callable
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span
+from keyhouse.engine import Change, Span, check_since
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.patience import patiently
@@ -19,6 +19,7 @@ async def changes(
     bucket: Bucket, space: str, span: Span, since: int | None, clock: Clock, check_open: Callable[[], None]
 ) -> AsyncGenerator[Change, None]:
     await patiently(bucket.sync)
+    check_since(since, bucket.mirror.position)
     position = bucket.mirror.position if since is None else since
     while True:
         check_open()

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span
+from keyhouse.engine import Change, Span, check_since
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.faults import DRIVER
 from keyhouse.engines.postgres.pool import Pool, farewell
@@ -96,7 +96,9 @@ class Feed:
     async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
         topic = self._join(space)
         try:
-            position = await self._head(space) if since is None else since
+            head = await self._head(space)
+            check_since(since, head)
+            position = head if since is None else since
             begun = False
             while True:
                 self._check_open()

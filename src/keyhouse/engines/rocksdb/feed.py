@@ -15,7 +15,7 @@ from typing import Final
 from rocksdict import ReadOptions
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span
+from keyhouse.engine import Change, Span, check_since
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import Keys, decode_keys, number, number_of
 from keyhouse.engines.rocksdb.faults import CLOSED, translated
@@ -64,6 +64,7 @@ class Feed:
     def _join(self, space: str, span: Span, since: int | None) -> Watcher:
         if self._closed:
             raise ClosedError(CLOSED, folder=self._database.folder)
+        check_since(since, self.view.revision)
         watcher = Watcher(span, self.view.revision if since is None else since)
         self._watchers.setdefault(space, set()).add(watcher)
         return watcher

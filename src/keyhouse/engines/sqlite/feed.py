@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span
+from keyhouse.engine import Change, Span, check_since
 from keyhouse.engines.sqlite.changes import decode
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements
@@ -91,6 +91,8 @@ class Feed:
         else:
             self._tail = self._reader.revision()
             self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._tick)
+        if since is not None and since > self._tail:
+            check_since(since, self._reader.revision())
         watcher = Watcher(span, self._tail if since is None else since)
         self._watchers.setdefault(space, set()).add(watcher)
         return watcher

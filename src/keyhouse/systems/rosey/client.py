@@ -29,6 +29,7 @@ __all__ = [
     "ServiceUnavailable",
     "StorageFailed",
     "ValueTooLarge",
+    "WatchExpired",
 ]
 
 _SILENCE_SECONDS: Final = 20.0
@@ -91,6 +92,13 @@ class StorageFailed(PluginError):
     codes = ("DATABASE_ERROR",)
 
 
+class WatchExpired(PluginError):
+    """The changes since that revision can't be told: it is too long ago, or of a store that was restored since. Read what
+    is there, and watch from now on."""
+
+    codes = ("WATCH_EXPIRED",)
+
+
 class InternalError(PluginError):
     codes = ("INTERNAL_ERROR",)
 
@@ -110,6 +118,7 @@ _BY_CODE: Final = {
         RateLimited,
         QuotaExceeded,
         StorageFailed,
+        WatchExpired,
         InternalError,
         ServiceUnavailable,
     )
@@ -215,8 +224,8 @@ class PluginStorage:
         self, prefix: str = "", *, since: int | None = None, begun: Callable[[int], None] | None = None
     ) -> AsyncGenerator[Change, None]:
         """The changes of the keys that begin so, from now on or after revision `since`, without end. Begun anew by itself
-        when the service is restarted or a message was lost; then a change may come twice, and none is missed. `begun` is
-        called once, when the first has begun, with the revision that it begins at."""
+        when the service is restarted or a message was lost; then a change may come twice, and none is missed. Where that
+        can't be, `WatchExpired`. `begun` is called once, when the first has begun, with the revision that it begins at."""
         while True:
             subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
             messages = await self._connection.subscribe(subject)
@@ -234,6 +243,8 @@ class PluginStorage:
                         break
                     told = _decode(message.data)
                     number += 1
+                    if told.get("end") in WatchExpired.codes:
+                        raise WatchExpired(told["end"], "The changes since that revision are no longer kept.")
                     if told["n"] != number or "end" in told:
                         break
                     if "heartbeat" in told:

@@ -24,6 +24,7 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
     UsageError,
+    WatchExpiredError,
 )
 from keyhouse.remote import Told
 from keyhouse.store import ANY, Unset
@@ -38,6 +39,7 @@ from keyhouse.systems.rosey.client import (
     ServiceUnavailable,
     StorageFailed,
     ValueTooLarge,
+    WatchExpired,
 )
 
 __all__ = ["connect"]
@@ -50,6 +52,7 @@ _KINDS: Final[tuple[tuple[type[PluginError], type[KeyhouseError]], ...]] = (
     (Conflict, RevisionError),
     (RateLimited, RateError),
     (QuotaExceeded, QuotaError),
+    (WatchExpired, WatchExpiredError),
     (StorageFailed, EngineError),
     (PluginError, DataError),
 )

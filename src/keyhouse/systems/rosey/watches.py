@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from keyhouse.engine import check_since
 from keyhouse.errors import KeyhouseError, QuotaError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.serve.nats import Courier
@@ -57,6 +58,7 @@ class Watches:
         ended = self._running[place] = asyncio.Event()  # before anything is waited for: others may ask meanwhile
         try:
             page = await store.page(VALUE, limit=1)
+            check_since(body.since, page.revision)
         except BaseException:
             self._forget(place, ended)
             raise

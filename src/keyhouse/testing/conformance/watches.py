@@ -183,6 +183,15 @@ class Watches:
             await step(watch)
         assert await stage.changes(since=newest) == []
 
+    @scenario()
+    async def test_a_revision_that_is_still_to_come_is_refused(self, stage: Stage) -> None:
+        """Whoever watched a store before it was restored would wait for its old revision, and miss what comes before it."""
+        newest = await stage.put("a")
+        for space in (SPACE, "never written"):
+            with pytest.raises(WatchExpiredError):
+                await step(stage.engine.watch(space, ALL, since=newest + 1_000))
+        assert await stage.changes(since=newest) == []
+
     @scenario(changes_kept=50)
     async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(self, stage: Stage) -> None:
         """Whatever an engine counts, rows or commits, those of a space or of all: it keeps this much."""
