@@ -137,3 +137,17 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
             lines = [json.loads(line) for line in ran.stderr.splitlines()]
             assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3
             assert lines[0]["number"] == 1
+
+
+def test_a_log_that_cannot_be_written_fails_nobody() -> None:
+    """On a full disk each line raised an error where it was written: in the midst of a request that had been done."""
+    program = (
+        "import logging, structlog; from keyhouse.serve.logs import set_up_logs\n"
+        "set_up_logs('info', 'json', open('/dev/full', 'w'))\n"
+        "for _ in range(100): structlog.get_logger().info('said', text='x' * 1_000)\n"
+        "logging.getLogger('library').warning('said')\n"
+        "print('went on', flush=True)\n"
+        "import os; os._exit(0)  # closing the file would say so too\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("went on\n", "")

@@ -5,6 +5,7 @@ What libraries log through Python's `logging` comes out the same way. No value o
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -18,7 +19,7 @@ Format = Literal["auto", "json", "text"]
 
 def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     """Once, when the program starts."""
-    to = stream or sys.stderr
+    to = _Unfailing(stream or sys.stderr)
     least = logging.getLevelNamesMapping()[level.upper()]
     as_json = form == "json" or (form == "auto" and not to.isatty())
     shared: list[Processor] = [
@@ -42,7 +43,7 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.PrintLoggerFactory(to),
+        logger_factory=structlog.PrintLoggerFactory(to),  # type: ignore[arg-type]  # of a stream, it uses these two
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(to)
@@ -55,6 +56,23 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(least, logging.WARNING))  # of libraries, only what is wrong
+
+
+class _Unfailing:
+    """A stream that loses what it can't write. On a full disk, or when whoever reads the log has gone, each request that has
+    something to say would fail, also one that was done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.isatty = stream.isatty
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the latter says that it is closed
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _json(event: dict[str, Any], **_: Any) -> str:
