@@ -63,6 +63,7 @@ def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
         (["streamkit", "--customer", "a b"], "No tenant can be called so"),
         (["streamkit", "--customer", "12_streamkit_notes"], "No tenant can be called so"),
         (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
+        (["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"], "known=['read', 'write']"),
         (["rosey", "--customer", "12345"], "has no tokens of customers"),
         (["streamkit", "--operator"], "has no operator's view"),
         (["rosey"], "takes=['--operator']"),

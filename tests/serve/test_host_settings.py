@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from keyhouse.cli.serve import serve
 from keyhouse.engines.placing import file_of, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve.settings import Address, Settings
@@ -168,3 +169,23 @@ def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
 def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names() -> None:
     assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
     assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "[streamkit]\njwt_secrt = 1\n",
+        "[rosey]\nsweep_seconds = 'often'\n",
+        "[http]\nbody_max = 1\n",
+        "nats_credentials = 'gone.creds'\n",
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Engines were opened first, and a folder with their files was left."""
+    monkeypatch.setattr("keyhouse.serve.logs.set_up_logs", lambda *_: None)
+    (tmp_path / "keyhouse.toml").write_text(file)
+    with pytest.raises(UsageError, match=r"no such setting|can't be that|can't be opened"):
+        serve()
+    assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]

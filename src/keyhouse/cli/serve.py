@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,18 +85,26 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     mine = [_service_name(name) for name in flags["systems"] or () if ":" in name]
     given = gather(flags, os.environ, config, systems=(*NAMES, *mine))
     settings = given.settings
+    names = settings.systems or tuple(name for name in NAMES if has_service(name))
+    services = {_service_name(name): _service(name, given.tables) for name in names}
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
-    names = settings.systems or tuple(name for name in NAMES if has_service(name))
     if not settings.systems and len(names) < len(NAMES):
         log.info("left out, because they have no service yet", systems=[name for name in NAMES if name not in names])
-    serve(given, dict(map(_service, names)), _announce_json if json else _announce)
+    serve(given, services, _announce_json if json else _announce)
 
 
-def _service(name: str) -> tuple[str, Any]:
-    """What makes the part."""
-    return _service_name(name), own(name) if ":" in name else load_service(name).part
+def _service(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Any:
+    """What makes the part. The settings of a system are looked at here, before anything is opened; a part of the caller's
+    own looks at them itself."""
+    from keyhouse.serve import read_settings
+
+    if ":" in name:
+        return own(name)
+    module = load_service(name)
+    read_settings(module.Settings, tables.get(name, {}), table=name)
+    return module.part
 
 
 def _service_name(name: str) -> str:

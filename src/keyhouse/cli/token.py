@@ -31,9 +31,7 @@ def token(
     ] = False,
     scope: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="What it allows, such as read; may be given several times. [all that is usual]"
-        ),
+        typer.Option(metavar="NAME", help="What it allows: read or write; may be given several times. [both]"),
     ] = None,
     hours: Annotated[float, typer.Option(help="How long it is good for.")] = 12.0,
     data: Annotated[

@@ -78,6 +78,7 @@ class Host:
         await self._stack.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> Place:
+        http_settings, signing = self._read_settings()
         data = DataFolder.take(Path(self._settings.data))
         stack.callback(data.release)
         address = self._settings.http_address
@@ -87,7 +88,7 @@ class Host:
             stack.push_async_callback(self._traces.close)
         parts = [await self._part(name, data.path, stack) for name in self._services]
         nats = await self._nats_url(parts, data, stack)
-        connection = None if nats is None else await stack.enter_async_context(self._connect(nats))
+        connection = None if nats is None else await stack.enter_async_context(connect(nats, **signing))
         await stack.enter_async_context(Tasks(parts, self._metrics))
         stack.push_async_callback(self._end_faces)
         for part in parts:
@@ -98,8 +99,14 @@ class Host:
                 self._health.add(part.name, _connected(connection))
         http = None
         if bound is not None:
-            http = (await self._begin_face(self._listener(parts, bound))).url
+            http = (await self._begin_face(self._listener(parts, bound, http_settings))).url
         return Place(http, None if nats is None else public_url(nats))
+
+    def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
+        """Of the HTTP face, and how NATS is signed in to: what can't be is said before anything is opened."""
+        given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
+        credentials = self._settings.nats_credentials if self._settings.nats != OFF else None
+        return read_settings(HttpSettings, given, table="http"), sign_in(credentials) if credentials else {}
 
     # The systems
 
@@ -146,13 +153,9 @@ class Host:
             return self._settings.nats
         return (await stack.enter_async_context(embedded_nats(data, self._settings.nats_port))).url
 
-    def _connect(self, url: str) -> AbstractAsyncContextManager[Connection]:
-        credentials = self._settings.nats_credentials
-        return connect(url, **(sign_in(credentials) if credentials else {}))
-
-    def _listener(self, parts: list[Part], bound: socket) -> AbstractAsyncContextManager[Address]:
-        given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
-        settings = read_settings(HttpSettings, given, table="http")
+    def _listener(
+        self, parts: list[Part], bound: socket, settings: HttpSettings
+    ) -> AbstractAsyncContextManager[Address]:
         routes = probes(self._health, self._metrics)
         app = make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes)
         return listening(

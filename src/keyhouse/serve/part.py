@@ -1,7 +1,8 @@
 """The seam between a system and the program that serves it.
 
-A system's module `service` has one function, `part(context) -> Part`. The program opens the engine, reads the settings and
-runs the faces; the system says what is answered. Neither knows the other's inside.
+A system's module `service` has one function, `part(context) -> Part`, and beside it the Struct of its `Settings`, by which a
+table is checked before anything is opened. The program opens the engine, reads the settings and runs the faces; the system
+says what is answered. Neither knows the other's inside.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

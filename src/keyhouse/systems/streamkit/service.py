@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
 from keyhouse.serve import Context, Part, RateLimiter, read_settings
 from keyhouse.serve.auth import jwt_auth, mint
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.quota import Size
-from keyhouse.systems.streamkit.routes import routes
+from keyhouse.systems.streamkit.routes import READ, WRITE, routes
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 
 NAME: Final = "streamkit"
+SCOPES: Final = [READ, WRITE]
+"""What its routes ask for, and so all that a token can allow."""
 
 
 def part(context: Context) -> Part:
@@ -36,7 +39,10 @@ def part(context: Context) -> Part:
 def token(
     settings: Mapping[str, Any], data: Path, customer: str, *, scopes: Sequence[str] | None, seconds: float
 ) -> str:
-    """A development token for a customer, as `keyhouse token` prints it. UsageError when it can't be made here."""
+    """A development token for a customer, as `keyhouse token` prints it. UsageError when it can't be made here, or for a
+    scope that nothing here asks for."""
+    if unknown := [scope for scope in scopes or () if scope not in SCOPES]:
+        raise UsageError("There is no such scope: nothing would be allowed by it.", scope=unknown[0], known=SCOPES)
     read = read_settings(Settings, settings, table=NAME)
     return mint(read, data, customer, system=NAME, scopes=scopes, seconds=seconds, tenant_pattern=TENANT_PATTERN)
 
