@@ -68,6 +68,22 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(hous
 
 
 @everywhere
+async def test_who_goes_leaves_a_unique_row_that_another_holds_as_it_is(house: House) -> None:
+    """Its successor took the token over when it had expired; for a clock that is behind, both are there. The one that went
+    wrote the other's row anew, without its expiry: nobody could ever have had that token again."""
+    store = house.store()
+    await store.put(WRITTEN, session("1"), ttl=10)
+    house.clock.advance(seconds=10)
+    later = await store.put(WRITTEN, session("2", token="t1"), ttl=100)
+    house.clock.advance(seconds=-5)
+    assert await store.delete(WRITTEN, id="1")
+    found = await store.lookup(WRITTEN, WRITTEN_TOKEN, token="t1")
+    assert found is not None and found.values == ("2",)
+    assert await expiries(house) == {later.expires}
+    await clean(store)
+
+
+@everywhere
 async def test_a_fixed_expiry_stays_where_the_first_write_put_it(house: House) -> None:
     store = house.store()
     await store.put(FIXED, session())

@@ -312,7 +312,8 @@ class Transaction:
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._heir(derived, key, lost)
         if merged is not None:
-            self._writes[key] = Put(key, merged, expires)
+            if earned is not None or merged != row:  # else it is another's, which has an expiry of its own
+                self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
 
