@@ -2,15 +2,19 @@
 
 import asyncio
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import CursorError, KeyFieldError, LimitError, RecordError, UsageError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.store import Store, append, prune
+from keyhouse.schema import Counter, Folded, Log, LogState, Record, Schema, Space
+from keyhouse.store import Store, append, fold, prune
+from keyhouse.testing.faults import FaultyEngine
 from tests.store import poison
 from tests.store.poison import BY_SLUG, BY_TITLE, DOC, HITS, NAMED, NOTE, PLAIN, Note, Plain
 from tests.store.workload import SALE, SALES, SHOP, Sale
@@ -36,6 +40,41 @@ def test_pruning_keeps_all_events_of_a_stream_that_has_fewer_than_it_keeps() -> 
         state = await store.get(SALES, task="t")
         assert state is not None
         assert state.events == 5
+
+    asyncio.run(scenario())
+
+
+class Play(msgspec.Struct, kw_only=True):
+    book: str
+
+
+PLAYS = Counter("plays:{book}", name="plays")
+PLAYED_SECONDS = Counter("seconds:{book}", name="seconds")
+PLAYED = Record(LogState, "played:{user}", name="played")
+
+
+def _fold(state: LogState | None, event: Play, found: Mapping[str, Any]) -> Folded:
+    adds = [(counter, 1, {"book": event.book}) for counter in (PLAYS, PLAYED_SECONDS)]
+    return Folded(LogState(through=""), adds=adds)
+
+
+PLAY = Log(Play, "play:{user}:{at:ulid}", name="play", state=PLAYED, fold=_fold, deferred=True)
+PLAYING = Schema("playing", PLAY, PLAYED, PLAYS, PLAYED_SECONDS, space=Space("a player"))
+
+
+def test_a_fold_and_a_pruning_take_fewer_events_where_one_commit_holds_little() -> None:
+    """Fifty events were folded in one commit, whatever they wrote: two rows each do not fit into one of DynamoDB's, so that
+    the log could never be folded there, nor pruned."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        store = Store(PLAYING, FaultyEngine(MemoryEngine(clock), rows=15), "space")
+        for number in range(60):
+            await append(store, PLAY, Play(book=f"b{number}"), user="ann")
+        assert await fold(store, PLAY, user="ann") == 60
+        assert await store.count(PLAYS) == await store.count(PLAYED_SECONDS) == 60
+        gone = [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))]
+        assert gone[-1] == 60 and await store.count(PLAY) == 0
 
     asyncio.run(scenario())
 

@@ -215,9 +215,9 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:
     whole = logs._fold_chunk
 
-    async def fold_chunk(store: Store, log: Any, stream: dict[str, Any], tx: Transaction) -> int:
+    async def fold_chunk(store: Store, log: Any, stream: dict[str, Any], most: int, tx: Transaction) -> int:
         before = await tx.get(log.state, **stream)
-        folded = await whole(store, log, stream, tx)
+        folded = await whole(store, log, stream, most, tx)
         after = await tx.get(log.state, **stream)
         if before is not None and after is not None and before.through:
             await tx.put(log.state, msgspec.structs.replace(after, through=before.through), **stream)
@@ -230,9 +230,9 @@ def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, log: Any, /, **stream: Any) -> int:
         return 0
 
-    async def prune_all(store: Store, log: Any, stream: Any, cutoff: str, keep: int, tx: Transaction) -> int:
+    async def prune_all(store: Store, log: Any, stream: Any, cutoff: str, keep: int, most: int, tx: Transaction) -> int:
         bound = tx.binding.record(log)
-        rows = await logs.rows_of(store, bound.template.span(stream), 50, bound.template.split)
+        rows = await logs.rows_of(store, bound.template.span(stream), most, bound.template.split)
         for row, _ in rows:
             tx.write(row.key, None)
         return len(rows)

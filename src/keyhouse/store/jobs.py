@@ -10,8 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 from keyhouse.arguments import checked
-from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
+from keyhouse.errors import KeyhouseError, LeaseError, UsageError
 from keyhouse.schema import JobState, Record
+from keyhouse.store.chunk import in_chunk
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -42,7 +43,7 @@ async def run_job(
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
         while state is not None and not state.finished:
-            state = await _chunk(store, name, owner, over, step)
+            state = await in_chunk(store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS)
             if on_progress is not None:
                 on_progress(state.done)
     except Exception:
@@ -50,18 +51,6 @@ async def run_job(
             await store.transact(partial(_let_go, store, name, owner))
         raise
     return state
-
-
-async def _chunk(store: Store, name: str, owner: str, over: Record[T], step: Step[T]) -> JobState:
-    """Some records, as many as one commit of this engine can hold what they write."""
-    rows = _CHUNK_ROWS
-    while True:
-        try:
-            return await store.transact(partial(_work, store, name, owner, over, step, rows))
-        except LimitError:
-            if rows == 1:
-                raise
-            rows //= 2
 
 
 @checked(UsageError)

@@ -16,6 +16,7 @@ from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageError
 from keyhouse.schema import Folded, Keys, Log, Record
+from keyhouse.store.chunk import in_chunk
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -23,7 +24,7 @@ from keyhouse.store.transaction import Transaction
 T = TypeVar("T")
 
 _CHUNK_ROWS = 50
-"""Events folded or deleted in one commit: each may write several rows, and DynamoDB's commit ends at 100."""
+"""Events folded or deleted in one commit, where what they write fits into it."""
 
 
 @checked(UsageError)
@@ -71,7 +72,7 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
     if log.state is None:
         raise UsageError("The log is not declared to fold: it has no state.", log=log.name)
     folded = 0
-    while chunk := await store.transact(partial(_fold_chunk, store, log, stream)):
+    while chunk := await in_chunk(store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS):
         folded += chunk
     return folded
 
@@ -90,7 +91,7 @@ async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, *
         if log.deferred:
             await fold(store, log, **stream)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
-        while chunk := await store.transact(work):
+        while chunk := await in_chunk(store, work, _CHUNK_ROWS):
             gone += chunk
             yield gone
 
@@ -110,7 +111,7 @@ async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: A
     return after
 
 
-async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: Transaction) -> int:
+async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], most: int, tx: Transaction) -> int:
     assert log.state is not None
     state = await tx.get(log.state, **stream)
     bound = tx.binding.record(log)
@@ -120,7 +121,7 @@ async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: T
             span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
         except KeyFieldError:
             raise _astray(log, state.through) from None
-    rows = await rows_of(store, span, _CHUNK_ROWS, bound.template.split)
+    rows = await rows_of(store, span, most, bound.template.split)
     for row, values in rows:
         entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
         state = await _fold(tx, log, stream, state if state is not None and state.through else None, entry)
@@ -128,7 +129,7 @@ async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], tx: T
 
 
 async def _prune_chunk(
-    store: Store, log: Log[Any], stream: dict[str, Any], cutoff: str, keep: int, tx: Transaction
+    store: Store, log: Log[Any], stream: dict[str, Any], cutoff: str, keep: int, most: int, tx: Transaction
 ) -> int:
     state = None if log.state is None else await tx.get(log.state, **stream)
     bound = tx.binding.record(log)
@@ -139,7 +140,7 @@ async def _prune_chunk(
         if len(kept) < keep:
             return 0
         span = span.before(kept[-1][0].key)
-    rows = await rows_of(store, span, _CHUNK_ROWS, bound.template.split)
+    rows = await rows_of(store, span, most, bound.template.split)
     gone = [values for _, values in rows if str(values[-1]) < min(cutoff, folded)]
     for values in gone:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
