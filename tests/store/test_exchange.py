@@ -17,14 +17,14 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitError, UnreadableError, UsageError
-from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
 from keyhouse.store.exchange import BLOCK_LINES
 from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
-from keyhouse.testing.faults import FaultyEngine, Killed, die
+from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
 from tests.store.moving import contents, digests, fill
 
 ODD_VALUES = (
@@ -260,11 +260,13 @@ def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right(
     asyncio.run(scenario())
 
 
-def test_a_key_that_comes_twice_is_as_its_last_line_says() -> None:
-    lines = b'{"space":"s","key":"k","value":1}\n{"space":"s","key":"k","value":2}\n'
+@pytest.mark.parametrize("between", [b"", b'{"space":"t","key":"k","value":1}\n'])
+def test_a_key_that_comes_twice_is_as_its_last_line_says(between: bytes) -> None:
+    """With another space between the two lines they were two commits at once, of which either could be the last."""
+    lines = b'{"space":"s","key":"k","value":1}\n' + between + b'{"space":"s","key":"k","value":2}\n'
 
     async def scenario() -> None:
-        engine = MemoryEngine()
+        engine = FaultyEngine(MemoryEngine(), meanwhile(1, lambda: asyncio.sleep(0.01), call="commit"))
         await imported(engine, lines, partial=True)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and row.value == b"2"
@@ -314,7 +316,7 @@ def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None
         (b'{"space":"s","key":"k","base64":"?"}', DocumentError),
         (b'{"space":"s","key":"k","value":1,"expires":"soon"}', DocumentError),
         (b'{"space":"s","key":"k","value":1,"expires":1.5}', DocumentError),
-        (b'{"space":"s","key":"k","value":1,"expires":9223372036854775807}', DocumentError),
+        (b'{"space":"s","key":"k","value":1,"expires":%d}' % (EXPIRES_MAX + 1), DocumentError),
         (b'{"space":"s","key":"k","value":1,"ttl":5}', DocumentError),
         (b'{"space":"s","key":"\xff","value":1}', DocumentError),
         (b'{"space":"s","key":"k","value":' + b"[" * 5_000 + b"]" * 5_000 + b"}", DocumentError),

@@ -1,12 +1,12 @@
 """Rows on their way from a file into a store: looked for first, and written where they are not there or differ.
 
 While some rows are committed, the next are read and compared: the commits of one call are under way together, so that an
-engine can let them share a sync, and have ended before those of the next begin, so that the later line of a key wins.
+engine can let them share a sync, and have ended before those of the next begin. Within a call a key is written once. So the
+later line of a key wins.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from types import TracebackType
 from typing import Final
 
@@ -46,8 +46,11 @@ class Incoming:
 
     async def put(self, lines: Sequence[Line]) -> None:
         work: list[tuple[str, Batch]] = []
-        for space, group in groupby(lines, lambda line: line.space):
-            wanted = await self._wanted(space, {line.put.key: line.put for line in group})
+        puts: dict[str, dict[str, Put]] = {}
+        for line in lines:
+            puts.setdefault(line.space, {})[line.put.key] = line.put
+        for space, newest in puts.items():
+            wanted = await self._wanted(space, newest)
             work += [(space, batch) for batch in batches(self._engine, wanted)]
         await self._settle()
         if work and not self._dry_run:
