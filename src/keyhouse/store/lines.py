@@ -23,10 +23,9 @@ import msgspec
 
 from keyhouse.engine import Put, Row, check_key
 from keyhouse.errors import DocumentError, KeyhouseError, LimitError
-from keyhouse.limits import SPACE_BYTES_MAX, VALUE_BYTES_MAX
+from keyhouse.limits import EXPIRES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
 
 _WHITE = b" \t\r\n"
-_TIME_MAX = 2**63 - 1
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -166,7 +165,7 @@ def _read(form: _Form) -> Line | Ending:
         value = _other_value(form, value)
     if len(value) > VALUE_BYTES_MAX:
         raise LimitError("The value is too large.", key=form.key, bytes=len(value), limit=VALUE_BYTES_MAX)
-    if form.expires is not None and not -_TIME_MAX < form.expires < _TIME_MAX:
+    if form.expires is not None and form.expires > EXPIRES_MAX:
         raise ValueError("it expires at no time that can be kept")
     return Line(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
 

@@ -7,16 +7,14 @@ from typing import Final
 
 import msgspec
 
-TIME_MAX: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, which is where dates as text end. A later expiry is kept as this one."""
-
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Names, as they stand in the database: every statement quotes them.
 
-    `timestamps`: times are `timestamptz` in PostgreSQL, and in SQLite text that compares with CURRENT_TIMESTAMP; without
-    it they are integers, milliseconds since 1970. `large_values` and the view `documents` are SQLite's own, for values
-    that do not fit beside their key: without them every value lies in its row. `pruned` is PostgreSQL's own.
+    `timestamps`: times are `timestamptz` in PostgreSQL, and in SQLite text that compares with CURRENT_TIMESTAMP: dates end
+    at `EXPIRES_MAX`, and a later expiry is kept as that. Without it they are integers, milliseconds since 1970.
+    `large_values` and the view `documents` are SQLite's own, for values that do not fit beside their key: without them every
+    value lies in its row. `pruned` is PostgreSQL's own.
     """
 
     rows: str = "rows"

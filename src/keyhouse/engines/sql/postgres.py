@@ -20,9 +20,9 @@ Nothing here asks the server for the time: `now` is the engine's clock.
 
 import msgspec
 
-from keyhouse.engines.sql.layout import TIME_MAX, Layout, quoted
+from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.errors import UsageError
-from keyhouse.limits import COUNTER_MAX
+from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 
 NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS = 1, 2, 3
 """Why a batch was refused."""
@@ -63,7 +63,7 @@ def time_of(layout: Layout, milliseconds: str) -> str:
     """Milliseconds as the column keeps them."""
     if not layout.timestamps:
         return milliseconds
-    return f"to_timestamp(CASE WHEN {milliseconds} > {TIME_MAX} THEN {TIME_MAX} ELSE {milliseconds} END / 1000.0)"
+    return f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX} ELSE {milliseconds} END / 1000.0)"
 
 
 def milliseconds_of(layout: Layout, column: str) -> str:

@@ -17,9 +17,10 @@ What the text below rests on:
 import sys
 from typing import Final, NamedTuple
 
-from keyhouse.engines.sql.layout import TIME_MAX, Layout, in_quotes, quoted
+from keyhouse.engines.sql.layout import Layout, in_quotes, quoted
 from keyhouse.engines.sql.sqlite import beside_the_tables, header, value_of
 from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.limits import EXPIRES_MAX
 
 VALUE_INLINE_BYTES: Final = 768
 """A longer value would not fit beside its key in a quarter of a page, which is what a clustered row may take."""
@@ -86,7 +87,7 @@ def _time(layout: Layout, milliseconds: str) -> str:
     """Milliseconds as the column keeps them."""
     if not layout.timestamps:
         return milliseconds
-    return f"strftime('%Y-%m-%d %H:%M:%f', min({milliseconds}, {TIME_MAX}) / 1000.0, 'unixepoch')"
+    return f"strftime('%Y-%m-%d %H:%M:%f', min({milliseconds}, {EXPIRES_MAX}) / 1000.0, 'unixepoch')"
 
 
 def _milliseconds(layout: Layout, column: str) -> str:
