@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from keyhouse.engine import Batch, Capabilities, Engine
+from keyhouse.engine import Batch
 from keyhouse.errors import LeaseError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
@@ -158,6 +158,29 @@ async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(house: Ho
 
 
 @everywhere
+async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(house: House) -> None:
+    """Ctrl-C cancels. It left the lease behind, and who ran the same command again, as he was told to, was refused for a
+    minute."""
+    store = await filled(house)
+    begun = asyncio.Event()
+
+    async def slow(tx: Transaction, entry: Entry[Book]) -> None:
+        if entry.key == "b:150":
+            begun.set()
+            await asyncio.Event().wait()
+        await count(tx, entry)
+
+    running = asyncio.ensure_future(run_job(store, "count", BOOK, slow))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    state = await run_job(store, "count", BOOK, count)
+    assert state is not None and state.finished
+    await once_each(store)
+
+
+@everywhere
 async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are(house: House) -> None:
     store = await filled(house, 150)
     seen: list[str] = []
@@ -182,22 +205,10 @@ async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are
 # More than one commit holds
 
 
-class SmallEngine(FaultyEngine):
-    """An engine whose commits hold few rows, as DynamoDB's do."""
-
-    def __init__(self, engine: Engine, rows: int) -> None:
-        super().__init__(engine)
-        self._rows = rows
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return msgspec.structs.replace(super().capabilities, commit_rows_max=self._rows)
-
-
 @everywhere
 async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(house: House) -> None:
     store = await filled(house, 60)
-    small = SmallEngine(house.engine, 20)
+    small = FaultyEngine(house.engine, rows=20)
     await run_job(house.store(engine=small), "count", BOOK, count)
     await once_each(store, 60)
 
@@ -216,7 +227,7 @@ async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(house: H
             tx.add(HITS, 1, page=str(number))
 
     with pytest.raises(LimitError):
-        await run_job(house.store(engine=SmallEngine(house.engine, 20)), "much", BOOK, much)
+        await run_job(house.store(engine=FaultyEngine(house.engine, rows=20)), "much", BOOK, much)
     assert await house.store().get(HITS, page="0") == 0
 
 

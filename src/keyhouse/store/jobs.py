@@ -4,6 +4,7 @@ Each step changes some records and moves the job's cursor in the same commit. On
 renews it with every step, and finds out at the commit if another has taken over after it fell silent.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -46,7 +47,7 @@ async def run_job(
             state = await in_chunk(store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS)
             if on_progress is not None:
                 on_progress(state.done)
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         with suppress(KeyhouseError):
             await store.transact(partial(_let_go, store, name, owner))
         raise
@@ -95,7 +96,7 @@ async def _claim(store: Store, name: str, owner: str, unless: Condition | None, 
 
 
 async def _let_go(store: Store, name: str, owner: str, tx: Transaction) -> None:
-    """Whoever mends what stopped the job need not wait for the lease to run out."""
+    """Whoever mends what stopped the job, or runs it again, need not wait for the lease to run out."""
     state = await tx.get(_record(store), name=name)
     if state is not None and state.owner == owner:
         state.lease_until = 0
