@@ -47,6 +47,9 @@ def test_nothing_polls_when_nothing_is_watched(tmp_path: Path) -> None:
         for watch in watches[:2]:
             await leave(watch)
         assert engine._feed._timer is None
+        with pytest.raises(WatchExpiredError):
+            await step(engine.watch("s", ALL, since=99))
+        assert engine._feed._timer is None, "a watch that is refused leaves nothing behind"
         await engine.close()
 
     asyncio.run(scenario())

@@ -90,9 +90,10 @@ class Feed:
             self.pull()
         else:
             self._tail = self._reader.revision()
-            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._tick)
         if since is not None and since > self._tail:
             check_since(since, self._reader.revision())
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._tick)
         watcher = Watcher(span, self._tail if since is None else since)
         self._watchers.setdefault(space, set()).add(watcher)
         return watcher
