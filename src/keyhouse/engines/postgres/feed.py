@@ -65,7 +65,7 @@ class _News:
 
 
 class _Topic:
-    """A space that is watched, by how many, and the newest revision of it that they were told of."""
+    """A space that is watched, by how many, and how far any of them has come."""
 
     __slots__ = ("news", "seen", "watches")
 
@@ -115,9 +115,8 @@ class Feed:
                     if change.key in span:
                         yield self._as_of_now(change)
                 begun = True
-                if window.position > position:  # else it may be one that nobody has written yet
-                    position = window.position
-                    topic.seen = max(topic.seen, position)
+                position = window.position
+                topic.seen = max(topic.seen, position)
                 if not window.more:
                     await news.event.wait()
         finally:
@@ -249,7 +248,5 @@ class Feed:
                     await lost.wait()
             if not lost.is_set():
                 for space, head in await connection.fetch(self._sql.heads, list(self._topics)):
-                    topic = self._topics.get(space)
-                    if topic is not None and topic.seen < head:
-                        topic.seen = head
-                        topic.tell()
+                    if space in self._topics and self._topics[space].seen < head:
+                        self._topics[space].tell()
