@@ -4,9 +4,11 @@ What one change of a record writes is `keyhouse.store.change`'s. Every row that 
 absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
 record earned and what the new one earns. A row written here is seen by later reads here.
 
-Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it.
+Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it. Reads may
+be under way together; of writes there is one at a time.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,7 +30,7 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 
 
 class Transaction:
-    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writes", "binding", "revision")
+    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writer", "_writes", "binding", "revision")
 
     def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
         self._engine = engine
@@ -38,6 +40,7 @@ class Transaction:
         self._rows: dict[str, Row | None] = {}
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
+        self._writer: asyncio.Task[Any] | None = None
         self.revision = 0
         """Of the commit, once it was made: that of every row it wrote."""
 
@@ -85,12 +88,14 @@ class Transaction:
                 "An event enters its log by `append`, which folds it too; to write one anew as it was, use `restore`.",
                 log=bound.name,
             )
-        kept = self._kept()
+        outer, kept = self._enter(), self._kept()  # as `whole` does, without its cost
         try:
             return await self._put(bound, value, ttl, expect, fields)
         except BaseException:
             self._restore(kept)
             raise
+        finally:
+            self._writer = outer
 
     async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
         """Write an event at a place that is free: the half of `append` that does not fold."""
@@ -149,12 +154,12 @@ class Transaction:
         """Delete the record and every row derived from it; whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        before = await self._entry(bound, key, _values(bound, key, fields))
-        if expect is not ANY:
-            self._check_expected(key, before, expect)
-        if before is None:
-            return False
         with self.whole():
+            before = await self._entry(bound, key, _values(bound, key, fields))
+            if expect is not ANY:
+                self._check_expected(key, before, expect)
+            if before is None:
+                return False
             self._writes[key] = None
             self._adds.pop(key, None)
             for merge in self._derive(bound, before, None):
@@ -178,8 +183,9 @@ class Transaction:
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
             raise UsageError("The record is rewritten from its Entry, as a read or a scan gives it.", given=entry)
-        for merge in self._derive(bound, None, entry, counts=False):
-            await self.merge(*merge)
+        with self.whole():
+            for merge in self._derive(bound, None, entry, counts=False):
+                await self.merge(*merge)
 
     async def row(self, key: str) -> Written | None:
         """The row as this transaction sees it: value and expiry."""
@@ -263,12 +269,23 @@ class Transaction:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What is written within is written as a whole, or, when something of it is refused, not at all."""
-        kept = self._kept()
+        outer, kept = self._enter(), self._kept()
         try:
             yield
         except BaseException:
             self._restore(kept)
             raise
+        finally:
+            self._writer = outer
+
+    def _enter(self) -> "asyncio.Task[Any] | None":
+        """Who was in the midst of a write before; refused when that is another task. Each would decide by what it has read
+        of a row that the other is about to write, and take back the other's writes along with its own."""
+        outer, task = self._writer, asyncio.current_task()
+        if outer is not None and outer is not task:
+            raise UsageError("A transaction writes one record at a time: await each write before you begin the next.")
+        self._writer = task
+        return outer
 
     def _kept(self) -> tuple[dict[str, Put | None], dict[str, int]] | None:
         """What is to be written so far, to go back to when a call is refused half way."""
