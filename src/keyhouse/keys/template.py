@@ -17,7 +17,7 @@ from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.segments import Match, Normal, Optional, Segment, Text, segment
+from keyhouse.keys.segments import Choice, Match, Normal, Optional, Segment, Text, Ulid, segment
 from keyhouse.limits import KEY_BYTES_MAX
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
@@ -26,7 +26,7 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 class Template:
     """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
 
-    __slots__ = ("_build", "_folds", "_join", "_match", "_parses", "escape", "fields", "literals", "segments", "text")
+    __slots__ = ("_build", "_folds", "_join", "_match", "_read", "escape", "fields", "literals", "segments", "text")
 
     @checked(DeclarationError)
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
@@ -52,7 +52,7 @@ class Template:
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
         self._folds = any(isinstance(_inner(segment_), Normal) for segment_ in self.segments)
-        self._parses = tuple(segment_.parse for segment_ in self.segments)
+        self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
     def _first_build(self, values: Any) -> str:
         self._build = self._compiled([f"v[n{index}]" for index in range(len(self.fields))])
@@ -65,6 +65,15 @@ class Template:
     def _first_match(self, key: str) -> re.Match[str] | None:
         self._match = re.compile(self.pattern, re.DOTALL).fullmatch
         return self._match(key)
+
+    def _first_read(self, texts: Any) -> tuple[object, ...]:
+        """One expression, as `expression` has it. What stands in the key as it is needs no reading."""
+        parses = {f"p{index}": bound.parse for index, bound in enumerate(self.segments)}
+        verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
+        values = [f"t[{at}]," if as_it_is else f"p{at}(t[{at}])," for at, as_it_is in enumerate(verbatim)]
+        read = "t" if all(verbatim) else "(" + "".join(values) + ")"
+        self._read = eval(f"lambda t: {read}", parses)
+        return self._read(texts)
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
@@ -113,7 +122,7 @@ class Template:
         if match is None:
             return None
         try:
-            return tuple([parse(text) for parse, text in zip(self._parses, match.groups(), strict=True)])
+            return self._read(match.groups())
         except ValueError:
             return None
 

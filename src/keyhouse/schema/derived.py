@@ -242,6 +242,10 @@ class Index(Derived):
         super().__init__(at, **options)
         self.value = value
 
+    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
+        self._lead: Callable[[Keys], tuple[Keys, str]] = self._first_lead
+        return super().attach(record_name, key, attributes, renamed)
+
     def alike(self) -> object:
         return b"1" if self.value is None else None
 
@@ -268,11 +272,23 @@ class Index(Derived):
 
     def owner_at(self, key: str, row: bytes) -> tuple[Keys, str]:
         """The same, and the record's own key."""
-        values = self.owner(key, row)
         try:
+            if len(self._owner_at) == len(self._owner) and (found := self.template.split(key)) is not None:
+                return self._lead(found)
+            values = self.owner(key, row)
             return values, self._record_key.join(values)
-        except KeyFieldError as error:
+        except (KeyFieldError, ValueError) as error:
             raise UnreadableError("The row does not lead to a record.", key=key, index=self.template.text) from error
+
+    def _first_lead(self, found: Keys) -> tuple[Keys, str]:
+        """The way from a row whose key holds all of the record's: compiled when it is first gone, as it is gone for each row
+        of a scan. A ULID is one there too."""
+        names, key = [self.template.fields[at] for at in self._owner_at], self._record_key
+        sources = [f"v[{at}]" for at in self._owner_at]
+        trusted = [n for n in names if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
+        expression, scope = key.expression(sources, trusted=trusted)
+        self._lead = eval(f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope)
+        return self._lead(found)
 
     def _carried_value(self, record: Any, keys: Keys) -> object:
         assert self.value is not None
