@@ -5,6 +5,7 @@ import json
 import xml.etree.ElementTree
 from pathlib import Path
 
+import nats
 import pytest
 
 from keyhouse.bench import Benched, Figure, Result, Scratch, measure, scratch, svg
@@ -17,6 +18,7 @@ from keyhouse.errors import UsageError
 from keyhouse.store import Store
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal
+from tests.engines.nats_servers import nats_server
 from tests.engines.openers import postgres_schema
 from tests.store.moving import contents
 
@@ -109,6 +111,28 @@ def test_on_postgresql_it_has_tables_of_its_own_and_drops_them() -> None:
     done, tables = asyncio.run(scenario())
     assert [figure.row for figure in done.figures] == ["3", "8"] and done.figures[1].ratio is None
     assert tables is None
+
+
+@pytest.mark.parametrize("more", ["bucket=mine", "prefix=mine-"])
+def test_on_nats_it_has_buckets_of_its_own_and_removes_them(more: str) -> None:
+    """Spaces among the user's were emptied, and left a marker for each row, or empty buckets."""
+
+    async def scenario() -> list[str]:
+        async with scratch(f"{nats_server().url}/?{more}") as place:
+            await touched(place)
+        client = await nats.connect(nats_server().url)
+        names = [info.config.name or "" for info in await client.jetstream().streams_info()]
+        await client.close()
+        return names
+
+    assert [name for name in asyncio.run(scenario()) if "keyhouse-bench" in name] == []
+
+
+async def touched(place: Scratch) -> None:
+    """A little of what is measured there."""
+    async with place.opened() as engine:
+        for space in place.spaces:
+            await engine.commit(space, Batch(puts=(Put("k", b"1"),), id="once"))
 
 
 def unheard(said: object) -> None:

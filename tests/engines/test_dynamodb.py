@@ -9,6 +9,7 @@ import sys
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from keyhouse.bench import scratch
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Add, Batch, Check, Put, Span, check_limits
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings, layout_of
@@ -22,7 +23,7 @@ from keyhouse.errors import (
     UnavailableError,
     UsageError,
 )
-from keyhouse.testing.servers.dynamodb import DynamoDBServer
+from keyhouse.testing.servers.dynamodb import ACCESS_KEY, DynamoDBServer
 from tests.engines.dynamodb_tables import (
     ALL,
     UNREACHED,
@@ -38,6 +39,26 @@ from tests.engines.dynamodb_tables import (
 )
 
 # Tables
+
+
+def test_the_spaces_of_a_measurement_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows were deleted, and their changes and names were left in the table of bookkeeping."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS_KEY)
+    where = settings()
+
+    async def story() -> list[str]:
+        async with opened(where) as engine:
+            await put(engine, "k")
+        url = f"dynamodb://{where.table}?region={where.region}&endpoint={where.endpoint}"
+        async with scratch(url) as place, place.opened() as measured:
+            for space in place.spaces:
+                await measured.commit(space, Batch(puts=(Put("k", b"1"),), id="once"))
+        async with plain_client() as client:
+            tables = (where.table, table_of(where.table))
+            return [item["space"]["S"] for each in tables for item in (await client.scan(TableName=each))["Items"]]
+
+    assert sorted(asyncio.run(story())) == ["s", "s:s", "s:s", "spaces"]
 
 
 @scenario

@@ -1,8 +1,8 @@
 """A place to measure in, on the user's own engine, that is removed at the end and is never the user's own rows.
 
-A file or folder gets another one beside it, on the same disk. PostgreSQL gets tables of their own, in the same database.
-NATS and DynamoDB get spaces with a random name among the others, which are emptied: a bucket or a table takes rights and
-time that a look should not ask for.
+A file or folder gets another one beside it, on the same disk. PostgreSQL gets tables of their own, in the same database;
+NATS a bucket of its own, or one for each space where the URL says so. DynamoDB gets spaces with a random name among the
+others, which are emptied and forgotten: a table takes rights, time and money that a look should not ask for.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Scratch(msgspec.Struct, frozen=True):
             yield engine
         finally:
             if self.is_shared:
-                for space in (self.space, self.limit_space):
+                for space in self.spaces:
                     await asyncio.shield(_emptied(engine, space))
             await engine.close()
 
@@ -60,6 +60,10 @@ class Scratch(msgspec.Struct, frozen=True):
     @property
     def limit_space(self) -> str:
         return f"{self.name}-limit"
+
+    @property
+    def spaces(self) -> tuple[str, str]:
+        return self.space, self.limit_space
 
 
 @asynccontextmanager
@@ -79,7 +83,8 @@ async def scratch(url: str | None) -> AsyncIterator[Scratch]:
             raise UsageError("There is no such file; look at the URL, or store something there first.", file=file)
         with tempfile.TemporaryDirectory(prefix=_NAME, dir=os.path.dirname(file) or ".") as folder:
             made = f"{scheme}:{folder}/ours" + (".db" if kind == "sqlite" else "") + (f"?{query}" if query else "")
-            yield _file(made, public_url(url), "a file of its own beside it", name, folder)
+            what = "a file" if kind == "sqlite" else "a folder"
+            yield _file(made, public_url(url), f"{what} of its own beside it", name, folder)
     elif kind == "postgres":
         tables = name.replace("-", "_")
         settings = [each for each in query.split("&") if each and not each.startswith("layout=")]
@@ -88,6 +93,15 @@ async def scratch(url: str | None) -> AsyncIterator[Scratch]:
             yield Scratch(made, public_url(url), f"tables of its own, {tables}_…", name, is_alone=True)
         finally:
             await asyncio.shield(_dropped(made))
+    elif kind == "jetstream":
+        settings = [each for each in query.split("&") if each and not each.startswith(("bucket=", "prefix="))]
+        own = f"prefix={name}-" if "prefix=" in query else f"bucket={name}"
+        made = f"{front}?{'&'.join([*settings, own])}"
+        bench = Scratch(made, public_url(url), f"a bucket of its own, {name}…", name, is_alone=True)
+        try:
+            yield bench
+        finally:
+            await asyncio.shield(_removed(bench))
     elif kind == "memory":
         yield Scratch(url, "memory", "this process", name, is_alone=True)
     else:
@@ -105,7 +119,18 @@ async def _dropped(url: str) -> None:
     await asyncio.to_thread(migrate.downgrade, url)
 
 
+async def _removed(bench: Scratch) -> None:
+    from keyhouse.engines.jetstream.removal import remove_buckets
+
+    await remove_buckets(bench.url, bench.spaces)
+
+
 async def _emptied(engine: Engine, space: str) -> None:
     limit = min(_EMPTIED_ROWS, engine.capabilities.commit_rows_max)
     while keys := [row.key for row in (await engine.scan(space, Span(), limit=limit, keys_only=True)).rows]:
         await engine.commit(space, Batch(deletes=tuple(keys)))
+    if engine.capabilities.name == "dynamodb":
+        from keyhouse.engines.dynamodb import DynamoDBEngine
+
+        assert isinstance(engine, DynamoDBEngine)
+        await engine.forget(space)

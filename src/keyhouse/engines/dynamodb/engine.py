@@ -90,6 +90,11 @@ class DynamoDBEngine:
     async def sweep(self, *, limit: int) -> int:
         return await self._sweeper.sweep(limit)
 
+    async def forget(self, space: str) -> None:
+        """Beside the contract: a space without rows leaves nothing behind, neither its changes nor its name. Nobody may use
+        it meanwhile, and its revisions begin anew."""
+        await self._sweeper.forget(space)
+
     def spaces(self) -> AsyncIterator[str]:
         return self._reader.spaces()
 

@@ -61,6 +61,22 @@ class Sweeper:
         await self._prune()
         return swept
 
+    async def forget(self, space: str) -> None:
+        """Drop all bookkeeping of a space that holds no rows. Its name goes last: who is cut off finds it again."""
+        while True:
+            answer = await self._service.query(
+                TableName=self._log,
+                KeyConditionExpression="#s = :s",
+                ProjectionExpression="#s, #k",
+                ExpressionAttributeNames={"#s": "space", "#k": "key"},
+                ExpressionAttributeValues={":s": {"S": log.partition(space)}},
+                Limit=PRUNE_ENTRIES,
+            )
+            if not answer["Items"]:
+                break
+            await self._service.delete_many(self._log, answer["Items"])
+        await self._service.delete_many(self._log, [log.space_item(space)])
+
     async def _sweep_shard(self, shard: str, limit: int) -> int:
         swept = 0
         start: Item | None = None

@@ -1,0 +1,18 @@
+"""Buckets removed as a whole, beside the contract: for whoever made them for a while."""
+
+from collections.abc import Iterable
+
+from keyhouse.engines.jetstream.settings import parse
+from keyhouse.engines.jetstream.wire import Wire
+
+
+async def remove_buckets(url: str, spaces: Iterable[str]) -> None:
+    """Delete the buckets that hold these spaces, with all else that they hold. One that is not there is no error."""
+    settings = parse(url)
+    wire = Wire(settings, lost=lambda: None)
+    await wire.open()
+    try:
+        for stream in sorted({settings.layout.names(space).stream for space in spaces}):
+            await wire.api(f"STREAM.DELETE.{stream}")
+    finally:
+        await wire.close()
