@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from prometheus_client import CollectorRegistry
 from uvicorn.server import ServerState
 
 from keyhouse.limits import HTTP_HEAD_BYTES_MAX
@@ -60,10 +61,12 @@ class Wide:
 
 
 @asynccontextmanager
-async def served(wide: Wide | None = None, **seconds: float) -> AsyncIterator[int]:
-    app = make_app([shop(), *([wide.part()] if wide else [])])
+async def served(
+    wide: Wide | None = None, registry: CollectorRegistry | None = None, **seconds: float
+) -> AsyncIterator[int]:
+    app = make_app([shop(), *([wide.part()] if wide else [])], registry=registry)
     with bind(Address("127.0.0.1", 0)) as bound:
-        async with listening(app, bound, drain_seconds=5, **seconds) as address:
+        async with listening(app, bound, drain_seconds=5, refused=app.metrics.refuse, **seconds) as address:
             yield address.port
 
 
@@ -139,6 +142,30 @@ def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_
     story(told)
 
 
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /shop/things/drinks HTTP/1.1\r\n\r\n", 400),
+        (b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n", 400),
+        (GET + b"GET /shop/things/drinks HTTP/1.1\r\n\r\n", 200),
+        (b"GET /shop/things/drinks HTTP/1.0\r\n\r\n", 200),
+    ],
+    ids=["none", "two", "none behind a good one", "none is needed"],
+)
+def test_a_request_names_its_host_once_and_a_refusal_is_counted(sent: bytes, status: int) -> None:
+    async def told() -> None:
+        registry = CollectorRegistry()
+        async with served(registry=registry) as port:
+            answer = await to_the_end(port, sent)
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            if status == 400:
+                assert "send one Host header" in problem(answer, 400)["detail"]
+            count = registry.get_sample_value("keyhouse_http_refused_total", {"status": "400"})
+            assert count == (1.0 if b"400 Bad Request" in answer else None)
+
+    story(told)
+
+
 HEADER = b"A: " + b"x" * 997 + b"\r\n"
 LINES = HTTP_HEAD_BYTES_MAX // len(HEADER) + 2
 
@@ -177,11 +204,14 @@ def test_a_head_that_is_too_large_is_refused_as_soon_as_that_is_known(pieces: li
 def test_a_head_just_within_the_limit_is_taken_and_a_large_body_does_not_count_as_one() -> None:
     async def told() -> None:
         async with served() as port:
-            head = b"GET /shop/things/drinks HTTP/1.1\r\nConnection: close\r\n" + HEADER * (LINES - 3) + b"\r\n"
+            head = (
+                b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + HEADER * (LINES - 3) + b"\r\n"
+            )
             assert (await to_the_end(port, head)).startswith(b"HTTP/1.1 200 ")
             body = b'"' + b"x" * 200_000 + b'"'
-            post = b"POST /shop/echo HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
-                body
+            post = (
+                b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                % len(body)
             )
             answer = await to_the_end(port, post + body + head[:20], head[20:])
             assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200"]
@@ -195,7 +225,9 @@ def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answ
     async def told() -> None:
         wide = Wide()
         async with served(wide) as port:
-            talking = asyncio.create_task(to_the_end(port, b"GET /wide/wait HTTP/1.1\r\n\r\n", b"NONSENSE\r\n\r\n"))
+            talking = asyncio.create_task(
+                to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n", b"NONSENSE\r\n\r\n")
+            )
             await wide.begun.wait()
             await asyncio.sleep(0.05)
             wide.go_on.set()
@@ -208,11 +240,10 @@ def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answ
 def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_answer_it() -> None:
     async def told() -> None:
         wide = Wide()
-        broken = (
-            b"POST /shop/echo HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
-        )
+        broken = b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        broken += b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
         async with served(wide) as port:
-            assert await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\n\r\n" + broken) == b""
+            assert await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n" + broken) == b""
             wide.go_on.set()
 
     story(told)
@@ -243,7 +274,7 @@ def test_an_upgrade_is_answered_as_any_request_and_is_the_last_of_its_connection
         ([b"GET /shop/mine HTTP/1.1\r\n", b"Host: x\r\n", b"A: b\r\n"], 408),
         ([GET, b"GET /shop"], 408),
         ([GET, b"\r\n"], None),
-        ([b"GET /shop/mine HTTP/1.1\r\nContent-Length: 1000\r\n\r\n", b"x"], None),
+        ([b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", b"x"], None),
     ],
     ids=[
         "nothing",
@@ -295,7 +326,9 @@ def test_a_request_that_takes_long_to_answer_is_not_what_the_heads_time_is_about
     async def told() -> None:
         wide = Wide()
         async with served(wide, head_seconds_max=BRIEF, stall_seconds_max=BRIEF) as port:
-            talking = asyncio.create_task(to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nConnection: close\r\n\r\n"))
+            talking = asyncio.create_task(
+                to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            )
             await wide.begun.wait()
             await asyncio.sleep(4 * BRIEF)
             wide.go_on.set()
@@ -386,7 +419,7 @@ def test_what_is_written_in_one_step_is_one_write_and_what_is_large_goes_at_once
 def test_an_answer_larger_than_what_is_held_comes_whole() -> None:
     async def told() -> None:
         async with served(Wide()) as port:
-            answer = await to_the_end(port, b"GET /wide/large HTTP/1.1\r\nConnection: close\r\n\r\n")
+            answer = await to_the_end(port, b"GET /wide/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert answer.partition(b"\r\n\r\n")[2] == b"y" * 1_000_000
 
     story(told)

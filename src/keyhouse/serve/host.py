@@ -164,6 +164,7 @@ class Host:
             drain_seconds=self._settings.drain_seconds,
             head_seconds_max=settings.head_seconds_max,
             stall_seconds_max=settings.stall_seconds_max,
+            refused=app.metrics.refuse,
         )
 
     async def _begin_face(self, face: AbstractAsyncContextManager[Any]) -> Any:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -56,12 +56,16 @@ async def listening(
     drain_seconds: float,
     head_seconds_max: float = HTTP_HEAD_SECONDS_MAX,
     stall_seconds_max: float = HTTP_STALL_SECONDS_MAX,
+    refused: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Address]:
     """Serve until the block ends; then take no more connections, and give requests under way that long to end.
 
-    The two others are how long the head of a request may take, and how long a client may take nothing of its answer.
+    Two others are how long the head of a request may take, and how long a client may take nothing of its answer. `refused`
+    is told the status of what the application does not see: no HTTP, or a head too large, too slow or without its host.
     """
-    speak: Any = partial(Protocol, head_seconds_max=head_seconds_max, stall_seconds_max=stall_seconds_max)
+    speak: Any = partial(
+        Protocol, head_seconds_max=head_seconds_max, stall_seconds_max=stall_seconds_max, refused=refused
+    )
     config = uvicorn.Config(
         app,
         http=speak,

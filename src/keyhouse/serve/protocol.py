@@ -7,6 +7,7 @@ nearly every one does, starts none of the timers here.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 import httptools
@@ -26,13 +27,22 @@ Timer = asyncio.TimerHandle
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. A head may take `head_seconds_max`; of an answer, something is taken every `stall_seconds_max`."""
+    """One connection. A head may take `head_seconds_max`; of an answer, something is taken every `stall_seconds_max`.
+    `refused` is told the status of what is refused here, and so is never a request of the application."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none before the first request
     scope: HTTPScope | None  # type: ignore[assignment]
 
-    def __init__(self, *arguments: Any, head_seconds_max: float, stall_seconds_max: float, **named: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        head_seconds_max: float,
+        stall_seconds_max: float,
+        refused: Callable[[int], None] | None = None,
+        **named: Any,
+    ) -> None:
         super().__init__(*arguments, **named)
+        self._refused = refused
         self._head_seconds_max = head_seconds_max
         self._stall_seconds_max = stall_seconds_max
         self._head_timer: Timer | None = None
@@ -83,11 +93,18 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._came + self._piece > HTTP_HEAD_BYTES_MAX and self._head_bytes() > HTTP_HEAD_BYTES_MAX:
             raise _too_large()
+        self._check_host()
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
             self._came = 0
         HttpToolsProtocol.on_headers_complete(self)
+
+    def _check_host(self) -> None:
+        """RFC 9112, 3.2: without it, or with two, nobody knows whom the request is for."""
+        hosts = [name for name, _ in self.headers].count(b"host")
+        if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            raise UsageError("A request names its host once: send one Host header.", hosts=hosts)
 
     @property
     def _in_head(self) -> bool:
@@ -154,6 +171,8 @@ class Protocol(HttpToolsProtocol):
             if cycle.response_started or self.pipeline:  # or it waits itself for the answer to a request before it
                 self.transport.close()
                 return
+        if self._refused is not None:
+            self._refused(error.status)
         id = secrets.token_hex(8)
         CONNECTION_LOG.debug("a connection was refused", id=id, error=error.sentence)
         self.transport.write(refusal(error, id, self.server_state.default_headers))

@@ -1,4 +1,5 @@
-"""What the face counts: requests by method, route and status, with their time, and how many are being answered.
+"""What the face counts: requests by method, route and status, with their time, how many are being answered, and what was
+refused before it was a request of any route.
 
 Counted in plain integers, as the engines' are, and made into metrics when somebody looks.
 """
@@ -6,7 +7,7 @@ Counted in plain integers, as the engines' are, and made into metrics when someb
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from keyhouse.serve.metrics import Timing
 
@@ -17,6 +18,7 @@ class HttpMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.in_flight = 0
         self._timings: dict[tuple[str, str, int], Timing] = {}
+        self._refused: dict[int, int] = {}
         registry.register(self)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -27,6 +29,10 @@ class HttpMetrics:
             timing = self._timings[key] = Timing()
         timing.add(seconds)
 
+    def refuse(self, status: int) -> None:
+        """The server has refused what no route will see."""
+        self._refused[status] = self._refused.get(status, 0) + 1
+
     def collect(self) -> Iterator[Metric]:
         seconds = HistogramMetricFamily(
             "keyhouse_http_request_seconds",
@@ -36,4 +42,10 @@ class HttpMetrics:
         for (method, route, status), timing in self._timings.items():
             seconds.add_metric([method, route, str(status)], timing.rising(), timing.seconds)
         yield seconds
+        refused = CounterMetricFamily(
+            "keyhouse_http_refused", "What was refused before it reached a route, by status.", labels=["status"]
+        )
+        for status, count in self._refused.items():
+            refused.add_metric([str(status)], count)
+        yield refused
         yield GaugeMetricFamily("keyhouse_http_in_flight", "Requests being answered now.", value=self.in_flight)
