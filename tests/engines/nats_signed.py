@@ -4,10 +4,14 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nkeys
+
+from tests.engines.nats_configured import ConfiguredServer, configured
 
 UNLIMITED = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1)
 STORED = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
@@ -54,6 +58,24 @@ def operated(creds: Path) -> dict[str, Any]:
             system.public: operator.jwt(system, "account", limits=limits),
         },
     }
+
+
+@contextmanager
+def by_key(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
+    """A server that lists a user's public key, and the file with the user's seed."""
+    user = Signer(nkeys.PREFIX_BYTE_USER)
+    file = folder / "ann.nk"
+    file.write_text(f"{user.seed}\n")
+    with configured(folder / "nats", authorization={"users": [{"nkey": user.public}]}) as server:
+        yield server, file
+
+
+@contextmanager
+def by_jwt(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
+    """A server that trusts an operator, and the credentials of a user of one of its accounts."""
+    file = folder / "ann.creds"
+    with configured(folder / "nats", **operated(file)) as server:
+        yield server, file
 
 
 def _encoded(part: dict[str, Any]) -> str:

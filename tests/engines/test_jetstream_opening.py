@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import nkeys
@@ -12,7 +12,7 @@ from keyhouse import open_engine
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError, UsageError
 from tests.engines.nats_configured import ConfiguredServer, configured
-from tests.engines.nats_signed import Signer, operated
+from tests.engines.nats_signed import Signer, by_jwt, by_key
 from tests.engines.refusals import SECRET, refusal
 
 
@@ -47,24 +47,6 @@ def test_the_right_password_opens(guarded: ConfiguredServer) -> None:
         await engine.close()
 
     asyncio.run(opened())
-
-
-@contextmanager
-def by_key(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
-    """A server that lists a user's public key, and the file with the user's seed."""
-    user = Signer(nkeys.PREFIX_BYTE_USER)
-    file = folder / "ann.nk"
-    file.write_text(f"{user.seed}\n")
-    with configured(folder / "nats", authorization={"users": [{"nkey": user.public}]}) as server:
-        yield server, file
-
-
-@contextmanager
-def by_jwt(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
-    """A server that trusts an operator, and the credentials of a user of one of its accounts."""
-    file = folder / "ann.creds"
-    with configured(folder / "nats", **operated(file)) as server:
-        yield server, file
 
 
 @pytest.mark.parametrize("known", [by_key, by_jwt])

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import apsw
@@ -11,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.engine import Batch, Put
+from keyhouse.systems import rosey
 from tests.docs.pages import DOCS, code, table
 from tests.systems.rosey.views import SECRET, Office, in_office, operator
 
@@ -251,6 +254,17 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
             assert used <= set(re.findall(r'id="([\w-]+)"', page.text)), "the script finds what it looks for"
 
     in_office(tmp_path, story)
+
+
+def test_an_answer_that_comes_after_the_token_was_forgotten_is_not_shown() -> None:
+    """It filled the page behind the door, which whoever came next could see."""
+    if shutil.which("node") is None:
+        pytest.skip("node and npm are not here")
+    page, program = Path(rosey.__file__).parent / "assets" / "view.js", Path(__file__).parent / "view_forgotten.js"
+    ran = subprocess.run(["node", str(program), str(page)], capture_output=True, text=True, timeout=30, check=True)
+    with_token, forgotten = map(json.loads, ran.stdout.splitlines())
+    assert with_token == {"page": True, "figures": 5, "problem": False}
+    assert forgotten == {"page": False, "figures": 0, "problem": False}
 
 
 def test_every_route_of_the_view_is_in_the_guide(tmp_path: Path) -> None:

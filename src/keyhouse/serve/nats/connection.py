@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from keyhouse.engines.jetstream.faults import is_refusal
 from keyhouse.errors import UnavailableError
 from keyhouse.serve.nats.reading import Parser
 
@@ -159,7 +160,7 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
     client = Connection()
     state = _State(client)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS) as state.opening:
             await client.connect(
                 [each.strip() for each in url.split(",")],
                 name=name,
@@ -175,9 +176,12 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
             )
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await _close(client)
-        raise UnavailableError(
-            "No NATS server answers.", servers=_bare(url), reason=str(state.last or error)
-        ) from error
+        sentence = (
+            "The NATS server refuses the connection: look at user and password in its URL, or at nats_credentials."
+            if state.last is not None and is_refusal(state.last)
+            else "No NATS server answers."
+        )
+        raise UnavailableError(sentence, servers=_bare(url), reason=str(state.last or error)) from error
     except BaseException:
         await _close(client)
         raise
@@ -228,9 +232,15 @@ class _State:
         self.connected = False
         self.closing = False
         self.last: Exception | None = None
+        self.opening: asyncio.Timeout | None = None
 
     async def trouble(self, error: Exception) -> None:
-        self.last = error
+        if self.connected or self.last is None or not is_refusal(self.last):  # a refused connection is cut off besides
+            self.last = error
+        if (
+            not self.connected and self.opening is not None and is_refusal(error)
+        ):  # the driver would ask again and again
+            self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         if self.connected:
             _log.warning("nats trouble", reason=str(error) or type(error).__name__)
 

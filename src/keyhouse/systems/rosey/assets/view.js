@@ -3,6 +3,7 @@
 "use strict";
 
 let token = "";
+let visit = new AbortController(); // ends with the token: an answer that comes later is not shown
 let now = { plugin: "", prefix: "", keys: null, plugins: null };
 
 const at = (id) => document.getElementById(id);
@@ -14,7 +15,8 @@ const part = (name) => "plugins/" + encodeURIComponent(name);
 async function ask(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
   const text = given.length ? "?" + new URLSearchParams(given) : "";
-  const answer = await fetch(path + text, { headers: { Authorization: "Bearer " + token }, cache: "no-store", credentials: "omit" });
+  const headers = { Authorization: "Bearer " + token };
+  const answer = await fetch(path + text, { headers, cache: "no-store", credentials: "omit", signal: visit.signal });
   const body = await answer.text();
   if (answer.ok) return body;
   if (answer.status === 401 || answer.status === 403) leave();
@@ -30,6 +32,7 @@ function told(work) {
     event?.preventDefault();
     at("problem").hidden = true;
     Promise.resolve(work(event)).catch((error) => {
+      if (error.name === "AbortError") return; // the token was forgotten meanwhile
       at("problem").textContent = error.message;
       at("problem").hidden = false;
     });
@@ -135,6 +138,8 @@ function stored(text) {
 
 function leave() {
   token = "";
+  visit.abort();
+  visit = new AbortController();
   now = { plugin: "", prefix: "", keys: null, plugins: null };
   main.hidden = at("leave").hidden = true;
   at("plugin").hidden = at("value").hidden = true;
