@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from keyhouse.engine import Engine, Span
+from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.systems.streamkit import build_kv_key, parse_kv_key
 from tests.engines import openers
@@ -456,6 +457,14 @@ def test_an_import_with_anything_wrong_in_it_writes_nothing(panel: httpx.Client,
     for each in wrong:
         answer = panel.post("/import", json=[entry(own + "a"), each])
         assert answer.status_code in (400, 422), answer.text
+        assert keys(panel) == []
+    scene = {"sceneName": "far", "count": 1, "lastUsed": "9999-12-31T23:59:59.999Z"}
+    for each in (  # found when they were committed once, after all that stood before them
+        entry(own + "large", id="large", content="x" * VALUE_BYTES_MAX),
+        {"key": f"cust_{customer}_streamkit_scene_activity_far", "value": msgspec.json.encode(scene).decode()},
+    ):
+        answer = panel.post("/import", json=[*(entry(f"{own}{n}", id=str(n)) for n in range(30)), each])
+        assert answer.status_code in (413, 422) and answer.json()["fields"]["entry"] == 30
         assert keys(panel) == []
     got = {own + "a": {"value": entry(own + "a")["value"]}}
     assert panel.post("/import", json=got).json()["written"] == 1, "what `wrangler kv bulk get` writes is read too"

@@ -16,6 +16,7 @@ from keyhouse.clock import SystemClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.systems.streamkit import export_items, import_items, read_items
+from keyhouse.testing.faults import FaultyEngine
 from tests.cli.running import run
 from tests.systems.streamkit_service import Asked, app_of
 from tests.systems.test_streamkit_schema import VALUES
@@ -174,3 +175,20 @@ def test_a_value_without_a_time_that_it_must_have_is_told_which_one(member: str,
         read_items(json.dumps([{"key": key, "value": json.dumps(value)}]).encode())
     assert refused.value.fields.items() >= {"member": member, "entry": 0, "key": key}.items()
     assert ("lacks a time" in str(refused.value)) == (not text)
+
+
+def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes() -> None:
+    """It counted entries and not bytes: on DynamoDB, whose commits end at some MB, a file of large notes failed midway,
+    however often it was tried."""
+
+    async def scenario() -> None:
+        engine = FaultyEngine(MemoryEngine(SystemClock()), bytes=400_000)
+        note = {"title": "", "createdAt": "2026-01-18T12:00:00.000Z", "updatedAt": "2026-01-18T12:00:00.000Z"}
+        values = [note | {"id": f"n{number}", "content": "x" * 150_000} for number in range(7)]
+        items = [{"key": f"cust_1_streamkit_notes_{each['id']}", "value": json.dumps(each)} for each in values]
+        done = await import_items(engine, read_items(json.dumps(items).encode()))
+        assert done.written == 7 and [each.key async for each in export_items(engine)] == [
+            each["key"] for each in items
+        ]
+
+    asyncio.run(scenario())

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Engine
-from keyhouse.errors import RecordError
+from keyhouse.errors import LimitError, RecordError
 from keyhouse.store import Transaction
 from keyhouse.systems.streamkit.customers import Customer
 from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
@@ -68,6 +68,8 @@ async def count_replaced(engine: Engine, entries: Iterable[Read]) -> int:
 
 
 async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) -> int:
+    """How many of them were written, in one commit, or in more where the engine takes no such large one."""
+
     async def work(tx: Transaction) -> int:
         written = 0
         for each in entries:
@@ -77,7 +79,13 @@ async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) 
                 written += 1
         return written
 
-    return await customer.store.transact(work)
+    try:
+        return await customer.store.transact(work)
+    except LimitError:
+        if len(entries) == 1:
+            raise
+    half = len(entries) // 2
+    return await _commit(customer, entries[:half], version) + await _commit(customer, entries[half:], version)
 
 
 async def _added(customer: Customer, entries: list[Read]) -> Size:

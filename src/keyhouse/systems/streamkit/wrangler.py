@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.errors import DocumentError, RecordError
+from keyhouse.errors import DocumentError, LimitError, RecordError
+from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.systems.streamkit.schema import SCENE_ACTIVITY_SECONDS
 from keyhouse.systems.streamkit.versions import PAIRS, SCENES, Pair
@@ -88,8 +89,8 @@ def _read(entry: Item, at: int | str) -> Read:
             if (found := record.template.split(entry.key)) is not None:
                 customer, identifier = str(found[0]), str(found[1])
                 try:
-                    return _placed(customer, pair, identifier, pair.v1.parse(_text(entry)))
-                except (RecordError, DocumentError) as error:
+                    return _storable(_placed(customer, pair, identifier, pair.v1.parse(_text(entry))))
+                except (RecordError, DocumentError, LimitError) as error:
                     error.fields |= {"entry": at, "key": entry.key}
                     raise
     raise RecordError("The key is none of Streamkit's.", entry=at, key=entry.key)
@@ -117,6 +118,16 @@ def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any) -> Read
         updated_at=MILLISECONDS.format(_moment(value.updated_at, "updatedAt")),
     )
     return Read(customer, pair, identifier, value, None)
+
+
+def _storable(read: Read) -> Read:
+    """What every engine would refuse is refused here, before anything of the file is written."""
+    size = len(read.pair.v1.encode(read.record))
+    if size > VALUE_BYTES_MAX:
+        raise LimitError("The value is too large.", bytes=size, limit=VALUE_BYTES_MAX)
+    if read.expires is not None and read.expires > EXPIRES_MAX:
+        raise RecordError("The scene's last use is too far ahead: no time can be written 30 days after it.")
+    return read
 
 
 def _moment(text: str, member: str) -> int:
