@@ -1,4 +1,4 @@
-"""A customer's quota, where a write commits while what the customer keeps is being measured."""
+"""A customer's quota, where what was written is not what was reserved: it commits meanwhile, or fails, or nobody knows."""
 
 import asyncio
 
@@ -6,9 +6,12 @@ import pytest
 
 from keyhouse import ManualClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import QuotaError
+from keyhouse.errors import QuotaError, UnavailableError, UnknownOutcomeError
 from keyhouse.systems.streamkit import quota
-from keyhouse.systems.streamkit.quota import Quota, Room, Size
+from keyhouse.systems.streamkit.configs import Configs
+from keyhouse.systems.streamkit.customers import Customers
+from keyhouse.systems.streamkit.quota import NOTHING, Quota, Room, Size
+from keyhouse.testing.faults import FaultyEngine, fail
 
 ONE = Size(1, 10)
 
@@ -49,5 +52,48 @@ def test_a_write_that_commits_behind_the_measurements_back_is_counted(monkeypatc
         with pytest.raises(QuotaError):
             await second
         assert kept == 2
+
+    asyncio.run(scenario())
+
+
+def test_room_that_a_deletion_may_free_is_given_away_only_when_it_is_free() -> None:
+    """A deletion under way counted as done: another writer took its room, and kept it when the deletion failed."""
+
+    async def scenario() -> None:
+        customer = Quota(MemoryEngine(), "12345", Size(1, 1_000))
+        deleting = asyncio.Event()
+
+        async def delete(room: Room) -> None:
+            room.reserve(NOTHING - ONE)
+            await deleting.wait()
+            raise UnavailableError("The engine is away.")
+
+        async def write(room: Room) -> None:
+            room.reserve(ONE)
+
+        await customer.within(write)
+        first = asyncio.ensure_future(customer._run(delete))
+        await asyncio.sleep(0)
+        with pytest.raises(QuotaError):
+            await customer._run(write)
+        deleting.set()
+        with pytest.raises(UnavailableError):
+            await first
+        assert customer.reserved == NOTHING
+
+    asyncio.run(scenario())
+
+
+def test_a_write_whose_outcome_nobody_knows_is_looked_for() -> None:
+    """It counted as not written for five minutes, and with each one a customer passed the quota further."""
+
+    async def scenario() -> None:
+        note = {"title": "", "content": ""}
+        engine = FaultyEngine(MemoryEngine(), fail(1, UnknownOutcomeError, after=True))
+        configs = Configs(Customers(engine, Size(1, 1_000), "v1"))
+        with pytest.raises(UnknownOutcomeError):
+            await configs.create("12345", "notes", note)
+        with pytest.raises(QuotaError):
+            await configs.create("12345", "notes", note)
 
     asyncio.run(scenario())

@@ -3,17 +3,19 @@
 What is used is measured by a scan, and then carried along with the writes of this process; after a while it is measured
 again, because other processes write too, and scenes expire. A write reserves what it will add before it commits, so writers
 of one process never pass the quota together. What was written while it was measured is added to what was found, though the
-scan may have seen it. Nobody is refused by an old measurement, or such a one: before a refusal it is taken anew.
+scan may have seen it. Nobody is refused by an old measurement, or such a one: before a refusal it is taken anew. So it is
+after a write of which it is not known what became of it.
 No row is kept for this, so the keyspace stays the document's.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import msgspec
 
 from keyhouse.engine import Engine
-from keyhouse.errors import QuotaError
+from keyhouse.errors import ContentionError, EngineError, QuotaError
 from keyhouse.systems.streamkit.versions import PAIRS
 
 R = TypeVar("R")
@@ -46,19 +48,24 @@ def size_of(key: str, value: bytes) -> Size:
 class Room:
     """What one write will add. A write that is tried again reserves anew."""
 
-    __slots__ = ("_quota", "added")
+    __slots__ = ("_quota", "added", "held")
 
     def __init__(self, quota: "Quota") -> None:
         self._quota = quota
         self.added = NOTHING
+        self.held = NOTHING
+        """What is reserved of it: room that is only to become free is nobody's yet."""
 
     def reserve(self, added: Size) -> None:
         """QuotaError when there is no room for it. What takes room away, or changes nothing, is never refused."""
-        self._quota.reserved = self._quota.reserved - self.added
-        self.added = NOTHING
+        self.release()
         self._quota.check(added)
-        self._quota.reserved = self._quota.reserved + added
-        self.added = added
+        self.added, self.held = added, Size(max(added.keys, 0), max(added.bytes, 0))
+        self._quota.reserved = self._quota.reserved + self.held
+
+    def release(self) -> None:
+        self._quota.reserved = self._quota.reserved - self.held
+        self.added = self.held = NOTHING
 
 
 class Quota:
@@ -92,10 +99,13 @@ class Quota:
         try:
             result = await write(room)
             self._used = self._used + room.added
-            self._written = self._written + Size(max(room.added.keys, 0), max(room.added.bytes, 0))
+            self._written = self._written + room.held
             return result
+        except (EngineError, ContentionError, asyncio.CancelledError):
+            self._measured_at = None  # it, or a part of it, may be written
+            raise
         finally:
-            self.reserved = self.reserved - room.added
+            room.release()
 
     def check(self, added: Size) -> None:
         after = self._used + self.reserved + added
