@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from subprocess import SubprocessError
 from typing import Final
 
 import structlog
@@ -63,7 +64,10 @@ async def _begin_again(server: NatsServer) -> None:
         await asyncio.sleep(LOOK_SECONDS)
         if server.process_id is None:
             _log.error("nats server ended by itself", log=str(server.folder / "nats-server.log"))
-            server.start()
+            try:
+                server.start()
+            except (OSError, SubprocessError) as error:  # such as a full disk, which may be what ended it
+                _log.error("nats server could not be begun again", reason=str(error), again_in_seconds=LOOK_SECONDS)
 
 
 def _is_taken(port: int) -> bool:
