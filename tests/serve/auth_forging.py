@@ -116,6 +116,7 @@ def _about_times() -> Iterator[tuple[str, str]]:
     for value in wrong:
         yield f"exp {value!r}", hs(GOOD | {"exp": value})
     yield "exp NaN", hs(f'{{"customerId":"{CUSTOMER}","exp":NaN}}'.encode())
+    yield "exp in four hundred digits", hs(GOOD | {"exp": 10**400})  # an error of ours once: too large for a float
     yield "exp without end", hs(f'{{"customerId":"{CUSTOMER}","exp":1e400}}'.encode())
     yield "nbf to come", hs(GOOD | {"nbf": NOW + 31})
     yield "nbf text", hs(GOOD | {"nbf": "0"})

@@ -16,8 +16,6 @@ from keyhouse.errors import TokenError
 from keyhouse.serve.auth.keys import Keys
 from keyhouse.serve.auth.settings import JwtSettings
 
-Moment = int | float
-
 _COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 """Three parts, without padding: a library would take more than this."""
 
@@ -30,9 +28,11 @@ class _Header(msgspec.Struct):
 
 
 class _Claims(msgspec.Struct):
-    exp: Moment
-    nbf: Moment | None = None
-    iat: Moment | None = None
+    """Times are read as floats: an integer that is too large for one is refused here, and is nothing to reckon with."""
+
+    exp: float
+    nbf: float | None = None
+    iat: float | None = None
     iss: str | None = None
     aud: str | list[str] | None = None
     scope: str | None = None
