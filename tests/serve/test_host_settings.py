@@ -1,5 +1,6 @@
 """Where settings come from, which of two decides, and what is refused. Where each system's rows are."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from keyhouse.cli.serve import serve
 from keyhouse.engines.placing import file_of, url_of
 from keyhouse.errors import UsageError
+from keyhouse.serve import host
 from keyhouse.serve.settings import Address, Settings
 from keyhouse.serve.sources import Given, gather
 
@@ -70,6 +72,20 @@ def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path)
     assert given.settings.http == "127.0.0.1:9"
     assert given.http == {"origins": ["https://a"], "slow_seconds": "2"}
     assert gathered(tmp_path, {"http": "off"}, {}, file).settings.http == "off"
+
+
+@pytest.mark.parametrize(("own", "drains"), [({}, 5), ({"drain_seconds": "2"}, 2), ({"drain_seconds": "9"}, 5)])
+def test_the_http_face_may_have_less_time_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], drains: float
+) -> None:
+    """What its table said of that was read, checked, and told to nobody."""
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(host, "listening", lambda app, bound, **named: told.update(named))
+    environment = {f"KEYHOUSE_HTTP_{name.upper()}": text for name, text in own.items()}
+    served = host.Host(gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {})
+    with socket.socket() as bound:
+        served._listener([], bound, served._read_settings()[0])
+    assert told["drain_seconds"] == drains
 
 
 def test_systems_are_named_with_commas_in_the_environment() -> None:

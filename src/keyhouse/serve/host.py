@@ -94,7 +94,14 @@ class Host:
         for part in parts:
             if connection is not None and part.endpoints:
                 await self._begin_face(
-                    NatsFace(connection, part.endpoints, name=part.name, version=__version__, queue=part.queue)
+                    NatsFace(
+                        connection,
+                        part.endpoints,
+                        name=part.name,
+                        version=__version__,
+                        description=part.title,
+                        queue=part.queue,
+                    )
                 )
                 self._health.add(part.name, _connected(connection))
         http = None
@@ -161,7 +168,7 @@ class Host:
         return listening(
             app if self._traces is None else self._traces.app(app),
             bound,
-            drain_seconds=self._settings.drain_seconds,
+            drain_seconds=min(settings.drain_seconds, self._settings.drain_seconds),
             head_seconds_max=settings.head_seconds_max,
             stall_seconds_max=settings.stall_seconds_max,
             refused=app.metrics.refuse,

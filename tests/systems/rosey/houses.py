@@ -61,7 +61,6 @@ class House:
         connection = await self._running.enter_async_context(connect(nats_server().url))
         face = NatsFace(connection, self.service.endpoints(), name="rosey", version="0.1.0")
         await self._running.enter_async_context(face)
-        await self.service.ready()
 
     async def stop(self) -> None:
         await self._running.aclose()

@@ -1,6 +1,7 @@
-"""A quota is exact within one process, whatever a census counts while others write."""
+"""A quota is exact within one process, whatever a census counts while others write; and an answer fits."""
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from keyhouse import open_engine
 from keyhouse.engine import Engine
-from keyhouse.errors import KeyhouseError, QuotaError, UnknownOutcomeError
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import KeyhouseError, LimitError, QuotaError, UnknownOutcomeError
 from keyhouse.systems.rosey import requests as asked
 from keyhouse.systems.rosey.census import Census
 from keyhouse.systems.rosey.figures import PLUGINS_MAX, Figures
@@ -168,3 +170,21 @@ def test_a_census_that_fails_leaves_what_was_known(tmp_path: Path) -> None:
         story,
         faults=lambda _: (fail(2, UnknownOutcomeError, call="scan"), fail(3, UnknownOutcomeError, call="scan")),
     )
+
+
+def test_a_page_into_which_nothing_fits_is_refused() -> None:
+    """It was empty and had more behind it: whoever asks for pages until the last one asked without end."""
+
+    async def run() -> None:
+        plugin = Plugin("trivia", MemoryEngine(), Quota(0, 0), 1_000)
+        await plugin.set(asked.Set("a", "x" * 400))
+        await plugin.set(asked.Set("k" * 255, "x" * 500))
+        first = json.loads(await plugin.scan(asked.Scan()))
+        assert first["count"] == 1 and first["truncated"]
+        with pytest.raises(LimitError, match="reply_bytes_max"):
+            await plugin.scan(asked.Scan(cursor=first["cursor"]))
+        assert json.loads(await plugin.list(asked.List()))["count"] == 2
+        with pytest.raises(LimitError, match="reply_bytes_max"):
+            await Plugin("trivia", plugin.store.engine, Quota(0, 0), 600).list(asked.List(prefix="k"))
+
+    asyncio.run(run())

@@ -33,7 +33,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         setting("Which requests get a line: all, those with status 500 and up, or none; slow ones always do."),
     ] = "failed"
     slow_seconds: Annotated[float, setting("A request that takes longer is logged as a warning.")] = 1.0
-    drain_seconds: Annotated[float, setting("How long requests under way may take at the end.")] = 10.0
+    drain_seconds: Annotated[
+        float, setting("How long requests under way may take at the end, if that is to be shorter.")
+    ] = 10.0
     docs: Annotated[bool, setting("Whether `/docs` and the OpenAPI document are there.")] = True
 
     def __post_init__(self) -> None:

@@ -76,6 +76,7 @@ class Plugin:
         keys, cursor = await self._keys(body, limit)
         fitting = self._count_that_fits(len(_encode(key)) + 1 for key in keys)
         if fitting < len(keys):
+            self._refuse_none(fitting)
             keys, cursor = await self._keys(body, fitting)
         answer = {"success": True, "keys": keys, "count": len(keys), "truncated": cursor is not None}
         return _encode(answer if cursor is None else answer | {"cursor": cursor})
@@ -92,6 +93,7 @@ class Plugin:
             fitting = self._count_that_fits((len(each) + 1 for each in shown), room)
             parts += shown[:fitting]
             if fitting < len(shown):
+                self._refuse_none(len(parts))
                 if fitting:
                     page = await self.store.page(VALUE, limit=fitting, cursor=cursor, starting=body.prefix or None)
                     cursor = page.cursor
@@ -193,6 +195,13 @@ class Plugin:
                 return count
             count += 1
         return count
+
+    def _refuse_none(self, count: int) -> None:
+        """A page without anything, and with more behind it, would be asked for again and again."""
+        if not count:
+            raise LimitError(
+                "Not even the first of them fits into an answer: see reply_bytes_max.", limit=self._reply_bytes_max
+            )
 
     def _fitting(self, answer: bytes) -> bytes:
         if len(answer) > self._reply_bytes_max:

@@ -212,10 +212,6 @@ class PluginService:
         """What an operator sees of it."""
         return View(self._engine, self.figures, self.census, self._quota, self._rates)
 
-    async def ready(self) -> None:
-        """The engine answers."""
-        await self._engine.read("keyhouse", ("ready",))
-
 
 def part(context: Context) -> Part:
     """Plugin storage, to be served."""
@@ -231,7 +227,6 @@ def part(context: Context) -> Part:
         endpoints=service.endpoints(),
         queue=service.settings.queue,
         tasks=[service.clean_up, service.take_census],
-        ready=service.ready,
     )
 
 

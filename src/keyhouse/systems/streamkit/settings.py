@@ -25,6 +25,6 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("quota_keys", "quota_bytes", "sweep_seconds"):
+        for name in ("quota_keys", "quota_bytes", "rate_per_second", "rate_burst", "sweep_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError("This setting must be greater than nothing.", setting=f"streamkit.{name}")
