@@ -70,6 +70,9 @@ BATCH_ID_KEPT_SECONDS: Final = 24 * 3_600
 HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
 """The body of an HTTP request, unless its route or the settings say otherwise. The largest value fits with room."""
 
+HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
+"""A body counts as one request more, towards its tenant's rate, for each of these: what is large takes memory and time."""
+
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 """The address and the headers of an HTTP request. The longest token fits four times; proxies allow about as much."""
 
@@ -95,4 +98,4 @@ JWKS_BYTES_MAX: Final = 1_024 * 1_024
 """A key set that is fetched. Real ones have some KB."""
 
 RATE_TENANTS_MAX: Final = 100_000
-"""Tenants whose rate is remembered. Beyond it the one that was quiet the longest starts afresh."""
+"""Tenants whose rate is remembered. Beyond it those that asked the longest ago start afresh, an eighth of them."""

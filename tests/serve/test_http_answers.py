@@ -11,6 +11,8 @@ from starlette.routing import Mount
 
 from keyhouse.clock import ManualClock
 from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
+from keyhouse.serve.auth import Caller
 from keyhouse.serve.http import HttpSettings, Reply, Route, make_app
 from keyhouse.serve.part import Part
 from keyhouse.serve.rates import RateLimiter
@@ -200,6 +202,28 @@ def test_too_many_requests_of_one_tenant_wait_and_others_do_not() -> None:
     assert ask(app, "GET", "/shop/things/drinks").status == 200
     clock.advance(seconds=1)
     assert ask(app, "GET", "/shop/mine", headers=ann).status == 200
+
+
+def test_a_large_body_counts_as_many_requests_and_is_refused_before_it_is_read() -> None:
+    """It counted as one: whoever may ask a thousand times at once had the service hold a thousand of the largest bodies."""
+
+    async def keep(body: str, caller: Caller) -> None:
+        pass
+
+    clock = ManualClock()
+    part = shop(RateLimiter(1, burst=10, clock=clock))
+    part.routes = [Route(method="POST", path="/keep", handler=keep, scope="write")]
+    app = make_app([part])
+    ann = {"Authorization": "Bearer ann:write"}
+    body = b'"' + b"x" * (6 * HTTP_BODY_BYTES_PER_REQUEST) + b'"'
+    assert ask(app, "POST", "/shop/keep", body, ann).status == 204
+    refused = ask(app, "POST", "/shop/keep", body, ann)
+    assert (refused.status, refused.unread) == (429, 1)
+    assert refused.header("retry-after") == "4", "three are left, and seven asked for"
+    clock.advance(seconds=4)
+    assert ask(app, "POST", "/shop/keep", body, ann).status == 204
+    endless = ask(app, "POST", "/shop/keep", [body], ann | {"Transfer-Encoding": "chunked"})
+    assert (endless.status, endless.header("retry-after")) == (429, "10"), "it counts as the largest there may be"
 
 
 # The app as a whole

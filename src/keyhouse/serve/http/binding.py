@@ -85,7 +85,6 @@ class Binding:
     """Reads a handler's arguments out of a request."""
 
     __slots__ = (
-        "_body_bytes_max",
         "_headers",
         "_names",
         "_query",
@@ -93,6 +92,7 @@ class Binding:
         "_read_body",
         "_seconds_max",
         "_takes_more",
+        "body_bytes_max",
         "taken",
     )
 
@@ -104,7 +104,7 @@ class Binding:
         self._headers = Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
         self._takes_more = self.taken.headers is not None or self.taken.conditions or self.taken.root
         self._read_body = reader(self.taken.body)
-        self._body_bytes_max = route.body_bytes_max or body_bytes_max
+        self.body_bytes_max = route.body_bytes_max or body_bytes_max
         self._seconds_max = body_seconds_max
 
     def arguments(
@@ -135,7 +135,7 @@ class Binding:
     async def body(self, request: Request) -> Any:
         if self.taken.body is not bytes:
             check_json(request.header(b"content-type"), request.header(b"content-encoding"))
-        return self._read_body(await request.body(self._body_bytes_max, self._seconds_max))
+        return self._read_body(await request.body(self.body_bytes_max, self._seconds_max))
 
 
 def request_conditions(request: Request) -> Conditions:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from keyhouse.errors import DeclarationError
+from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
 from keyhouse.serve.auth.caller import Authenticator, Caller
 from keyhouse.serve.http.binding import NOTHING, Binding, request_conditions
 from keyhouse.serve.http.conditions import NONE, Conditions
@@ -117,7 +118,7 @@ class Endpoint:
             if caller.ambient:
                 check_origin(request, self._origins)
             if self._rates is not None:
-                self._rates.check(caller.tenant)
+                self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
         accept = sent.get(b"accept")
         if accept is not None and accept != b"*/*" and self._gives is not ANYTHING:
             check_accepted(accept.decode("latin-1"), self._gives)
@@ -131,6 +132,17 @@ class Endpoint:
         if value is None:
             return Answer(204, [])
         return Answer(200, [*self._headers], encode(value))
+
+    def _cost(self, sent: Mapping[bytes, bytes]) -> int:
+        """For how many requests it counts, told before its body is read. One that does not say its length may have any."""
+        most, length = self.binding.body_bytes_max, sent.get(b"content-length")
+        if length is None:
+            size = most if b"transfer-encoding" in sent else 0
+        else:
+            size = (
+                min(int(length), most) if length.isdigit() and len(length) < 19 else 0
+            )  # what is refused costs little
+        return 1 + size // HTTP_BODY_BYTES_PER_REQUEST
 
     def _of_reply(self, reply: Reply[Any], given: Conditions) -> Answer:
         headers: Headers = [_PRIVATE] if self._private else []

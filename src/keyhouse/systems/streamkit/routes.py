@@ -3,7 +3,8 @@
 The customer is the caller's tenant and comes from nowhere else.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -38,13 +39,14 @@ from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.listing import listed
 from keyhouse.systems.streamkit.scenes import Scenes
 from keyhouse.systems.streamkit.transfer import exported, imported
-from keyhouse.systems.streamkit.wrangler import File, Item, read
+from keyhouse.systems.streamkit.wrangler import File, Item, Read, read
 
 READ: Final = "read"
 WRITE: Final = "write"
 
 _LINE = msgspec.json.Encoder().encode
 _PIECE_BYTES: Final = 64 * 1_024
+_READ_AT_ONCE: Final = 25
 
 
 class Handlers:
@@ -112,7 +114,7 @@ class Handlers:
     async def load(self, body: File, caller: Caller) -> ImportedReply:
         """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
         customer = self._customers.get(caller.tenant)
-        done = await imported(customer, list(read(body)), self._customers.keys)
+        done = await imported(customer, await _fairly(read(body)), self._customers.keys)
         return ImportedReply(True, done.written, done.unchanged, done.expired)
 
     async def health(self) -> Health:
@@ -196,6 +198,16 @@ def routes(customers: Customers) -> Sequence[Route]:
         ),
         Route(method="GET", path="/health", handler=on.health),
     )
+
+
+async def _fairly(entries: Iterator[Read]) -> list[Read]:
+    """All of them. A file has thousands, and others are to be answered while they are looked at."""
+    found: list[Read] = []
+    for each in entries:
+        found.append(each)
+        if len(found) % _READ_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _outcome(done: Done) -> Outcome:

@@ -4,6 +4,7 @@ An import looks at everything before it writes anything: what is wrong with a fi
 then writes in commits that every engine takes. Cut off, it is run again: what is there already is left as it is.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
@@ -91,7 +92,9 @@ async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) 
 async def _added(customer: Customer, entries: list[Read]) -> Size:
     """What the import adds to what is there."""
     added = NOTHING
-    for each in entries:
+    for number, each in enumerate(entries, 1):
+        if number % _COMMIT_ITEMS == 0:
+            await asyncio.sleep(0)  # an engine that has the row at hand waits for nothing, and others would
         row = await each.pair.row(customer.store.engine, customer.id, each.identifier)
         there = NOTHING if row is None else size_of(row.key, row.value)
         key = each.pair.v1.template.join((customer.id, each.identifier)) if row is None else row.key
