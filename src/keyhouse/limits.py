@@ -61,6 +61,9 @@ PLUGIN_BATCH_KEYS_MAX: Final = 1_000
 PLUGIN_WATCHES_MAX: Final = 64
 """Watches of one plugin at once, in one process."""
 
+WATCHES_MAX: Final = 10_000
+"""Watches of all plugins at once, in one process: whoever may ask as any plugin must not fill the memory with them."""
+
 BATCH_ID_BYTES_MAX: Final = 128
 """An idempotency key."""
 

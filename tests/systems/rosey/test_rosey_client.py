@@ -178,6 +178,24 @@ def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(tm
     living("sqlite", tmp_path)(story)
 
 
+def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> None:
+    """At a row that somebody had spoiled it was begun again at once, and again, hundreds of times a second."""
+
+    async def story(house: House) -> None:
+        kv = storage(house)
+        for key in "ab":
+            await kv.set(key, 1)
+        connection = apsw.Connection(str(tmp_path / "rosey.db"))
+        connection.execute("UPDATE plugin_kv_storage SET value = '{' WHERE key = 'b'")
+        connection.close()
+        with pytest.raises(StorageFailed, match="log says why"):
+            await asyncio.wait_for(anext(kv.watch("b", since=0)), 20)
+        with pytest.raises(InvalidRequest):
+            await asyncio.wait_for(anext(kv.watch(since=-1)), 20)
+
+    living("sqlite", tmp_path)(story)
+
+
 # The example
 
 

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from keyhouse.errors import UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.serve import read_settings
+from keyhouse.systems.rosey import watches
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
 from keyhouse.systems.rosey.settings import Settings
@@ -62,6 +63,21 @@ def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
         assert house.metric("rosey_kv_watches") == PLUGIN_WATCHES_MAX
 
     live(story)
+
+
+def test_watches_of_many_plugins_are_counted_together(on_sqlite: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may ask as any plugin could have as many as there are names."""
+    monkeypatch.setattr(watches, "WATCHES_MAX", 3)
+
+    async def story(house: House) -> None:
+        await house.client.subscribe("db.changes.>")
+        names = [f"evil{number}" for number in range(5)]
+        answers = [await house.ask(f"{name}.watch", {"subject": f"db.changes.{name}.x"}) for name in names]
+        assert [answer.get("error_code") for answer in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
+        again = await house.ask("evil0.watch", {"subject": "db.changes.evil0.x"})
+        assert again["success"], "one that is begun anew takes its own place"
+
+    on_sqlite(story)
 
 
 def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:

@@ -35,6 +35,9 @@ __all__ = [
 _SILENCE_SECONDS: Final = 20.0
 """A watch that has been silent so long, heartbeats included, is asked for again."""
 
+_EXPIRED: Final = "The changes since that revision are no longer kept."
+_ENDED: Final = "The service could not go on with the watch; its log says why."
+
 _PLUGIN: Final = re.compile(r"[a-z0-9_-]{1,100}")
 
 _encode = msgspec.json.Encoder().encode
@@ -225,7 +228,8 @@ class PluginStorage:
     ) -> AsyncGenerator[Change, None]:
         """The changes of the keys that begin so, from now on or after revision `since`, without end. Begun anew by itself
         when the service is restarted or a message was lost; then a change may come twice, and none is missed. Where that
-        can't be, `WatchExpired`. `begun` is called once, when the first has begun, with the revision that it begins at."""
+        can't be, `WatchExpired`; where the service can't go on, what it failed with. `begun` is called once, when the first
+        has begun, with the revision that it begins at."""
         while True:
             subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
             messages = await self._connection.subscribe(subject)
@@ -243,8 +247,8 @@ class PluginStorage:
                         break
                     told = _decode(message.data)
                     number += 1
-                    if told.get("end") in WatchExpired.codes:
-                        raise WatchExpired(told["end"], "The changes since that revision are no longer kept.")
+                    if (code := told.get("end")) in _BY_CODE:
+                        raise _BY_CODE[code](code, _ENDED if code != "WATCH_EXPIRED" else _EXPIRED)
                     if told["n"] != number or "end" in told:
                         break
                     if "heartbeat" in told:

@@ -10,6 +10,7 @@ from keyhouse.serve.nats import Body
 
 Ttl = Annotated[int, msgspec.Meta(ge=1, le=TTL_SECONDS_MAX)]
 Limit = Annotated[int, msgspec.Meta(ge=1)]
+Revision = Annotated[int, msgspec.Meta(ge=0)]
 
 LIMIT_DEFAULT = 1_000
 
@@ -78,7 +79,7 @@ class Watch(msgspec.Struct):
 
     subject: str | UnsetType = UNSET
     prefix: str = ""
-    since: int | None = None
+    since: Revision | None = None
     stop: bool = False
 
 

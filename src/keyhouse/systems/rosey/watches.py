@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from keyhouse.engine import check_since
-from keyhouse.errors import KeyhouseError, QuotaError
-from keyhouse.limits import PLUGIN_WATCHES_MAX
+from keyhouse.errors import BusyError, KeyhouseError, QuotaError
+from keyhouse.limits import PLUGIN_WATCHES_MAX, WATCHES_MAX
 from keyhouse.serve.nats import Courier
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
@@ -52,6 +52,8 @@ class Watches:
             earlier.set()
         if body.stop:
             return _encode({"success": True, "stopped": earlier is not None})
+        if len(self._running) >= WATCHES_MAX:
+            raise BusyError("As many watches are running as there may be; try again later.", limit=WATCHES_MAX)
         if sum(plugin == store.space for plugin, _ in self._running) >= PLUGIN_WATCHES_MAX:
             raise QuotaError("The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX)
         VALUE.template.span({}, starting=body.prefix or None)  # refuses a prefix that is none
@@ -117,7 +119,7 @@ class Watches:
 
 def _failure(changes: "asyncio.Task[None]") -> str:
     error = changes.exception()
-    if not isinstance(error, KeyhouseError):
+    if not isinstance(error, KeyhouseError) or error.status >= 500:
         _log.error("kv watch failed", operation="kv_watch", exc_info=error)
     return error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
 
