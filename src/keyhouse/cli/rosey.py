@@ -1,6 +1,8 @@
 """`keyhouse rosey`: what the operator of plugin storage needs besides."""
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -20,19 +22,31 @@ def _group() -> None:
 )
 def acl(
     plugins: Annotated[list[str], typer.Argument(help="The plugins' names, as they stand in their subjects.")],
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print permissions for nats-server that keep plugins apart.
 
     Each plugin can use only its own subjects and its own inbox. Include it in the server's configuration. The passwords
     are new each time: give each plugin its own, and the one of `keyhouse` to the service. A plugin connects with the
-    inbox that stands above its name.
+    inbox that stands above its name. The subjects are those of the same settings as keyhouse serve.
     """
     from keyhouse.cli.output import show_line
     from keyhouse.systems.rosey.acl import authorization, users
 
-    found = users(plugins)
+    found = users(plugins, _settings(config))
     if json:
         show_line({"users": found})
     else:
         print(authorization(found), end="")
+
+
+def _settings(config: Path | None) -> Any:
+    from keyhouse.serve import read_settings
+    from keyhouse.serve.sources import gather
+    from keyhouse.systems.registry import NAMES
+    from keyhouse.systems.rosey.settings import Settings
+
+    return read_settings(Settings, gather({}, os.environ, config, systems=NAMES).tables["rosey"], table="rosey")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -329,13 +330,18 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
 
 
 def test_the_command_prints_permissions_that_a_server_reads_and_refuses_a_name() -> None:
+    """For the subjects that the service is set to answer: it printed those of nobody's settings."""
     command = [sys.executable, "-m", "keyhouse.cli", "rosey", "acl"]
     printed = subprocess.run([*command, "trivia", "quote-db"], capture_output=True, text=True, check=True).stdout
     assert printed.startswith("authorization {") and printed.count("password:") == 3
-    as_json = subprocess.run([*command, "trivia", "--json"], capture_output=True, text=True, check=True).stdout
+    assert '"db.kv.trivia.*", "rosey.db.kv.trivia.*"' in printed
+    set_so = os.environ | {"KEYHOUSE_ROSEY_PREFIXES": "bot.kv"}
+    as_json = subprocess.run(
+        [*command, "trivia", "--json"], capture_output=True, text=True, check=True, env=set_so
+    ).stdout
     service, trivia = json.loads(as_json)["users"]
     assert service["user"] == SERVICE and "_INBOX_trivia.>" in service["publish"]
-    assert trivia["publish"] == ["db.kv.trivia.*", "rosey.db.kv.trivia.*"]
+    assert trivia["publish"] == ["bot.kv.trivia.*"] and "bot.kv.>" in service["subscribe"]
     refused = subprocess.run([*command, "Trivia"], capture_output=True, text=True)
     assert refused.returncode != 0 and "1 to 100" in refused.stderr
     with pytest.raises(PluginNameError):
