@@ -201,6 +201,15 @@ class Snapshots(Protocol):
         ...
 
 
+def outdated(since: int, oldest: int) -> WatchExpiredError:
+    """The refusal to watch from a revision behind which changes were pruned. `oldest`: of those that are kept."""
+    return WatchExpiredError(
+        "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
+        since=since,
+        oldest=oldest,
+    )
+
+
 def check_since(since: int | None, newest: int) -> None:
     """Refuse to watch from a revision that is still to come. `newest`: of the space, when the watch begins."""
     if since is not None and since > newest:

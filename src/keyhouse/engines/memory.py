@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span, check_since
+from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span, check_since, outdated
 from keyhouse.engines.counter import sum_of
-from keyhouse.errors import ClosedError, WatchExpiredError
+from keyhouse.errors import ClosedError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 
 CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False, snapshots=True)
@@ -188,11 +188,7 @@ class MemoryEngine:
 
     def _commits_after(self, position: int) -> list[tuple[int, _Commit]]:
         if position < self._pruned:
-            raise WatchExpiredError(
-                "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
-                since=position,
-                oldest=self._pruned + 1,
-            )
+            raise outdated(position, self._pruned + 1)
         return list(enumerate(self._log[position - self._pruned :], position + 1))
 
     def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:

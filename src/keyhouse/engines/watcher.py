@@ -1,10 +1,20 @@
-"""What one watch still has to give out, and where it stands in the log of changes, for every engine that keeps one."""
+"""Watches of the engines that keep a log of changes on a disk of their own.
+
+What is committed is offered to the watchers of its space. A watcher that starts at an older revision, or that has let too
+much pile up, reads the log on its own up to the tail of that moment, and goes on with what it is offered.
+
+The log names keys. A change is given out only if it is still the newest of its key: the row is at that revision, or the
+key was deleted and is gone. One that is not is followed by a newer one. A row that has expired is given out as gone: its
+value is nobody's any more, and yet who still holds the value that it replaced must hear of it.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from keyhouse.engine import Span
+from keyhouse.clock import Clock
+from keyhouse.engine import Change, Row, Span
 from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
@@ -30,7 +40,9 @@ class Mention(NamedTuple):
 
 
 class Watcher:
-    """It reads the log from behind `position` up to `horizon`; what is newer is offered to it, and waits.
+    """What one watch still has to give out, and where it stands in the log.
+
+    It reads the log from behind `position` up to `horizon`; what is newer is offered to it, and waits.
 
     `behind`: nothing newer is waiting for it, and it needs a new horizon.
     """
@@ -78,3 +90,108 @@ class Watcher:
     def fail(self, failure: KeyhouseError) -> None:
         self.failure = failure
         self.woken.set()
+
+
+class LogFeed(ABC):
+    """The watchers of an engine, by space. An engine says where its log ends, and reads in it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watchers: dict[str, set[Watcher]] = {}
+        self._closed = False
+
+    # What an engine says
+
+    @abstractmethod
+    def _closed_error(self) -> KeyhouseError: ...
+
+    @abstractmethod
+    def _begin(self, since: int | None) -> int:
+        """Before a watcher joins: where the log ends. Refused when `since` is still to come."""
+        ...
+
+    @abstractmethod
+    def _offered(self) -> int:
+        """Up to where every watcher that is not behind has been offered all there is."""
+        ...
+
+    def _catch_up(self) -> None:  # noqa: B027  # not every engine has something to do here
+        """Offer what has been committed since, by whomever."""
+
+    @abstractmethod
+    def _from_log(self, space: str, watcher: Watcher) -> list[Mention]:
+        """The next window of the log, up to its horizon at most; `outdated` when the log begins behind it."""
+        ...
+
+    @abstractmethod
+    def _stored(self, space: str, key: str) -> Row | None:
+        """The row as it lies there, expired or not."""
+        ...
+
+    # What is the same for all
+
+    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
+        watcher = self._join(space, span, since)
+        try:
+            while True:
+                for mention in self._due(space, watcher):
+                    change = self._newest(space, mention)
+                    if change is not None:
+                        yield change
+                if watcher.position < watcher.horizon:
+                    await asyncio.sleep(0)
+                else:
+                    await watcher.woken.wait()
+        finally:
+            self._leave(space, watcher)
+
+    def close(self) -> None:
+        self._closed = True
+        self._fail(self._closed_error())
+
+    def _join(self, space: str, span: Span, since: int | None) -> Watcher:
+        if self._closed:
+            raise self._closed_error()
+        tail = self._begin(since)
+        watcher = Watcher(span, tail if since is None else since)
+        self._watchers.setdefault(space, set()).add(watcher)
+        return watcher
+
+    def _leave(self, space: str, watcher: Watcher) -> None:
+        self._watchers[space].remove(watcher)
+        if not self._watchers[space]:
+            del self._watchers[space]
+
+    def _due(self, space: str, watcher: Watcher) -> list[Mention]:
+        if watcher.failure is not None:
+            raise watcher.failure
+        if watcher.behind:
+            self._catch_up()
+            watcher.horizon = self._offered()
+            watcher.behind = False
+        if watcher.position < watcher.horizon:
+            return self._from_log(space, watcher)
+        return watcher.take(self._offered())
+
+    def _newest(self, space: str, mention: Mention) -> Change | None:
+        row = self._stored(space, mention.key)
+        if row is None:
+            return Change(mention.key, mention.revision, None) if mention.deleted else None
+        if row.revision != mention.revision:
+            return None
+        if row.expires is not None and row.expires <= self._clock.now():
+            return Change(row.key, row.revision, None)
+        return Change(row.key, row.revision, row.value, row.expires)
+
+    def _miss(self) -> None:
+        """What was offered may not be all there was: each finds it in the log."""
+        for watcher in self._all():
+            watcher.miss()
+
+    def _fail(self, failure: KeyhouseError) -> None:
+        """One error for each: each adds its own traceback."""
+        for watcher in self._all():
+            watcher.fail(failure.copy())
+
+    def _all(self) -> list[Watcher]:
+        return [watcher for watchers in self._watchers.values() for watcher in watchers]

@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Row, Span, check_since
+from keyhouse.engine import Change, Row, Span, check_since, outdated
 from keyhouse.engines.dynamodb.items import is_live
 from keyhouse.engines.dynamodb.log import Entry, Mention, newest
 from keyhouse.engines.dynamodb.reader import Reader
-from keyhouse.errors import ClosedError, UnavailableError, WatchExpiredError
+from keyhouse.errors import ClosedError, UnavailableError
 
 POLL_SECONDS_MIN: Final = 0.1
 POLL_SECONDS_MAX: Final = 1.0
@@ -60,7 +60,7 @@ class Feed:
                 self._check_open()
                 if entries:
                     if entries[0].before > position:
-                        raise _expired(position, entries[0].before)
+                        raise outdated(position, entries[0].before + 1)
                     for change in changes:
                         yield change
                     position, idle = entries[-1].revision, 0
@@ -79,7 +79,7 @@ class Feed:
         if since is None:
             return head.revision
         if since < head.pruned:
-            raise _expired(since, head.pruned)
+            raise outdated(since, head.pruned + 1)
         if since > head.revision:  # or what moves the head is being applied
             check_since(since, await self._reader.head_applied(space))
         return since
@@ -126,11 +126,3 @@ async def _wait(woken: asyncio.Event, seconds: float) -> None:
             await woken.wait()
     except TimeoutError:
         pass
-
-
-def _expired(since: int, pruned: int) -> WatchExpiredError:
-    return WatchExpiredError(
-        "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
-        since=since,
-        oldest=pruned + 1,
-    )

@@ -8,11 +8,11 @@ of it.
 from collections.abc import AsyncGenerator, Callable
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span, check_since
+from keyhouse.engine import Change, Span, check_since, outdated
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.patience import patiently
-from keyhouse.errors import UnavailableError, WatchExpiredError
+from keyhouse.errors import UnavailableError
 
 
 async def changes(
@@ -27,11 +27,7 @@ async def changes(
         shown, news = mirror.position, mirror.news()
         if not mirror.loading:
             if position < mirror.horizon:
-                raise WatchExpiredError(
-                    "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
-                    since=position,
-                    oldest=mirror.horizon,
-                )
+                raise outdated(position, mirror.horizon)
             for key, entry in mirror.since(space, position):
                 if key in span and (change := await _newest(bucket, space, key, entry, clock, check_open)) is not None:
                     yield change

@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Span, check_since
+from keyhouse.engine import Change, Span, check_since, outdated
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.faults import DRIVER
 from keyhouse.engines.postgres.pool import Pool, farewell
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import Statements
-from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError, WatchExpiredError
+from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
 POLL_SECONDS: Final = 1.0
 """How late a watch may see a commit whose process died before it could tell."""
@@ -43,8 +43,6 @@ PAYLOAD_BYTES_MAX: Final = 7_900
 WINDOW_COMMITS: Final = 500
 WINDOW_BYTES: Final = 1_024 * 1_024
 """What is read of the log at once."""
-
-EXPIRED: Final = "The changes since that revision are no longer kept; scan again, then watch from the page's revision."
 
 
 class _Window(NamedTuple):
@@ -110,7 +108,7 @@ class Feed:
                 if isinstance(window, KeyhouseError):
                     raise window
                 if position < window.pruned:
-                    raise WatchExpiredError(EXPIRED, since=position, oldest=window.pruned + 1)
+                    raise outdated(position, window.pruned + 1)
                 for change in window.changes:
                     if change.key in span:
                         yield self._as_of_now(change)
