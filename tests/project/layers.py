@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "arguments", "clock")
+BASE = ("limits", "errors", "arguments", "clock", "counter")
 CORE = ("keys", "schema", "engine", "store")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": ("limits",),
     "arguments": ("errors",),
     "clock": ("limits", "errors", "arguments"),
+    "counter": ("limits", "errors"),
     "keys": ("limits", "errors", "arguments"),
     "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from keyhouse.clock import Clock, SystemClock
+from keyhouse.counter import sum_of
 from keyhouse.engine import Batch, Capabilities, Change, Page, Put, Row, Span, check_since, outdated
-from keyhouse.engines.counter import sum_of
 from keyhouse.errors import ClosedError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
 

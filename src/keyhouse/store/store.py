@@ -16,13 +16,13 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
+from keyhouse.counter import number_of
 from keyhouse.engine import Engine, Row, check_key
 from keyhouse.errors import ContentionError, KeyFieldError, NewerError, UnreadableError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary, migration_job
 from keyhouse.store.binding import Binding
 from keyhouse.store.change import put_single
-from keyhouse.store.counters import number_of
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.scan import Scan, records, records_by
 from keyhouse.store.transaction import Transaction

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
 from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
@@ -20,7 +21,6 @@ from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, S
 from keyhouse.store import change
 from keyhouse.store.binding import Binding
 from keyhouse.store.change import keyed, settled, stored_rows
-from keyhouse.store.counters import sum_of
 from keyhouse.store.entry import ANY, Entry, Unset, Written
 
 T = TypeVar("T")

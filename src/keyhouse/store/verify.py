@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from keyhouse.arguments import checked
+from keyhouse.counter import number_of
 from keyhouse.engine import Row, Span
 from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError, UsageError
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
-from keyhouse.store.counters import number_of
 from keyhouse.store.finding import Finding, Kind, certain
 from keyhouse.store.store import Store
 from keyhouse.store.streams import check_streams

@@ -9,8 +9,8 @@ several of them write, only the last state is written and logged, because nobody
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from keyhouse.counter import sum_of
 from keyhouse.engine import Batch, Put, Row
-from keyhouse.engines.counter import sum_of
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.items import Condition, Items, is_live
 from keyhouse.engines.dynamodb.job import Commit, Removal

@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from keyhouse.clock import Clock
+from keyhouse.counter import sum_of
 from keyhouse.engine import Batch, Put
-from keyhouse.engines.counter import sum_of
 from keyhouse.engines.jetstream.layout import Names, Place
 from keyhouse.engines.jetstream.message import (
     BEHIND,

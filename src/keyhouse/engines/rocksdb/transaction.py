@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from rocksdict import Rdict, ReadOptions, WriteBatch
 
+from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
-from keyhouse.engines.counter import sum_of
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import (
     APPLIED,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
+from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
-from keyhouse.engines.counter import sum_of
 from keyhouse.engines.sqlite.changes import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
