@@ -42,6 +42,31 @@ async def pause(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
     await asyncio.sleep(random.uniform(0.5, 1) * min(longest, PAUSE_SECONDS_MIN * 2**attempt))
 
 
+class _Tries:
+    """How often a request has been sent in vain, by what is known of it then."""
+
+    __slots__ = ("busy", "unreached", "unsure")
+
+    def __init__(self) -> None:
+        self.busy = self.unreached = self.unsure = 0
+
+    def may_repeat(self, found: Verdict) -> bool:
+        """Whether it may be sent again; one more, if so."""
+        match found:
+            case Verdict.BUSY if self.busy < BUSY_ATTEMPTS_MAX:
+                self.busy += 1
+            case Verdict.UNREACHED if self.unreached + 1 < UNREACHED_ATTEMPTS_MAX:
+                self.unreached += 1
+            case Verdict.UNSURE if self.unsure + 1 < UNSURE_ATTEMPTS_MAX:
+                self.unsure += 1
+            case _:
+                return False
+        return True
+
+    async def pause(self) -> None:
+        await pause(max(self.busy, self.unreached, self.unsure))
+
+
 class Service:
     """`client` gives the driver's, with the tables ready: it is asked for once, when something is first asked of it."""
 
@@ -103,30 +128,21 @@ class Service:
         """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
         if self._client is None:
             await self.connect()
-        busy = unreached = unsure = 0
+        tries = _Tries()
         while True:
             self._check_open()
             try:
                 await self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
             except Exception as error:
-                match verdict(error):
-                    case Verdict.LOST:
-                        return unsure > 0 and await applied()
-                    case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
-                        busy += 1
-                    case Verdict.UNREACHED if unreached + 1 < UNREACHED_ATTEMPTS_MAX:
-                        unreached += 1
-                    case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
-                        unsure += 1
-                    case Verdict.UNSURE:
-                        raise unknown_outcome(error, self._table) from error
-                    case _ if unsure:
-                        raise unknown_outcome(error, self._table) from error
-                    case _:
-                        raise translated(error, self._table) from error
-                await pause(max(busy, unreached, unsure))
+                found = verdict(error)
+                if found is Verdict.LOST:
+                    return tries.unsure > 0 and await applied()
+                if not tries.may_repeat(found):
+                    is_unknown = tries.unsure or found is Verdict.UNSURE
+                    raise (unknown_outcome if is_unknown else translated)(error, self._table) from error
             else:
                 return True
+            await tries.pause()
 
     async def close(self) -> None:
         async with self._connecting:
@@ -161,26 +177,20 @@ class Service:
         """For requests that may be done twice."""
         if self._client is None:
             await self.connect()
-        busy = unreached = unsure = 0
+        tries = _Tries()
         while True:
             self._check_open()
             try:
                 answer: dict[str, Any] = await getattr(self._client, request)(**parameters)
                 return answer
             except Exception as error:
-                match verdict(error):
-                    case Verdict.LOST:
-                        raise _LostError from error
-                    case Verdict.BUSY if busy < BUSY_ATTEMPTS_MAX:
-                        busy += 1
-                    case Verdict.UNREACHED if unreached + 1 < UNREACHED_ATTEMPTS_MAX:
-                        unreached += 1
-                    case Verdict.UNSURE if unsure + 1 < UNSURE_ATTEMPTS_MAX:
-                        unsure += 1
-                    case _:
-                        self._check_open()
-                        raise translated(error, self._table) from error
-            await pause(max(busy, unreached, unsure))
+                found = verdict(error)
+                if found is Verdict.LOST:
+                    raise _LostError from error
+                if not tries.may_repeat(found):
+                    self._check_open()
+                    raise translated(error, self._table) from error
+            await tries.pause()
 
     def _check_open(self) -> None:
         if self._closed:
