@@ -59,11 +59,14 @@ class KeyhouseError(Exception):
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.fields.items())
         return f"{self.sentence} ({shown})"
 
+    def caused_by(self, cause: BaseException | None) -> Self:
+        """The same, with what a driver raised behind it, for one that is not raised at once."""
+        self.__cause__ = cause
+        return self
+
     def copy(self) -> Self:
         """The same for another caller: each adds its own traceback."""
-        copy = type(self)(self.sentence, **self.fields)
-        copy.__cause__ = self.__cause__
-        return copy
+        return type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
 
 
 def _short(value: object) -> str:

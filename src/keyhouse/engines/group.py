@@ -88,17 +88,13 @@ def _known(error: Exception) -> KeyhouseError:
     """What nobody foresaw is told as well: a caller that is not answered waits for ever, and so do all behind it."""
     if isinstance(error, KeyhouseError):
         return error
-    failure = EngineError("The engine failed in a way that it does not know.", detail=repr(error))
-    failure.__cause__ = error
-    return failure
+    return EngineError("The engine failed in a way that it does not know.", detail=repr(error)).caused_by(error)
 
 
 def _unknown(error: BaseException) -> KeyhouseError:
     """On the thread, nobody can tell how far it came."""
     sentence = "The engine failed in a way that it does not know; repeat with the same batch id."
-    failure = UnknownOutcomeError(sentence, detail=repr(error))
-    failure.__cause__ = error
-    return failure
+    return UnknownOutcomeError(sentence, detail=repr(error)).caused_by(error)
 
 
 class GroupWriter(ABC):

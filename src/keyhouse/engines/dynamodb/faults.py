@@ -112,7 +112,7 @@ def translated(error: Exception, table: str) -> KeyhouseError:
         fault = _UNREACHABLE
     else:
         fault = _UNKNOWN
-    return _caused(error, fault.meaning(fault.sentence, table=table, detail=str(error)))
+    return fault.meaning(fault.sentence, table=table, detail=str(error)).caused_by(error)
 
 
 def is_of_all(error: Exception) -> bool:
@@ -123,12 +123,12 @@ def is_of_all(error: Exception) -> bool:
 def nowhere(error: ValueError, table: str) -> KeyhouseError:
     """The driver takes neither, and does not say where it has them from."""
     sentence = "The region or the endpoint is none; look at the URL, or at AWS_DEFAULT_REGION and AWS_ENDPOINT_URL."
-    return _caused(error, UsageError(sentence, table=table, detail=str(error)))
+    return UsageError(sentence, table=table, detail=str(error)).caused_by(error)
 
 
 def unknown_outcome(error: Exception, table: str) -> KeyhouseError:
     sentence = "The transaction was sent and not confirmed; repeat it with the same batch id."
-    return _caused(error, UnknownOutcomeError(sentence, table=table, detail=str(error)))
+    return UnknownOutcomeError(sentence, table=table, detail=str(error)).caused_by(error)
 
 
 def _verdict_of_answer(error: Any) -> Verdict:
@@ -152,8 +152,3 @@ def _code(error: Any) -> str:
 
 def _reasons(error: Any) -> list[str]:
     return [str(reason.get("Code", "None")) for reason in error.response.get("CancellationReasons", ())]
-
-
-def _caused(cause: Exception, error: KeyhouseError) -> KeyhouseError:
-    error.__cause__ = cause
-    return error

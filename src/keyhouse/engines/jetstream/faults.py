@@ -76,11 +76,8 @@ def is_of_all(failure: KeyhouseError) -> bool:
 
 
 def not_sent(cause: Exception | None = None) -> UnavailableError:
-    error = UnavailableError(
-        "There is no connection to the NATS server; try again.", detail=str(cause) if cause is not None else ""
-    )
-    error.__cause__ = cause
-    return error
+    detail = str(cause) if cause is not None else ""
+    return UnavailableError("There is no connection to the NATS server; try again.", detail=detail).caused_by(cause)
 
 
 def is_refusal(error: Exception) -> bool:
@@ -95,9 +92,7 @@ def unreachable(server: str, cause: Exception) -> UnavailableError:
         )
     else:
         sentence = "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
-    error = UnavailableError(sentence, server=server, detail=str(cause))
-    error.__cause__ = cause
-    return error
+    return UnavailableError(sentence, server=server, detail=str(cause)).caused_by(cause)
 
 
 def no_jetstream(server: str) -> UnavailableError:

@@ -94,25 +94,19 @@ def translated(error: Exception, server: str) -> KeyhouseError:
     """The error to raise for the driver's: what happened, what to do, and where. Nothing was written."""
     for fault in _FAULTS:
         if isinstance(error, fault.raised):
-            return _caused(error, fault.meaning(fault.sentence, server=server, detail=str(error)))
-    return _caused(
-        error, EngineError("The engine failed in a way that it does not know.", server=server, detail=str(error))
-    )
+            return fault.meaning(fault.sentence, server=server, detail=str(error)).caused_by(error)
+    sentence = "The engine failed in a way that it does not know."
+    return EngineError(sentence, server=server, detail=str(error)).caused_by(error)
 
 
 def translated_commit(error: Exception, server: str) -> KeyhouseError:
     """For an error of a commit that was sent: when the connection went, nobody knows how far it came."""
     if isinstance(error, LOST):
         sentence = "The connection was lost during the commit; repeat it with the same batch id."
-        return _caused(error, UnknownOutcomeError(sentence, server=server, detail=str(error)))
+        return UnknownOutcomeError(sentence, server=server, detail=str(error)).caused_by(error)
     return translated(error, server)
 
 
 def is_of_all(failure: KeyhouseError) -> bool:
     """Whether the failure is the server's, and no one batch of a call is to blame for it."""
     return isinstance(failure, (FullError, UnavailableError, UnknownOutcomeError, UnreadableError))
-
-
-def _caused(cause: Exception, error: KeyhouseError) -> KeyhouseError:
-    error.__cause__ = cause
-    return error

@@ -59,21 +59,20 @@ def translated(error: Exception, folder: str) -> KeyhouseError:
     if isinstance(error, KeyhouseError):
         return error
     if isinstance(error, DbClosedError):
-        return _caused(error, ClosedError(CLOSED, folder=folder))
+        return ClosedError(CLOSED, folder=folder).caused_by(error)
     detail = str(error)
     said = detail.replace(folder, "")  # a folder may be called anything
     for fault in _FAULTS:
         if fault.text in said:
-            return _caused(error, fault.meaning(fault.sentence, folder=folder, detail=detail))
-    return _caused(
-        error, EngineError("The engine failed in a way that it does not know.", folder=folder, detail=detail)
-    )
+            return fault.meaning(fault.sentence, folder=folder, detail=detail).caused_by(error)
+    sentence = "The engine failed in a way that it does not know."
+    return EngineError(sentence, folder=folder, detail=detail).caused_by(error)
 
 
 def translated_sync(error: Exception, folder: str) -> KeyhouseError:
     """For an error of the sync that ends a commit: the rows are in the log, and may be found there or not."""
     sentence = "The disk failed while the commit was being made durable; repeat it with the same batch id."
-    return _caused(error, UnknownOutcomeError(sentence, folder=folder, detail=str(error)))
+    return UnknownOutcomeError(sentence, folder=folder, detail=str(error)).caused_by(error)
 
 
 def is_absent(error: Exception) -> bool:
@@ -84,8 +83,3 @@ def is_absent(error: Exception) -> bool:
 def is_stall(error: Exception) -> bool:
     """Whether the write was refused, untouched, because flushing or compacting has to come first."""
     return "Write stall" in str(error)
-
-
-def _caused(cause: Exception, error: KeyhouseError) -> KeyhouseError:
-    error.__cause__ = cause
-    return error

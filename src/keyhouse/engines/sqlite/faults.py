@@ -58,20 +58,14 @@ def translated(error: Exception, path: str) -> KeyhouseError:
     """The error to raise for the driver's: what happened, what to do, and to which file."""
     for fault in _FAULTS:
         if isinstance(error, fault.raised):
-            return _caused(error, fault.meaning(fault.sentence, file=path, detail=str(error)))
-    return _caused(
-        error, EngineError("The engine failed in a way that it does not know.", file=path, detail=str(error))
-    )
+            return fault.meaning(fault.sentence, file=path, detail=str(error)).caused_by(error)
+    sentence = "The engine failed in a way that it does not know."
+    return EngineError(sentence, file=path, detail=str(error)).caused_by(error)
 
 
 def translated_commit(error: Exception, path: str) -> KeyhouseError:
     """For an error of COMMIT itself. When the disk fails in it, the rows may be found written after a power cut."""
     if isinstance(error, apsw.IOError):
         sentence = "The disk failed while the commit was being written; repeat it with the same batch id."
-        return _caused(error, UnknownOutcomeError(sentence, file=path, detail=str(error)))
+        return UnknownOutcomeError(sentence, file=path, detail=str(error)).caused_by(error)
     return translated(error, path)
-
-
-def _caused(cause: Exception, error: KeyhouseError) -> KeyhouseError:
-    error.__cause__ = cause
-    return error
