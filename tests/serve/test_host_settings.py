@@ -192,6 +192,8 @@ def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names(
     [
         "[streamkit]\njwt_secrt = 1\n",
         "[rosey]\nsweep_seconds = 'often'\n",
+        "systems = ['rosey']\n[streamkit]\njwt_secrt = 1\n",
+        "[audiobooks]\nengin = 'memory:'\n",
         "[http]\nbody_max = 1\n",
         "nats_credentials = 'gone.creds'\n",
     ],

@@ -86,7 +86,8 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     given = gather(flags, os.environ, config, systems=(*NAMES, *mine))
     settings = given.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
-    services = {_service_name(name): _service(name, given.tables) for name in names}
+    services = {_service_name(name): own(name) if ":" in name else load_service(name).part for name in names}
+    _check_tables(given.tables)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
@@ -95,16 +96,17 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     serve(given, services, _announce_json if json else _announce)
 
 
-def _service(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Any:
-    """What makes the part. The settings of a system are looked at here, before anything is opened; a part of the caller's
-    own looks at them itself."""
+def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse what a system's table can't hold, served or not, before anything is opened. A part of the caller's own looks at
+    its settings itself."""
+    import msgspec
+
     from keyhouse.serve import read_settings
 
-    if ":" in name:
-        return own(name)
-    module = load_service(name)
-    read_settings(module.Settings, tables.get(name, {}), table=name)
-    return module.part
+    stored = msgspec.defstruct("Stored", [("engine", str | None, None)])
+    for name in NAMES:
+        if tables[name]:
+            read_settings(load_service(name).Settings if has_service(name) else stored, tables[name], table=name)
 
 
 def _service_name(name: str) -> str:

@@ -15,9 +15,11 @@ const part = (name) => "plugins/" + encodeURIComponent(name);
 async function ask(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
   const text = given.length ? "?" + new URLSearchParams(given) : "";
+  const asked = now.plugin;
   const headers = { Authorization: "Bearer " + token };
   const answer = await fetch(path + text, { headers, cache: "no-store", credentials: "omit", signal: visit.signal });
   const body = await answer.text();
+  if (path.includes("/") && asked !== now.plugin) throw new DOMException("another plugin was chosen meanwhile", "AbortError");
   if (answer.ok) return body;
   if (answer.status === 401 || answer.status === 403) leave();
   let said = answer.statusText;
@@ -32,7 +34,7 @@ function told(work) {
     event?.preventDefault();
     at("problem").hidden = true;
     Promise.resolve(work(event)).catch((error) => {
-      if (error.name === "AbortError") return; // the token was forgotten meanwhile
+      if (error.name === "AbortError") return; // the token was forgotten meanwhile, or another plugin was chosen
       at("problem").textContent = error.message;
       at("problem").hidden = false;
     });
