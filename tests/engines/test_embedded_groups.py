@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -10,16 +12,27 @@ import pytest
 
 from keyhouse.engine import Add, Batch, Check, Put, Row
 from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
-from tests.engines.embedded import KINDS, Kind, Witness, awaited, both, count, one
+from tests.engines.embedded import KINDS, Embedded, Kind, Witness, awaited, both, count, one
+
+Watched = Callable[[], AbstractAsyncContextManager[tuple[Embedded, Witness]]]
+
+
+@pytest.fixture
+def watched(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """An engine for a while, and a witness of what it does with its disk."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[tuple[Embedded, Witness]]:
+        async with kind.opened(tmp_path) as engine:
+            yield engine, Witness(engine, monkeypatch)
+
+    return opened
 
 
 @both
 @awaited
-async def test_commits_at_the_same_time_share_a_sync(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+async def test_commits_at_the_same_time_share_a_sync(watched: Watched) -> None:
+    async with watched() as (engine, witness):
         revisions = await asyncio.gather(*(engine.commit("s", one(number)) for number in range(64)))
         assert revisions == list(range(1, 65))
         assert len(witness.syncs) == 1
@@ -27,11 +40,8 @@ async def test_commits_at_the_same_time_share_a_sync(
 
 @both
 @awaited
-async def test_writers_that_go_on_writing_go_on_sharing(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+async def test_writers_that_go_on_writing_go_on_sharing(watched: Watched) -> None:
+    async with watched() as (engine, witness):
 
         async def write(writer: int) -> None:
             for number in range(10):
@@ -43,11 +53,8 @@ async def test_writers_that_go_on_writing_go_on_sharing(
 
 @both
 @awaited
-async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(kind: Kind, watched: Watched) -> None:
+    async with watched() as (engine, witness):
         await engine.commit("s", one(1))
         assert witness.turns == [threading.current_thread().name]
         assert witness.syncs == [kind.thread]
@@ -64,11 +71,8 @@ async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(
     ids=["jobs", "rows", "bytes"],
 )
 @awaited
-async def test_a_group_is_bounded(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[Batch], groups: int
-) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+async def test_a_group_is_bounded(watched: Watched, batches: list[Batch], groups: int) -> None:
+    async with watched() as (engine, witness):
         await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
         assert len(witness.syncs) == groups
         assert await count(engine) == sum(len(batch.puts) for batch in batches)
@@ -85,10 +89,9 @@ async def test_a_group_is_bounded(
 )
 @awaited
 async def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: Batch
+    kind: Kind, watched: Watched, batch: Batch
 ) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+    async with watched() as (engine, witness):
         before, large, after = await asyncio.gather(
             engine.commit("s", one(1)), engine.commit("s", batch), engine.commit("s", one(2))
         )
@@ -100,11 +103,8 @@ async def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(
 
 @both
 @awaited
-async def test_a_group_in_which_nothing_was_written_syncs_nothing(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with kind.opened(tmp_path) as engine:
-        witness = Witness(engine, monkeypatch)
+async def test_a_group_in_which_nothing_was_written_syncs_nothing(watched: Watched) -> None:
+    async with watched() as (engine, witness):
         lost = Batch(checks=(Check("a", 7),), puts=(Put("a", b"1"),))
         assert await asyncio.gather(*(engine.commit("s", lost) for _ in range(5))) == [None] * 5
         assert witness.syncs == []

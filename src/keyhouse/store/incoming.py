@@ -42,7 +42,7 @@ class Incoming:
             await self._settle()
         elif self._commits is not None:
             self._commits.cancel()
-            await asyncio.wait([self._commits])
+            await asyncio.gather(self._commits, return_exceptions=True)  # the first error is the one that is told
 
     async def put(self, lines: Sequence[Line]) -> None:
         work: list[tuple[str, Batch]] = []
