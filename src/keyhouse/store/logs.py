@@ -141,8 +141,9 @@ async def _prune_chunk(
             return 0
         span = span.before(kept[-1][0].key)
     rows = await rows_of(store, span, most, bound.template.split)
-    gone = [values for _, values in rows if str(values[-1]) < min(cutoff, folded)]
-    for values in gone:
+    gone = [(row.key, values) for row, values in rows if str(values[-1]) < min(cutoff, folded)]
+    await tx.prefetch([key for key, _ in gone])
+    for _, values in gone:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
         await tx.delete(log, **named)
     return len(gone)

@@ -101,16 +101,17 @@ class Removal:
 
     async def _remove(self, waiting: list[tuple[Row, Found]], done: Removed) -> None:
         """In one commit; in halves, when that does not fit or one of them does not decode."""
-        by_store: dict[int, tuple[Store, list[Found]]] = {}
-        for _, found in waiting:
+        by_store: dict[int, tuple[Store, list[tuple[Row, Found]]]] = {}
+        for row, found in waiting:
             store = self._store(found)
-            by_store.setdefault(id(store), (store, []))[1].append(found)
+            by_store.setdefault(id(store), (store, []))[1].append((row, found))
         for store, founds in by_store.values():
             await self._remove_of(store, founds, done)
 
-    async def _remove_of(self, store: Store, founds: list[Found], done: Removed) -> None:
+    async def _remove_of(self, store: Store, founds: list[tuple[Row, Found]], done: Removed) -> None:
         async def work(tx: Transaction) -> int:
-            return sum([await tx.delete(found.record, **self._fields(store, found)) for found in founds])
+            await tx.prefetch([row.key for row, _ in founds])
+            return sum([await tx.delete(found.record, **self._fields(store, found)) for _, found in founds])
 
         try:
             done.records += await store.transact(work)
