@@ -6,14 +6,13 @@ All commits are of this process, so nothing has to be polled for. What is the sa
 from collections.abc import Iterator
 from typing import Final
 
-from rocksdict import ReadOptions
-
 from keyhouse.clock import Clock
 from keyhouse.engine import Row, check_since, outdated
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import Keys, decode_keys, number, number_of
-from keyhouse.engines.rocksdb.faults import CLOSED, translated
+from keyhouse.engines.rocksdb.faults import CLOSED
 from keyhouse.engines.rocksdb.view import View
+from keyhouse.engines.rocksdb.walk import bounded, steps
 from keyhouse.engines.watcher import LogFeed, Mention, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
@@ -62,19 +61,9 @@ class Feed(LogFeed):
 
     def _log(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
         """The commits from `first` to `last`, both in. The newest may still be on their way to the disk: `last` is not."""
-        reading = ReadOptions()
-        reading.set_iterate_upper_bound(number(last + 1))
-        at = self._database.changes.iter(reading)
-        try:
-            at.seek(number(first))
-            while at.valid():
-                yield number_of(at.key()), decode_keys(at.value())
-                at.next()
-            at.status()
-        except Exception as error:
-            raise translated(error, self._database.folder) from error
-        finally:
-            del at
+        reading = bounded(number(last + 1))
+        for key, value in steps(self._database.changes.iter(reading), number(first), self._database.folder):
+            yield number_of(key), decode_keys(value)
 
     def _stored(self, space: str, key: str) -> Row | None:
         return self.view.stored(space, key)

@@ -5,14 +5,16 @@ While a snapshot is held, the folder can't be opened anew, which is what the eng
 
 from collections.abc import AsyncIterator, Iterator
 from heapq import merge
+from itertools import takewhile
 
 from rocksdict import RdictIter
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Span
 from keyhouse.engines.rocksdb.encoding import bounds, prefix_of
-from keyhouse.engines.rocksdb.faults import CLOSED, translated
+from keyhouse.engines.rocksdb.faults import CLOSED
 from keyhouse.engines.rocksdb.view import View, live_rows, live_space
+from keyhouse.engines.rocksdb.walk import steps
 from keyhouse.errors import ClosedError
 
 
@@ -59,16 +61,7 @@ class Snapshot:
 
     def _steps(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Only one walk is under way at a time: they share the iterator."""
-        at = self._at
-        if at is None:
+        if self._at is None:
             raise ClosedError(CLOSED, folder=self._folder)
-        try:
-            at.seek(start)
-            while at.valid() and (stop is None or at.key() < stop):
-                yield at.key(), at.value()
-                at.next()
-            at.status()
-        except Exception as error:
-            raise translated(error, self._folder) from error
-        finally:
-            del at
+        found = steps(self._at, start, self._folder)
+        return found if stop is None else takewhile(lambda row: row[0] < stop, found)

@@ -6,9 +6,10 @@ it, a check, a counter, a value that can't be kept, has nothing to undo and harm
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from rocksdict import Rdict, ReadOptions, WriteBatch
+from rocksdict import Rdict, WriteBatch
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
@@ -31,6 +32,7 @@ from keyhouse.engines.rocksdb.encoding import (
     split_key,
 )
 from keyhouse.engines.rocksdb.faults import translated
+from keyhouse.engines.rocksdb.walk import bounded, steps
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 _head = HEAD.pack
@@ -224,18 +226,6 @@ class Transaction:
 
     def _due(self, family: Rdict, start: bytes, until: int, looks: int) -> list[bytes]:
         """The keys of a family that begin with `start` and a time up to `until`, the earliest first."""
-        reading = ReadOptions()
-        reading.set_iterate_upper_bound(start + moment(until + 1))
-        at = family.iter(reading)
-        found: list[bytes] = []
-        try:
-            at.seek(start)
-            while at.valid() and len(found) < looks:
-                found.append(at.key())
-                at.next()
-            at.status()
-        except Exception as error:
-            raise translated(error, self._database.folder) from error
-        finally:
-            del at
-        return found
+        reading = bounded(start + moment(until + 1))
+        found = islice(steps(family.iter(reading), start, self._database.folder), looks)
+        return [key for key, _ in found]

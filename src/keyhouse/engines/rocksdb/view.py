@@ -12,13 +12,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import merge
 
-from rocksdict import RdictIter, ReadOptions, Snapshot
+from rocksdict import RdictIter, Snapshot
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import HEAD, HEAD_BYTES, NEVER, bounds, prefix_of, split_key
 from keyhouse.engines.rocksdb.faults import CLOSED, is_absent, translated
+from keyhouse.engines.rocksdb.walk import bounded, steps
 from keyhouse.errors import ClosedError
 
 _head_of = HEAD.unpack_from
@@ -96,7 +97,7 @@ class View:
 
     def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
         prefix = prefix_of(space)
-        start, stop = bounds(prefix, span)  # they outlive the walk: the driver's bound points to the bytes of `stop`
+        start, stop = bounds(prefix, span)  # held for as long as the walk: see `walk`
         found = self._walk(start, stop, reverse=reverse)
         rows, more = live_rows(found, len(prefix), self._clock.now(), limit, keys_only=keys_only)
         return Page(rows, more, self.revision)
@@ -117,7 +118,7 @@ class View:
         if stop is not None and stop <= start:
             return iter(())
         self._shown()
-        newest = self._steps(self._iterator(stop), start, reverse)
+        newest = steps(self._iterator(stop), start, self._database.folder, reverse=reverse)
         unsure = self._unsure  # asked after the iterator was made: else the writer's thread could write between the two
         held = unsure.within(start, stop)
         if not held:
@@ -127,33 +128,7 @@ class View:
         return merge(sure, before, reverse=reverse)
 
     def _iterator(self, stop: bytes | None) -> RdictIter:
-        reading = ReadOptions()
-        if stop is not None:
-            reading.set_iterate_upper_bound(stop)
-        return self._database.rows.iter(reading)
-
-    def _steps(self, at: RdictIter, start: bytes, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Two more faults of the driver are gone around: its `items()` ends without a word at a damaged block, so this asks
-        for the iterator's status; and it sets an upper bound where a lower one is asked for, so that end is checked here."""
-        try:
-            if reverse:
-                at.seek_to_last()
-                while at.valid():
-                    key = at.key()
-                    if key < start:
-                        return
-                    yield key, at.value()
-                    at.prev()
-            else:
-                at.seek(start)
-                while at.valid():
-                    yield at.key(), at.value()
-                    at.next()
-            at.status()
-        except Exception as error:
-            raise translated(error, self._database.folder) from error
-        finally:
-            del at
+        return self._database.rows.iter(bounded(stop))
 
     def _row(self, key: bytes) -> bytes | None:
         try:
