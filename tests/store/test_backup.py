@@ -153,6 +153,8 @@ def test_a_file_that_was_cut_off_or_changed_restores_nothing(tmp_path: Path) -> 
             (UnreadableError, lambda lines: [*lines, lines[-1]]),
             (UsageError, lambda lines: [lines[1], lines[0], *lines[2:]]),
             (UsageError, lambda lines: [b"\n", *lines]),
+            (UsageError, lambda lines: [*lines[:-1], b"\n", lines[-1]]),
+            (UsageError, lambda lines: [*lines, b"\n", lines[0]]),
         ]
         for error, change in changes:
             target = MemoryEngine(source.clock)

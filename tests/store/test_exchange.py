@@ -20,8 +20,7 @@ from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitErro
 from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
-from keyhouse.store.exchange import BLOCK_LINES
-from keyhouse.store.lines import Line, decode, decode_all, encode_row, encode_rows
+from keyhouse.store.lines import BLOCK_LINES, Line, decode, decode_all, encode_row, encode_rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile

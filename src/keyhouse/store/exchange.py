@@ -12,7 +12,7 @@ writes, and writes only rows that are not there or differ. Neither needs a check
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,12 +21,18 @@ from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseErr
 from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
 from keyhouse.store.incoming import Incoming
-from keyhouse.store.lines import Ending, Line, Tally, decode, decode_all, encode_ending, encode_rows, encode_shown
+from keyhouse.store.lines import (
+    Ending,
+    Line,
+    Tally,
+    blocks,
+    decode,
+    decode_all,
+    encode_ending,
+    encode_rows,
+    encode_shown,
+)
 from keyhouse.store.walking import pages
-
-BLOCK_LINES: Final = 4_000
-BLOCK_BYTES: Final = 4 * 1_024 * 1_024
-"""Lines that an import reads at a time: enough that their commits share a sync, little enough that memory stays flat."""
 
 Report = Callable[[int], None]
 
@@ -123,7 +129,7 @@ async def import_rows(
     tally, ending = Tally(), None
     try:
         async with incoming:
-            for number, block in _blocks(lines):
+            for number, block in blocks(lines):
                 rows, found = _rows_of(block, number, ended=ending is not None)
                 ending = ending or found
                 tally.add(b"".join(block[: len(rows)]), len(rows))
@@ -136,22 +142,6 @@ async def import_rows(
         raise
     _check_ending(tally, ending, partial=partial, dry_run=dry_run)
     return Imported(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
-
-
-def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Some lines at a time, without empty ones, and the number of the first."""
-    first, block, size = 1, list[bytes](), 0
-    for number, line in enumerate(lines, 1):
-        is_empty = line[:1] != b"{" and line.isspace()
-        if is_empty or size >= BLOCK_BYTES or len(block) == BLOCK_LINES:
-            if block:
-                yield first, block
-            first, block, size = number + is_empty, [], 0
-        if not is_empty:
-            block.append(line)
-            size += len(line)
-    if block:
-        yield first, block
 
 
 def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line], Ending | None]:

@@ -3,20 +3,16 @@
 It was read from end to end before, so that nothing of a damaged file is ever shown.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.errors import UnreadableError, UsageError
-from keyhouse.store.lines import Ending, Line, Tally, decode_all
-
-BLOCK_BYTES: Final = 4 * 1_024 * 1_024
-BLOCK_LINES: Final = 4_000
-"""Lines that are read at a time."""
+from keyhouse.store.lines import Ending, Line, Tally, blocks, decode_all
 
 Report = Callable[[int], None]
 
@@ -74,10 +70,10 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
     tally, ending = Tally(), None
     places: dict[str, Place] = {}
     at, number, space, key = file.tell(), 1, "", ""
-    for lines in _blocks(file):
-        found = decode_all(lines, number)
-        if len(found) != len(lines):
+    for first, lines in blocks(file):
+        if first != number + (ending is not None):
             raise UsageError("It has empty lines, so it is no backup: import it.")
+        found = decode_all(lines, number)
         for line, each in zip(lines, found, strict=True):
             if ending is not None:
                 raise UnreadableError(
@@ -110,15 +106,3 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
 
 def _lines(lines: list[bytes]) -> Iterator[Line]:
     return (line for line in decode_all(lines, 1) if isinstance(line, Line))
-
-
-def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    block, size = list[bytes](), 0
-    for line in lines:
-        block.append(line)
-        size += len(line)
-        if size >= BLOCK_BYTES or len(block) == BLOCK_LINES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block

@@ -16,14 +16,19 @@ A line that has `shown` in place of `value` is for people: private members are l
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from keyhouse.engine import Put, Row, check_key
 from keyhouse.errors import DocumentError, KeyhouseError, LimitError
 from keyhouse.limits import EXPIRES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
+
+BLOCK_LINES: Final = 4_000
+BLOCK_BYTES: Final = 4 * 1_024 * 1_024
+"""Lines that are read at a time: enough that their commits share a sync, little enough that memory stays flat."""
 
 _WHITE = b" \t\r\n"
 
@@ -91,6 +96,22 @@ class Tally:
 
     def ending(self, made: int | None = None, moment: str | None = None) -> Ending:
         return Ending(self.rows, self._hash.hexdigest(), made, moment)
+
+
+def blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Some lines at a time, without empty ones, and the number of the first."""
+    first, block, size = 1, list[bytes](), 0
+    for number, line in enumerate(lines, 1):
+        is_empty = line[:1] != b"{" and line.isspace()
+        if is_empty or size >= BLOCK_BYTES or len(block) == BLOCK_LINES:
+            if block:
+                yield first, block
+            first, block, size = number + is_empty, [], 0
+        if not is_empty:
+            block.append(line)
+            size += len(line)
+    if block:
+        yield first, block
 
 
 def encode_row(space: str, put: Put) -> bytes:
