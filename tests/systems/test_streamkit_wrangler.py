@@ -192,3 +192,25 @@ def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes()
         ]
 
     asyncio.run(scenario())
+
+
+def test_an_import_that_names_something_twice_writes_nothing_of_anybody() -> None:
+    """Each customer's entries were looked at when it was their turn, and those of the ones before had been written."""
+
+    async def scenario() -> None:
+        engine = MemoryEngine(SystemClock())
+        note = {
+            "id": "a",
+            "title": "",
+            "content": "",
+            "createdAt": "2026-01-18T12:00:00Z",
+            "updatedAt": "2026-01-18T12:00:00Z",
+        }
+        keys = ("cust_1_streamkit_notes_a", "cust_2_streamkit_notes_a", "cust_2_streamkit_v2_notes_a")
+        items = [{"key": key, "value": json.dumps(note)} for key in keys]
+        with pytest.raises(KeyhouseError) as refused:
+            await import_items(engine, read_items(json.dumps(items).encode()))
+        assert refused.value.fields == {"customer": "2", "type": "notes", "id": "a"}
+        assert [each async for each in export_items(engine)] == []
+
+    asyncio.run(scenario())

@@ -11,7 +11,7 @@ from keyhouse.errors import DocumentError
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.migration import customer_ids
 from keyhouse.systems.streamkit.quota import Size
-from keyhouse.systems.streamkit.transfer import Imported, exported, imported
+from keyhouse.systems.streamkit.transfer import Imported, exported, imported, refuse_twice
 from keyhouse.systems.streamkit.versions import KeyVersion
 from keyhouse.systems.streamkit.wrangler import File, Item, Read, read
 
@@ -42,6 +42,7 @@ def read_items(text: bytes) -> list[Read]:
 
 async def import_items(engine: Engine, entries: Collection[Read], *, keys: KeyVersion = "v1") -> Imported:
     """Put them over what is there, each into its customer's space. All were read before the first is written."""
+    refuse_twice(entries)
     by_customer: dict[str, list[Read]] = {}
     for each in entries:
         by_customer.setdefault(each.customer, []).append(each)

@@ -5,7 +5,7 @@ then writes in commits that every engine takes. Cut off, it is run again: what i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -44,8 +44,7 @@ async def imported(customer: Customer, entries: list[Read], version: KeyVersion)
     for number, each in enumerate(entries):
         if each.customer != customer.id:
             raise RecordError("The key is of another customer.", entry=number)
-    if len({(each.pair.category, each.identifier) for each in entries}) != len(entries):
-        raise RecordError("The file names something twice.", entries=len(entries))
+    refuse_twice(entries)
     live = [each for each in entries if each.expires is None or each.expires > now]
 
     async def write(room: Room) -> int:
@@ -57,6 +56,18 @@ async def imported(customer: Customer, entries: list[Read], version: KeyVersion)
 
     written = await customer.quota.within(write)
     return Imported(written=written, unchanged=len(live) - written, expired=len(entries) - len(live))
+
+
+def refuse_twice(entries: Collection[Read]) -> None:
+    """RecordError when two entries are of the same config or scene: at either version of its key."""
+    seen: set[tuple[str, str, str]] = set()
+    for each in entries:
+        named = each.customer, each.pair.category, each.identifier
+        if named in seen:
+            raise RecordError(
+                "The file names something twice: leave one of them.", customer=named[0], type=named[1], id=named[2]
+            )
+        seen.add(named)
 
 
 async def count_replaced(engine: Engine, entries: Iterable[Read]) -> int:
