@@ -41,7 +41,7 @@ def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
 
 def _make(path: Path) -> None:
     """Written whole under another name, then linked: nobody ever reads half a secret, and the first one stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # as `keyhouse serve` does: rows will be beside it
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
