@@ -10,8 +10,6 @@ from keyhouse import open_engine
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 
-URL_HELP = "An engine: sqlite:data.db, rocksdb:folder, …"
-
 Rehearsal = Callable[[], Awaitable[object]]
 """The work on a store without rows, which writes nowhere: it raises what such a store would refuse."""
 

@@ -15,7 +15,7 @@ from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
 from keyhouse.schema import MILLISECONDS
 from keyhouse.serve import RateLimiter
 from keyhouse.serve.auth import Caller
-from keyhouse.serve.http import Reply, Route
+from keyhouse.serve.http import Reply, Returns, Route
 from keyhouse.serve.metrics import SECONDS, Timing
 from keyhouse.store import Store
 from keyhouse.systems.rosey import shown
@@ -135,7 +135,13 @@ class View:
                 scope=SCOPE,
                 problems=[*one, KeyFieldError],
             ),
-            Route(method="GET", path="/figures", handler=self.figures, scope=SCOPE),
+            Route(
+                method="GET",
+                path="/figures",
+                handler=self.figures,
+                scope=SCOPE,
+                replies={200: Returns(type=shown.FiguresShown, example=shown.FIGURES_EXAMPLE)},
+            ),
         )
 
     def _store(self, plugin: str) -> Store:
