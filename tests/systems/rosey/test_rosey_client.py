@@ -54,6 +54,9 @@ def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path)
                 await kv.set("a", value)
         with pytest.raises(InvalidRequest, match="not finite"):
             await kv.batch({"op": "set", "key": "a", "value": float("nan")})
+        for key, text in (("a", "\ud800"), ("\ud800", "a")):
+            with pytest.raises(InvalidRequest, match="lone surrogate"):
+                await kv.set(key, text)
         assert await kv.found("a") is None
         await kv.set("a", [None, "null"])
         assert await kv.get("a") == [None, "null"]

@@ -290,7 +290,10 @@ class PluginStorage:
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     """As JSON. What has none, a NaN or an infinity, would be written as `null`: it is refused, and not kept as nothing."""
-    data = _encode(body)
+    try:
+        data = _encode(body)
+    except UnicodeEncodeError:
+        raise InvalidRequest("VALIDATION_ERROR", "A text holds a lone surrogate, which no UTF-8 has.") from None
     if b"null" in data:
         try:
             json.dumps(msgspec.to_builtins(body, str_keys=True), allow_nan=False)
