@@ -85,6 +85,9 @@ HTTP_HEAD_SECONDS_MAX: Final = 10.0
 HTTP_STALL_SECONDS_MAX: Final = 60.0
 """How long a client may take nothing of an answer that waits for it, unless the settings say otherwise."""
 
+HTTP_UNSENT_BYTES_MAX: Final = 128 * 1_024 * 1_024
+"""What clients have not taken of their answers, over all connections. Beyond it the slowest is cut off."""
+
 REQUEST_ID_CHARS_MAX: Final = 64
 """A request id that a client sends. A longer one is not taken over: it would fill the log."""
 

@@ -20,6 +20,7 @@ from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.part import Part
 from keyhouse.serve.protocol import Protocol
 from keyhouse.serve.settings import Address
+from keyhouse.serve.unsent import Unsent
 from tests.serve.http_shop import shop
 
 GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -359,11 +360,41 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
         under = Written()
         protocol = Protocol(config, ServerState(), {}, head_seconds_max=PATIENCE_SECONDS, stall_seconds_max=0.001)
         protocol.connection_made(under)
-        under.unsent = [9, 8, 8, 5, 5, 1, 1, 1]  # at each look, the second of two at the same time
+        under.unsent = [9, 8, 5, 1, 1]  # at each look
         protocol.pause_writing()
         await under.aborted.wait()
         assert under.unsent == []
         protocol.connection_lost(None)
+
+    story(told)
+
+
+def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest_is_cut_off() -> None:
+    """Each could have its answer held for as long as it took a byte of it now and then: forty of them, 340 MB."""
+
+    async def told() -> None:
+        config = uvicorn.Config(make_app([shop()]), lifespan="off")
+        unsent, patience = Unsent(10), PATIENCE_SECONDS
+        unders = [Written() for _ in range(5)]
+        protocols = [
+            Protocol(config, ServerState(), {}, head_seconds_max=patience, stall_seconds_max=patience, unsent=unsent)
+            for _ in unders
+        ]
+        for protocol, under, size in zip(protocols, unders, (6, 3, 1, 4, 90), strict=True):
+            protocol.connection_made(under)
+            under.unsent = [size, size]
+        for number in (0, 1, 2):
+            protocols[number].pause_writing()
+        protocols[2].resume_writing()
+        protocols[3].pause_writing()
+        assert [under.aborted.is_set() for under in unders] == [True, False, False, False, False]
+        protocols[4].pause_writing()
+        assert [under.aborted.is_set() for under in unders] == [True, True, False, True, False], (
+            "its own size does not matter"
+        )
+        for protocol in protocols:
+            protocol.connection_lost(None)
+        assert not unsent
 
     story(told)
 

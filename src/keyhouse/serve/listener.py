@@ -14,6 +14,7 @@ from keyhouse.errors import UsageError
 from keyhouse.limits import HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
 from keyhouse.serve.protocol import Protocol
 from keyhouse.serve.settings import Address
+from keyhouse.serve.unsent import Unsent
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -64,7 +65,11 @@ async def listening(
     is told the status of what the application does not see: no HTTP, or a head too large, too slow or without its host.
     """
     speak: Any = partial(
-        Protocol, head_seconds_max=head_seconds_max, stall_seconds_max=stall_seconds_max, refused=refused
+        Protocol,
+        head_seconds_max=head_seconds_max,
+        stall_seconds_max=stall_seconds_max,
+        refused=refused,
+        unsent=Unsent(),
     )
     config = uvicorn.Config(
         app,

@@ -20,6 +20,7 @@ from keyhouse.limits import HTTP_HEAD_BYTES_MAX
 from keyhouse.serve.answering import Answering
 from keyhouse.serve.corked import CorkedTransport
 from keyhouse.serve.http.problem import HeadError, SlowError, refusal
+from keyhouse.serve.unsent import Unsent
 
 CONNECTION_LOG: Final = structlog.get_logger("keyhouse.http")
 
@@ -39,10 +40,12 @@ class Protocol(HttpToolsProtocol):
         head_seconds_max: float,
         stall_seconds_max: float,
         refused: Callable[[int], None] | None = None,
+        unsent: Unsent | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
         self._refused = refused
+        self._unsent = Unsent() if unsent is None else unsent
         self._head_seconds_max = head_seconds_max
         self._stall_seconds_max = stall_seconds_max
         self._head_timer: Timer | None = None
@@ -59,6 +62,7 @@ class Protocol(HttpToolsProtocol):
         for timer in (self._head_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
+        self._unsent.release(self)
         super().connection_lost(exc)
 
     # What comes in
@@ -138,25 +142,33 @@ class Protocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_stall()
+        size = self.transport.get_write_buffer_size()
+        self._watch_stall(size)
+        self._unsent.hold(self, size)
 
     def resume_writing(self) -> None:
+        self._unsent.release(self)
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
         super().resume_writing()
 
-    def _watch_stall(self) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        self._stall_timer = self.loop.call_later(self._stall_seconds_max, self._look_at_stall, unsent)
+    def _watch_stall(self, size: int) -> None:
+        self._stall_timer = self.loop.call_later(self._stall_seconds_max, self._look_at_stall, size)
 
     def _look_at_stall(self, before: int) -> None:
         """A client may be slow, but not take nothing at all."""
-        if self.transport.get_write_buffer_size() < before:
-            self._watch_stall()
+        size = self.transport.get_write_buffer_size()
+        if size < before:
+            self._watch_stall(size)
         else:
             self._stall_timer = None
             self.transport.abort()
+
+    def cut_off(self) -> None:
+        """Of a client that takes its answer too slowly, while too much waits to be taken: see `Unsent`."""
+        CONNECTION_LOG.warning("a slow client was cut off", unsent=self.transport.get_write_buffer_size())
+        self.transport.abort()
 
     def _refuse(self, error: KeyhouseError) -> None:
         """Say so and hang up; only hang up where an answer would be taken for that of another request."""
