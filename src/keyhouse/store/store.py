@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
 from keyhouse.engine import Engine, Row, check_key
-from keyhouse.errors import ContentionError, KeyFieldError, NewerError, UnreadableError, UsageError
+from keyhouse.errors import ContentionError, DataError, KeyFieldError, NewerError, UnreadableError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary, migration_job
 from keyhouse.store.binding import Binding
@@ -178,7 +178,8 @@ class Store:
         self, declared: Record[T], /, *, since: int | None = None, starting: str | None = None, **fields: Any
     ) -> AsyncGenerator[Event[T], None]:
         """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
-        the engine's: nothing missed, nothing twice; an expiry shows when it is swept."""
+        the engine's: nothing missed, nothing twice; an expiry shows when it is swept. A row that does not decode ends it;
+        the error has its `revision`, and a watch since that goes on behind it."""
         bound = self.binding.record(declared)
         span = bound.template.span(fields, starting=starting)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
@@ -189,7 +190,11 @@ class Store:
             async for change in changes:
                 if (values := bound.template.split(change.key)) is not None:
                     gone = change.value is None
-                    record = None if change.value is None else bound.decode(change.value, change.key)
+                    try:
+                        record = None if change.value is None else bound.decode(change.value, change.key)
+                    except DataError as error:
+                        error.fields["revision"] = change.revision
+                        raise
                     yield Event(record, change.key, values, change.revision, change.expires, gone)
 
     async def row(self, key: str) -> Row | None:
