@@ -2,6 +2,7 @@
 `test_jetstream_kill.py`."""
 
 import asyncio
+import gc
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nats.errors import ConnectionClosedError
 
 from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, patience, wire
@@ -272,3 +274,33 @@ def _runs(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_nobody_hears(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sender hears that it was not sent. What it would have waited for was given an error too, which the loop logged
+    with a traceback, for each request that was under way."""
+    unheard: list[str] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context["message"]))
+        engine = JetstreamEngine.open(url_of(nats_server()))
+        await put(engine, "a")
+        connection = engine._wire
+        assert connection is not None
+
+        async def broken(*message: object, **options: object) -> None:
+            connection._break_off()
+            raise ConnectionClosedError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(connection._client, "publish", broken)
+            with pytest.raises(UnavailableError):
+                await connection.ask([Message("a", b"", {})])
+        gc.collect()
+        await asyncio.sleep(0)
+        await engine.close()
+
+    asyncio.run(scenario())
+    assert unheard == []

@@ -83,7 +83,7 @@ class Wire:
         self._settings = settings
         self._lost = lost
         self._client: Client = _Client()
-        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._waiting: dict[str, asyncio.Future[Msg | None]] = {}  # nothing comes, when the connection breaks
         self._asked = 0
         self._inbox = ""
         self._trouble: Exception | None = None
@@ -134,7 +134,7 @@ class Wire:
             raise ClosedError("The engine is closed.")
         self._asked += 1
         token = str(self._asked)
-        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
         try:
             await self._send(messages, f"{self._inbox}.{token}")
@@ -144,6 +144,8 @@ class Wire:
             raise unanswered(seconds) from None
         finally:
             self._waiting.pop(token, None)
+        if message is None:
+            raise cut_off()
         if message.headers is not None and message.headers.get("Status") == "503":
             raise no_responders()
         return message
@@ -299,9 +301,11 @@ class Wire:
         return self._trouble
 
     def _break_off(self) -> None:
+        """Whoever waits is told that nothing comes. Not by an error: where sending fails as well, nobody looks at that, and
+        the loop would log it."""
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(cut_off())
+                answer.set_result(None)
 
 
 async def _end(client: Client) -> None:
