@@ -18,10 +18,21 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import COMMIT_ROWS_MAX
-from keyhouse.store import Transaction
+from keyhouse.store import Transaction, append_in
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.houses import SPACE, House, book, clean, everywhere, session
-from tests.store.library import BOOK, HITS, IN_YEAR, MAP, ONE_ISBN, SLIDING, SLIDING_TOKEN
+from tests.store.library import (
+    BOOK,
+    HEARD,
+    HITS,
+    IN_YEAR,
+    MAP,
+    ONE_ISBN,
+    SECONDS_OF,
+    SLIDING,
+    SLIDING_TOKEN,
+    Heard,
+)
 
 
 @everywhere
@@ -189,12 +200,19 @@ async def test_two_writes_at_once_in_one_transaction_are_refused(house: House) -
     with pytest.raises(UsageError, match="one record at a time"):
         async with store.transaction() as tx:
             await asyncio.gather(tx.put(BOOK, book("1", shelf="a")), tx.delete(BOOK, id="2"))
+    with pytest.raises(UsageError, match="one record at a time"):
+        async with store.transaction() as tx:
+            heard = Heard(user="ann", book="1", seconds=1)
+            await asyncio.gather(append_in(tx, store.ids, HEARD, heard), append_in(tx, store.ids, HEARD, heard))
     assert [entry.record.id async for entry in store.scan(BOOK)] == ["2"]
     async with store.transaction() as tx:
         with pytest.raises(RevisionError):
             await tx.put(BOOK, book("2"), expect=None)
         await asyncio.wait_for(tx.put(BOOK, book("1", shelf="a")), 5)  # in a task of its own, and yet alone
         await tx.delete(BOOK, id="2")
+        await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=1))
+        await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=2))
+    assert await store.get(SECONDS_OF, user="ann") == 3
     await clean(store)
 
 

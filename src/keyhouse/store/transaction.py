@@ -8,7 +8,6 @@ Reads by key are protected against change until the commit; a scan is not protec
 be under way together; of writes there is one at a time.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -30,7 +29,18 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 
 
 class Transaction:
-    __slots__ = ("_adds", "_engine", "_now", "_rows", "_space", "_writer", "_writes", "binding", "revision")
+    __slots__ = (
+        "_adds",
+        "_engine",
+        "_is_whole",
+        "_is_writing",
+        "_now",
+        "_rows",
+        "_space",
+        "_writes",
+        "binding",
+        "revision",
+    )
 
     def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
         self._engine = engine
@@ -40,7 +50,7 @@ class Transaction:
         self._rows: dict[str, Row | None] = {}
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
-        self._writer: asyncio.Task[Any] | None = None
+        self._is_writing = self._is_whole = False
         self.revision = 0
         """Of the commit, once it was made: that of every row it wrote."""
 
@@ -88,18 +98,19 @@ class Transaction:
                 "An event enters its log by `append`, which folds it too; to write one anew as it was, use `restore`.",
                 log=bound.name,
             )
-        outer, kept = self._enter(), self._kept()  # as `whole` does, without its cost
+        self._begin()  # as `_alone` does, without its cost
+        kept = self._kept()
         try:
             return await self._put(bound, value, ttl, expect, fields)
         except BaseException:
             self._restore(kept)
             raise
         finally:
-            self._writer = outer
+            self._is_writing = False
 
     async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
         """Write an event at a place that is free: the half of `append` that does not fold."""
-        with self.whole():
+        with self._alone():
             return await self._put(self.binding.record(log), event, None, None, fields)
 
     async def restore(
@@ -122,7 +133,7 @@ class Transaction:
             raise RecordError(
                 "A record expires at a time in the clock's milliseconds.", expires=expires, most=EXPIRES_MAX
             )
-        with self.whole():
+        with self._alone():
             return await self._put(bound, value, None, expect, fields, kept=(expires,))
 
     async def _put(
@@ -154,7 +165,7 @@ class Transaction:
         """Delete the record and every row derived from it; whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        with self.whole():
+        with self._alone():
             before = await self._entry(bound, key, _values(bound, key, fields))
             if expect is not ANY:
                 self._check_expected(key, before, expect)
@@ -183,7 +194,7 @@ class Transaction:
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
             raise UsageError("The record is rewritten from its Entry, as a read or a scan gives it.", given=entry)
-        with self.whole():
+        with self._alone():
             for merge in self._derive(bound, None, entry, counts=False):
                 await self.merge(*merge)
 
@@ -268,24 +279,38 @@ class Transaction:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What is written within is written as a whole, or, when something of it is refused, not at all."""
-        outer, kept = self._enter(), self._kept()
+        """What is written within, by several calls, is written as a whole, or, when something of it is refused, not at all.
+        One at a time, and not within another."""
+        if self._is_whole:
+            raise _at_once()
+        self._is_whole, kept = True, self._kept()
         try:
             yield
         except BaseException:
             self._restore(kept)
             raise
         finally:
-            self._writer = outer
+            self._is_whole = False
 
-    def _enter(self) -> "asyncio.Task[Any] | None":
-        """Who was in the midst of a write before; refused when that is another task. Each would decide by what it has read
-        of a row that the other is about to write, and take back the other's writes along with its own."""
-        outer, task = self._writer, asyncio.current_task()
-        if outer is not None and outer is not task:
-            raise UsageError("A transaction writes one record at a time: await each write before you begin the next.")
-        self._writer = task
-        return outer
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One call that writes: all of it, or nothing."""
+        self._begin()
+        kept = self._kept()
+        try:
+            yield
+        except BaseException:
+            self._restore(kept)
+            raise
+        finally:
+            self._is_writing = False
+
+    def _begin(self) -> None:
+        """Of two that write at once, each would decide by what it has read of a row that the other is about to write, and
+        take back the other's writes along with its own."""
+        if self._is_writing:
+            raise _at_once()
+        self._is_writing = True
 
     def _kept(self) -> tuple[dict[str, Put | None], dict[str, int]] | None:
         """What is to be written so far, to go back to when a call is refused half way."""
@@ -360,6 +385,10 @@ class Transaction:
                     return [(row.key, heir)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
+
+
+def _at_once() -> UsageError:
+    return UsageError("A transaction writes one record at a time: await each write before you begin the next.")
 
 
 def _revision(row: Row | None) -> int | None:
