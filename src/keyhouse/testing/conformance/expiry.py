@@ -1,6 +1,7 @@
 """Expired is absent, at once, by the engine's clock; the sweep only takes the row off the disk."""
 
 from keyhouse.engine import Row
+from keyhouse.limits import EXPIRES_MAX
 from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
 
 
@@ -106,6 +107,16 @@ class Expiry:
         assert await stage.commit(deletes=("a",)) is not None
         assert await stage.row("a") is None
         assert await stage.engine.sweep(limit=10) == 0
+
+    @scenario()
+    async def test_the_last_expiry_that_there_is_is_kept_to_the_millisecond(self, stage: Stage) -> None:
+        await stage.put("a", expires=EXPIRES_MAX)
+        row = await stage.row("a")
+        assert row is not None and row.expires == EXPIRES_MAX
+        assert await stage.engine.sweep(limit=10) == 0
+        stage.clock.set(EXPIRES_MAX)
+        assert await stage.row("a") is None
+        assert await stage.engine.sweep(limit=10) == 1
 
     @scenario(durable=True)
     async def test_an_expiry_is_kept_over_reopening(self, stage: Stage) -> None:
