@@ -44,9 +44,15 @@ def facts(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
 
 
 def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> None:
-    shown = run("doctor", cwd=tmp_path, environment={"KEYHOUSE_STREAMKIT_JWT_SECRET": "hush"}).stdout
+    environment = {"KEYHOUSE_STREAMKIT_JWT_SECRET": "hush", "KEYHOUSE_NATS": "nats://bot:hush@host:4222"}
+    shown = run("doctor", cwd=tmp_path, environment=environment).stdout
     assert "Nothing is wrong." in shown and "Python" in shown
     assert "KEYHOUSE_STREAMKIT_JWT_SECRET  is set" in shown and "hush" not in shown
+    assert "nats://host:4222" in shown
+
+
+def test_a_doctor_that_is_asked_about_a_system_says_that_it_saw_no_rows(tmp_path: Path) -> None:
+    assert facts("rosey", cwd=tmp_path)["store"]["state"] == "warn"
 
 
 def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:

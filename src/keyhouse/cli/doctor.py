@@ -45,7 +45,7 @@ def doctor(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder
 
 
 async def _doctor(system: str | None, store: str | None, data: Any) -> dict[str, list[Any]]:
-    from keyhouse.cli.examining import installation, rows_of, settings, store_of
+    from keyhouse.cli.examining import installation, no_store, rows_of, settings, store_of
     from keyhouse.cli.place import named_url
     from keyhouse.cli.target import target
 
@@ -54,4 +54,7 @@ async def _doctor(system: str | None, store: str | None, data: Any) -> dict[str,
         parts["Store"], is_reached = await store_of(url)
         if system is not None and is_reached:
             parts[f"Rows, as {system}"] = await rows_of(target(system), system, url)
+    elif system is not None:
+        target(system)
+        parts["Store"] = [no_store()]
     return parts

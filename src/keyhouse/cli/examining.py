@@ -69,8 +69,14 @@ def settings() -> list[Fact]:
     return facts or [Fact("environment", "no KEYHOUSE_… is set")]
 
 
+def no_store() -> Fact:
+    """Who asks about a system and names no store must not read that all is well with its rows."""
+    return Fact("store", "none is named: no rows were looked at", "warn", "Name it: --store URL, or --data DIR.")
+
+
 def _shown(name: str, value: str) -> str:
-    return "is set" if any(word in name for word in _SECRET) else public_url(value)
+    own = name.removeprefix("KEYHOUSE_")  # which has a KEY in it
+    return "is set" if any(word in own for word in _SECRET) else public_url(value)
 
 
 async def store_of(url: str) -> tuple[list[Fact], bool]:
