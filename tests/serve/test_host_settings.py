@@ -192,6 +192,8 @@ def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names(
     [
         "[streamkit]\njwt_secrt = 1\n",
         "[rosey]\nsweep_seconds = 'often'\n",
+        "[rosey]\nqueue = 'two words'\n",
+        "[rosey]\njwt_algorithm = 'RS256'\njwt_keys = 'http://example.org/keys'\n",
         "systems = ['rosey']\n[streamkit]\njwt_secrt = 1\n",
         "[audiobooks]\nengin = 'memory:'\n",
         "[http]\nbody_max = 1\n",
@@ -204,6 +206,6 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(
     """Engines were opened first, and a folder with their files was left."""
     monkeypatch.setattr("keyhouse.serve.logs.set_up_logs", lambda *_: None)
     (tmp_path / "keyhouse.toml").write_text(file)
-    with pytest.raises(UsageError, match=r"no such setting|can't be that|can't be opened"):
+    with pytest.raises(UsageError, match=r"no such setting|can't be that|can't be opened|by https"):
         serve()
     assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]

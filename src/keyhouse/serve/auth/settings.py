@@ -10,6 +10,7 @@ import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import SECRET_BYTES_MIN
+from keyhouse.serve.auth.keys import source
 from keyhouse.serve.table import setting
 
 Names = tuple[str, ...]
@@ -52,6 +53,8 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("Only HS256 has a secret: take jwt_secret out.", algorithm=self.jwt_algorithm)
         elif self.jwt_keys is None:
             raise UsageError("This algorithm needs a key set: set jwt_keys.", algorithm=self.jwt_algorithm)
+        else:
+            source(self.jwt_keys)
         if not self.jwt_tenant_claims:
             raise UsageError("A token must name its tenant somewhere: set jwt_tenant_claims.")
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", self.jwt_cookie):
@@ -62,9 +65,11 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("The times of a key set must be greater than nothing.")
 
 
-def check_secret(secret: str) -> None:
+def check_secret(secret: str, **where: str) -> None:
     """UsageError when a secret is so short that it could be guessed. It is never part of the error."""
     if len(secret.encode()) < SECRET_BYTES_MIN:
         raise UsageError(
-            "The secret that signs tokens is too short: make one with `openssl rand -hex 32`.", least=SECRET_BYTES_MIN
+            "The secret that signs tokens is too short: make one with `openssl rand -hex 32`.",
+            least=SECRET_BYTES_MIN,
+            **where,
         )

@@ -73,7 +73,9 @@ class Verifier:
             claims = msgspec.json.decode(payload, type=_Claims)
             named: Any = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise TokenError("The token's claims are not what they must be: exp is needed, as a number.") from None
+            raise TokenError(
+                "The token's claims are not what they must be: exp is needed, as a number; scope is text."
+            ) from None
         self._check_parties(claims)
         verified = self._verified(claims, self._tenant_of(named))
         verified.check(self._clock.now())

@@ -26,7 +26,7 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
     changes_prefix: Annotated[
         str, PREFIX, setting("A plugin may have its changes sent to subjects below `<this>.<plugin>`.")
     ] = "db.changes"
-    queue: Annotated[str, setting("The queue group that the processes of one service share.")] = "rosey"
+    queue: Annotated[str, PREFIX, setting("The queue group that the processes of one service share.")] = "rosey"
     sweep_seconds: Annotated[float, Positive, setting("How often expired keys are removed.")] = 300.0
     census_seconds: Annotated[
         float, AtLeastNone, setting("How often keys and bytes are counted for metrics and quotas; 0: never.")
