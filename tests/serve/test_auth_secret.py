@@ -21,6 +21,14 @@ def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
     assert kept_secret(tmp_path / "other") != secret
 
 
+def test_a_place_that_can_not_be_a_folder_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    for folder in (tmp_path / "data", tmp_path / "data" / "below"):
+        with pytest.raises(UsageError, match="can't be read or made") as refused:
+            kept_secret(folder)
+        assert refused.value.fields["file"] == str(folder / "jwt.secret")
+
+
 def test_all_who_start_at_once_get_the_same_secret(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         secrets = list(pool.map(lambda _: kept_secret(tmp_path), range(64)))

@@ -39,6 +39,9 @@ def test_a_folder_that_is_taken_is_refused_with_the_process_that_has_it(tmp_path
     with pytest.raises(LockedError) as refused:
         DataFolder.take(taken.path)
     assert refused.value.fields == {"data": str(taken.path), "process": os.getpid()}
+    assert not taken.is_open_to_others
+    taken.path.chmod(0o755)
+    assert taken.is_open_to_others
     taken.release()
     DataFolder.take(taken.path).release()
 

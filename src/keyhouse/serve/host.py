@@ -81,6 +81,8 @@ class Host:
         http_settings, signing = self._read_settings()
         data = DataFolder.take(Path(self._settings.data))
         stack.callback(data.release)
+        if data.is_open_to_others:
+            _log.warning("others on this machine can look into the data folder: chmod 700 it", data=str(data.path))
         address = self._settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
         self._traces = tracing(self._settings.traces)

@@ -46,6 +46,11 @@ class DataFolder:
             raise
         return cls(path, lock)
 
+    @property
+    def is_open_to_others(self) -> bool:
+        """A folder that was there keeps its rights: they may be meant."""
+        return bool(self.path.stat().st_mode & 0o007)
+
     def release(self) -> None:
         os.close(self.lock)
 

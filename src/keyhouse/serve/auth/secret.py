@@ -16,17 +16,26 @@ from keyhouse.serve.auth.settings import check_secret
 def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
     """The secret in the folder's file `<system>-jwt.secret`, made when it is not there. All who ask at once get the same.
 
-    Each system has its own: a token of one is none of another. UsageError when others can read the file, or when it is not
-    there and `make` is false.
+    Each system has its own: a token of one is none of another. UsageError when others can read the file, this user can't,
+    or when it is not there and `make` is false.
     """
     path = folder / (f"{system}-jwt.secret" if system else "jwt.secret")
-    if not path.exists():
-        if not make:
-            raise UsageError("There is no secret yet: start the service once, or name its data folder.", file=str(path))
-        _make(path)
-    with path.open("rb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        text = file.read()
+    try:
+        if not path.exists():
+            if not make:
+                raise UsageError(
+                    "There is no secret yet: start the service once, or name its data folder.", file=str(path)
+                )
+            _make(path)
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            text = file.read()
+    except OSError as error:
+        raise UsageError(
+            "The secret that signs tokens can't be read or made: be the service's user, and name its data folder.",
+            file=str(path),
+            reason=error.strerror,
+        ) from None
     if os.name == "posix" and mode & 0o077:
         raise UsageError("Others can read the secret: make a new one, or chmod 600 it if none has.", file=str(path))
     try:
@@ -35,7 +44,7 @@ def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
         raise UsageError(
             "The file of the secret is not text: delete it, and a new one is made.", file=str(path)
         ) from None
-    check_secret(secret)
+    check_secret(secret, file=str(path))
     return secret
 
 
