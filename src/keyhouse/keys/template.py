@@ -11,6 +11,8 @@ proves for each template when a schema is declared.
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from keyhouse.arguments import checked
@@ -72,7 +74,7 @@ class Template:
         verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
         values = [f"t[{at}]," if as_it_is else f"p{at}(t[{at}])," for at, as_it_is in enumerate(verbatim)]
         read = "t" if all(verbatim) else "(" + "".join(values) + ")"
-        self._read = eval(f"lambda t: {read}", parses)
+        self._read = evaluated(f"lambda t: {read}", parses)
         return self._read(texts)
 
     def __repr__(self) -> str:
@@ -199,7 +201,7 @@ class Template:
 
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
         key, scope = self.expression(sources)
-        made: Callable[[Any], str] = eval(f"lambda v: {key}", scope)
+        made: Callable[[Any], str] = evaluated(f"lambda v: {key}", scope)
         return made
 
     def expression(
@@ -251,6 +253,16 @@ class Template:
 
 def _inner(segment_: Segment) -> Segment:
     return segment_.inner if isinstance(segment_, Optional) else segment_
+
+
+def evaluated(expression: str, scope: dict[str, Any]) -> Any:
+    """What a Python expression of ours comes to. It is compiled once, and differs by space in what its names mean."""
+    return eval(_code(expression), scope)
+
+
+@lru_cache(1_000)
+def _code(expression: str) -> CodeType:
+    return compile(expression, "<a key>", "eval")
 
 
 def _check(key: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Self
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, UniqueError, UnreadableError
 from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
-from keyhouse.keys.template import Template
+from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
 from keyhouse.schema.plain import Plain, compiled
 
@@ -287,7 +287,7 @@ class Index(Derived):
         sources = [f"v[{at}]" for at in self._owner_at]
         trusted = [n for n in names if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
         expression, scope = key.expression(sources, trusted=trusted)
-        self._lead = eval(f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope)
+        self._lead = evaluated(f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope)
         return self._lead(found)
 
     def _carried_value(self, record: Any, keys: Keys) -> object:

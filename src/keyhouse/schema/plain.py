@@ -4,7 +4,7 @@ contributes alike. Any number of them compile to one function of the record."""
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from keyhouse.keys.template import Template
+from keyhouse.keys.template import Template, evaluated
 
 
 class Plain(NamedTuple):
@@ -28,7 +28,7 @@ def compiled(rows: Sequence[Plain]) -> Callable[[Any], dict[str, Any] | None]:
         scope |= names | {f"v{number}": row.value}
         items.append(f"({key}): v{number}")
     unless = " or ".join(row.unless for row in rows if row.unless)
-    made: Callable[[Any], dict[str, Any] | None] = eval(
+    made: Callable[[Any], dict[str, Any] | None] = evaluated(
         f"lambda v: {f'None if {unless} else ' if unless else ''}{{{', '.join(items)}}}", scope
     )
     return made

@@ -6,7 +6,7 @@ returns another template's rows, or raises a DeclarationError that shows a witne
 they list.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segments import Segment
+from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
 from keyhouse.schema.derived import Keys
 from keyhouse.schema.log import Log
@@ -66,6 +67,24 @@ class Found(msgspec.Struct, frozen=True):
         return dict(zip(self.declared.template.fields, self.values, strict=True))
 
 
+class Finder:
+    """Finds what a key is among records and their derived rows. Whoever looks at whole stores asks for each row."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, records: Iterable[Record[Any]]) -> None:
+        self._places: list[tuple[str, Template, Declared, Record[Any]]] = []
+        for record in records:
+            self._places.append((record.template.head, record.template, record, record))
+            self._places += [(each.template.head, each.template, each, record) for each in record.derived]
+
+    def find(self, key: str) -> Found | None:
+        for head, template, declared, record in self._places:
+            if key.startswith(head) and (values := template.split(key)) is not None:
+                return Found(declared, record, values)
+        return None
+
+
 class Schema:
     """`overlaps`: pairs of (what is scanned, what lies within) that are known. `fixed`: key fields that are settings of the
     store, not of a call, with their defaults (`{"namespace": "default"}`). `meta`: where the store keeps its version and its
@@ -94,6 +113,7 @@ class Schema:
         self.filtered = frozenset(id(scanned) for scanned, _ in overlaps)
         self._owners = {id(migration.over): migration.over for migration in migrations}
         self._owners |= {id(declared): record for record, declared in self.declared()}
+        self._finder = Finder(self.records)
         self._check_names()
         self._check_migrations()
         self._prove_coexistence()
@@ -115,10 +135,7 @@ class Schema:
 
     def find(self, key: str) -> Found | None:
         """What the key is, or `None` for a key of no template."""
-        for record, declared in self.declared():
-            if key.startswith(declared.template.head) and (values := declared.template.split(key)) is not None:
-                return Found(declared, record, values)
-        return None
+        return self._finder.find(key)
 
     def record(self, name: str) -> Record[Any]:
         for record in self.records:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from keyhouse.errors import UsageError
 from keyhouse.schema import Declared, Derived, Found, Index, Record, Schema
+from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
@@ -17,13 +18,14 @@ class Binding:
     reads a few records each. The values are checked at once.
     """
 
-    __slots__ = ("_bound", "_originals", "schema", "values")
+    __slots__ = ("_bound", "_finder", "_originals", "schema", "values")
 
     def __init__(self, schema: Schema, values: Mapping[str, object]) -> None:
         self.schema = schema
         self.values = dict(values)
         self._bound: dict[int, Declared] = {}
         self._originals: dict[int, Declared] = {}
+        self._finder: Finder | None = None
         for _, declared in schema.declared():
             declared.template.check(self.values)
 
@@ -68,11 +70,9 @@ class Binding:
 
     def find(self, key: str) -> Found | None:
         """What a key of this space is, or `None`."""
-        for record in self.records():
-            for declared in _all(record):
-                if key.startswith(declared.template.head) and (values := declared.template.split(key)) is not None:
-                    return Found(declared, record, values)
-        return None
+        if self._finder is None:
+            self._finder = Finder(self.records())
+        return self._finder.find(key)
 
     def _foreign(self, declared: Declared) -> UsageError:
         return UsageError(
