@@ -11,18 +11,22 @@ from keyhouse.bench.figure import Figure
 
 
 def print_figure(figure: Figure) -> None:
-    verdict = "reached" if figure.reached else "MISSED"
     print(f"\n{figure.row}: {figure.work}")
     for result in figure.results:
         low, high = min(result.rounds), max(result.rounds)
         spent = f", {result.processor_us:,.0f} µs of processor each" if result.processor_us is not None else ""
         print(f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f}{spent})")
     if figure.ratio is not None and figure.goal is not None:
-        print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {verdict}", flush=True)
+        print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {_verdict(figure.ratio, figure.goal)}")
     if figure.peer_ratio is not None and figure.peer_goal is not None:
-        print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}")
+        verdict = _verdict(figure.peer_ratio, figure.peer_goal)
+        print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}: {verdict}")
     if figure.note:
-        print(f"  {figure.note}")
+        print(f"  {figure.note}", flush=True)
+
+
+def _verdict(ratio: float, goal: float) -> str:
+    return "reached" if ratio >= goal else "MISSED"
 
 
 def print_growth(grown: list[Grown], of: str = "") -> None:
