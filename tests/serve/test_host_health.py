@@ -122,9 +122,9 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
     program = (
         "import logging, structlog, sys; from keyhouse.serve.logs import set_up_logs\n"
         "set_up_logs('info', sys.argv[1])\n"
-        "def fail(secret): raise ValueError('no')\n"
+        "def fail(secret): raise ValueError('no' + chr(27) + '[2J')\n"
         "log = structlog.get_logger()\n"
-        "log.debug('unseen'); log.info('seen', number=1, odd=object)\n"
+        "log.debug('unseen'); log.info('seen', number=1, odd=object, key=chr(27) + ']0;mine' + chr(7))\n"
         "logging.getLogger('library').warning('from a %s', 'library')\n"
         "try: fail('hu' + 'sh')\n"
         "except ValueError: log.exception('failed')\n"
@@ -133,6 +133,7 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
         ran = subprocess.run([sys.executable, "-c", program, form], capture_output=True, text=True, check=True)
         assert ran.stdout == "" and "unseen" not in ran.stderr and "hush" not in ran.stderr
         assert "ValueError: no" in ran.stderr and "from a library" in ran.stderr
+        assert "mine" in ran.stderr and not {"\x1b", "\x07"} & set(ran.stderr)  # a terminal would obey
         if form == "json":
             lines = [json.loads(line) for line in ran.stderr.splitlines()]
             assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3

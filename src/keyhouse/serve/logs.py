@@ -6,11 +6,12 @@ What libraries log through Python's `logging` comes out the same way. No value o
 import logging
 import sys
 from contextlib import suppress
+from io import StringIO
 from typing import Any, Literal, TextIO
 
 import msgspec
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 __all__ = ["set_up_logs"]
 
@@ -31,13 +32,14 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
         if as_json
         else [
+            _visible_fields,
             structlog.dev.ConsoleRenderer(
                 colors=to.isatty(),
                 pad_event_to=0,
                 timestamp_key="time",
                 sort_keys=False,
-                exception_formatter=structlog.dev.plain_traceback,  # another would show variables, and secrets with them
-            )
+                exception_formatter=_traceback,
+            ),
         ]
     )
     structlog.configure(
@@ -56,6 +58,28 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(least, logging.WARNING))  # of libraries, only what is wrong
+
+
+def _visible(text: str, but: str = "") -> str:
+    """Anybody can choose a key or a subject: what a terminal would obey in it is shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
+
+
+def _visible_fields(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Of texts alone: what else there is, is shown by its `repr`, which does the same."""
+    return {
+        name: _visible(value, but="\n" if name == "event" else "") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _traceback(to: TextIO, raised: ExcInfo) -> None:
+    """A plain one: others show variables, and secrets with them."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, raised)
+    to.write(_visible(text.getvalue(), but="\n"))
 
 
 class _Unfailing:
