@@ -18,6 +18,7 @@ from keyhouse.errors import (
     UnavailableError,
 )
 from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect, failure
+from keyhouse.serve.nats.connection import Connection, _State
 from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
 
@@ -351,3 +352,19 @@ def test_no_server_is_said_without_the_password() -> None:
         assert "127.0.0.1:1" in str(refused.value) and "secret" not in str(refused.value)
 
     asyncio.run(scenario())
+
+
+def test_a_server_that_is_away_all_night_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried twice a second, and each try was a line."""
+
+    async def scenario() -> list[str]:
+        state = _State(Connection())
+        state.connected = True
+        for reason in ("refused", "refused", "refused", "no such host", "no such host"):
+            await state.trouble(OSError(reason))
+        monkeypatch.setattr("keyhouse.serve.nats.connection.AGAIN_SECONDS", 0)
+        await state.trouble(OSError("no such host"))
+        return [line["reason"] for line in logs]
+
+    with capture_logs() as logs:
+        assert asyncio.run(scenario()) == ["refused", "no such host", "no such host"]

@@ -25,6 +25,9 @@ PING_SECONDS: Final = 10
 BUFFER_BYTES: Final = 8 * 1_024 * 1_024
 """Answers that wait to be sent. While there is a connection, further ones are held up; while there is none, dropped."""
 
+AGAIN_SECONDS: Final = 60
+"""While there is no connection, the same reason is said so seldom: it is tried twice a second, perhaps all night."""
+
 ROOM_SECONDS: Final = 1
 """How often whoever waits for room looks whether there still is a connection."""
 
@@ -233,6 +236,7 @@ class _State:
         self.closing = False
         self.last: Exception | None = None
         self.opening: asyncio.Timeout | None = None
+        self._said = ("", -math.inf)
 
     async def trouble(self, error: Exception) -> None:
         if self.connected or self.last is None or not is_refusal(self.last):  # a refused connection is cut off besides
@@ -241,12 +245,22 @@ class _State:
             not self.connected and self.opening is not None and is_refusal(error)
         ):  # the driver would ask again and again
             self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        if self.connected:
-            _log.warning("nats trouble", reason=str(error) or type(error).__name__)
+        reason = str(error) or type(error).__name__
+        if self.connected and (self._client.is_connected or self._is_news(reason)):
+            _log.warning("nats trouble", reason=reason)
+
+    def _is_news(self, reason: str) -> bool:
+        said, at = self._said
+        now = time.monotonic()
+        if reason == said and now < at + AGAIN_SECONDS:
+            return False
+        self._said = (reason, now)
+        return True
 
     async def disconnected(self) -> None:
         if self.connected and not self.closing:
             _log.warning("nats disconnected", reason=str(self.last) if self.last else "the connection was lost")
 
     async def reconnected(self) -> None:
+        self._said = ("", -math.inf)
         _log.info("nats reconnected", server=_server(self._client))
