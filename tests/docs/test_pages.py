@@ -163,3 +163,13 @@ def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints
     assert [name for name in keyhouse.__all__ if f"`{name}`" not in page] == []
     (tmp_path / "sounds.py").write_text("\n".join(blocks(page, "python")))
     assert run(program=("sounds.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
+
+
+def test_the_library_of_audiobooks_prints_what_its_page_says(tmp_path: Path) -> None:
+    """Found by a newcomer: the page told of decisions, and not how a book is stored."""
+    from tests.cli.running import run
+    from tests.docs.pages import blocks
+
+    page = (DOCS / "systems" / "audiobooks.md").read_text()
+    (tmp_path / "library.py").write_text("\n".join(blocks(page, "python")))
+    assert run(program=("library.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
