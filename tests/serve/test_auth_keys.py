@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from keyhouse.clock import ManualClock
 from keyhouse.errors import TokenError, UnavailableError, UsageError
@@ -220,8 +221,11 @@ async def until(holds: Callable[[], bool]) -> None:
 def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "keys.json"
-        path.write_bytes(keys(ONE))
         settings = JwtSettings(jwt_algorithm="RS256", jwt_keys=str(path), jwt_keys_pause_seconds=0.001)
+        with capture_logs() as logs:
+            jwt_auth(settings, tmp_path)
+        assert [line["file"] for line in logs] == [str(path)], "a name that is misspelled is told at once"
+        path.write_bytes(keys(ONE))
         auth = jwt_auth(settings, tmp_path, clock=ManualClock())
         assert await told(auth, rs(GOOD)) == CUSTOMER
         path.write_bytes(keys(TWO))

@@ -1,15 +1,16 @@
 """Where settings come from, which of two decides, and what is refused. Where each system's rows are."""
 
+import asyncio
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from keyhouse.cli.serve import serve
 from keyhouse.engines.placing import file_of, url_of
 from keyhouse.errors import UsageError
-from keyhouse.serve import host
+from keyhouse.serve import Part, host
 from keyhouse.serve.settings import Address, Settings
 from keyhouse.serve.sources import Given, gather
 
@@ -209,3 +210,19 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(
     with pytest.raises(UsageError, match=r"no such setting|can't be that|can't be opened|by https"):
         serve()
     assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]
+
+
+def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -> None:
+    """Found by a newcomer, whose function was async: it ended in a traceback."""
+
+    async def part(_: Any) -> Part:
+        return Part(name="mine")
+
+    async def start() -> None:
+        async with host.Host(given, {"mine": cast(Any, part)}):
+            raise AssertionError
+
+    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": "memory:"})
+    with pytest.raises(UsageError, match="plain function") as refused:
+        asyncio.run(start())
+    assert refused.value.fields == {"system": "mine", "returned": "coroutine"}

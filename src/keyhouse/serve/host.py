@@ -5,7 +5,7 @@ and finish what they have, then tasks end, then NATS, then engines are closed, a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from socket import socket
@@ -19,7 +19,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.placing import file_of, url_of
 from keyhouse.engines.registry import public_url
-from keyhouse.errors import KeyhouseError, UnavailableError
+from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.serve.health import Health
 from keyhouse.serve.http import HttpSettings, make_app
 from keyhouse.serve.listener import bind, listening
@@ -125,7 +125,7 @@ class Host:
         engine = self._metrics.metered(name, opened if traces is None else traces.engine(name, opened))
         settings = self._given.tables.get(name, {})
         context = Context(engine=engine, data=data, metrics=self._metrics.registry, settings=settings)
-        part = self._services[name](context)
+        part = _checked(self._services[name](context), name)
         self._health.add(name, lambda: engine.read(*PROBE), *([part.ready] if part.ready else []))
         return part if traces is None else traces.part(part)
 
@@ -196,6 +196,17 @@ class Host:
         for result in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(result, Exception):
                 _log.error("a face did not end well", exc_info=result)
+
+
+def _checked(part: Any, name: str) -> Part:
+    """What a function of somebody else's returned."""
+    if isinstance(part, Part):
+        return part
+    if isinstance(part, Coroutine):
+        part.close()
+    raise UsageError(
+        "What is served is a plain function that returns a Part.", system=name, returned=type(part).__name__
+    )
 
 
 def _connected(connection: Connection) -> Callable[[], Awaitable[None]]:

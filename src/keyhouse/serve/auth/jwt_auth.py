@@ -10,6 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import UsageError
 from keyhouse.limits import TOKENS_KEPT
@@ -19,6 +21,8 @@ from keyhouse.serve.auth.keys import Keys, KeySet, SecretKey, source
 from keyhouse.serve.auth.secret import kept_secret
 from keyhouse.serve.auth.settings import JwtSettings
 from keyhouse.serve.auth.token import Verified, Verifier
+
+_log = structlog.get_logger("keyhouse.auth")
 
 TENANT_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 
@@ -103,6 +107,8 @@ def _keys(settings: JwtSettings, data: Path, system: str) -> Keys:
         return SecretKey(settings.jwt_secret or kept_secret(data, system))
     if settings.jwt_keys is None:
         raise UsageError("This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm)
+    if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
+        _log.warning("the file of the key set is not there: no token is accepted until it is", file=settings.jwt_keys)
     return KeySet(
         source(settings.jwt_keys),
         settings.jwt_algorithm,
