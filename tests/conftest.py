@@ -33,14 +33,16 @@ UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "post
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Its fixtures are traced no more than itself."""
-    tracing = None if is_traced(item) else Coverage.current()
-    if tracing is not None:
+    """Its fixtures are traced no more than itself. In a worker there are two tracers, one behind the other: when one stops,
+    the other goes on."""
+    stopped: list[Coverage] = []
+    while not is_traced(item) and (tracing := Coverage.current()) is not None:
         tracing.stop()
+        stopped.append(tracing)
     try:
         return (yield)
     finally:
-        if tracing is not None:
+        for tracing in reversed(stopped):
             tracing.start()
 
 
