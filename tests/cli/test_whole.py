@@ -10,6 +10,7 @@ import pytest
 from keyhouse import Store, open_engine
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
+from keyhouse.serve.lock import DataFolder
 from tests.cli.running import run
 
 CLIPS = "keyhouse.demo.clips:BOARD"
@@ -108,6 +109,16 @@ def test_a_backup_is_restored_on_another_engine(folder: Path) -> None:
     assert "all is as it should be" in run("verify", CLIPS, "--store", "rocksdb:new", cwd=folder).stdout
     again = json.loads(run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", "--json", cwd=folder).stdout)
     assert again["written"] == 0
+
+
+def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
+    """A service that goes on writing made a store of two halves of it."""
+    run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
+    restore = ("restore", "--from", "b.jsonl", "--replace", "--yes", *STORE)
+    taken = DataFolder.take(folder)
+    assert "Another keyhouse serves this data folder: stop it" in run(*restore, cwd=folder, code=1).stderr
+    taken.release()
+    run(*restore, cwd=folder)
 
 
 def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> None:

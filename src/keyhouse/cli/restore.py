@@ -32,7 +32,7 @@ def restore(
 
     Counts and digests of both must be the same at the end. The whole file is checked before the first row is
     written. A store that holds other rows is refused, unless --replace says that they may go. Cut off, it is run again
-    and goes on. Programs that write to the store must be stopped.
+    and goes on. Programs that write to the store must be stopped: a `keyhouse serve` on its folder is refused.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
     from keyhouse.errors import UsageError
@@ -63,7 +63,7 @@ async def _restore(
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
-    from keyhouse.cli.restoring import Plan, plan_of, question
+    from keyhouse.cli.restoring import Plan, plan_of, question, served_by_nobody
     from keyhouse.engines.registry import public_url
     from keyhouse.store import Progress, read_kept, restore
 
@@ -80,5 +80,6 @@ async def _restore(
         def report(progress: Progress) -> None:
             line.say(f"{progress.phase} {progress.space}: {progress.rows:,} of {number(plan.rows, 'row')}")
 
-        async with opened(url) as engine:
-            return await restore(engine, kept, replace=replace, on_progress=report)
+        with served_by_nobody(url):
+            async with opened(url) as engine:
+                return await restore(engine, kept, replace=replace, on_progress=report)

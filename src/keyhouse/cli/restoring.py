@@ -1,8 +1,13 @@
-"""What a backup holds, in the words of the question that comes before a restore."""
+"""What a backup holds, in the words of the question that comes before a restore; and what must not be restored into."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
 from keyhouse.cli.output import number
+from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.schema import MILLISECONDS
 from keyhouse.store import Kept
 
@@ -29,3 +34,20 @@ def question(plan: Plan, store: str) -> str:
         f"{store} will hold what the backup{made} holds, {number(plan.rows, 'row')} of {number(plan.spaces, 'space')}, "
         "and nothing else: its other rows are deleted. Go on?"
     )
+
+
+@contextmanager
+def served_by_nobody(url: str) -> Iterator[None]:
+    """LockedError while a `keyhouse serve` works in the folder of this SQLite file; and none begins to, meanwhile. Other
+    engines have no such folder."""
+    folder = Path(sqlite_file(split_layout(url)[0])).parent if url.startswith("sqlite:") else None
+    if folder is None or not (folder / "serve.lock").exists():
+        yield
+        return
+    from keyhouse.serve.lock import DataFolder
+
+    taken = DataFolder.take(folder)
+    try:
+        yield
+    finally:
+        taken.release()
