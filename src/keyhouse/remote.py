@@ -1,8 +1,8 @@
 """A running service as the commands over data see it: the rows of one space, through the face that the service has.
 
-A system that has one offers a module `remote` with `connect(url, space, token)`, which answers with a Remote. A face says
-less than an engine does: what it does not say is left unset, never guessed, and what it can't do is refused with what to do
-instead.
+A system that has one offers a module `remote` with `connect(url, space, token)`, which answers with a Remote, and with
+`space_of(token)` where a token stands for a space. A face says less than an engine does: what it does not say is left unset,
+never guessed, and what it can't do is refused with what to do instead.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -88,7 +88,7 @@ def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     changed = '{"title": "Ideas", "content": "more"}'
     assert "412" in run("put", "streamkit", NOTE, changed, "--expect", "9", environment=at, code=4).stderr
     run("put", "streamkit", NOTE, changed, "--expect", "1", environment=at)
-    assert run("list", "streamkit", "--space", "12345", environment=at).stdout == f"{NOTE}\n"
+    assert run("list", "streamkit", environment=at).stdout == f"{NOTE}\n"  # whose, the token says
     refused = run("watch", "streamkit", "--space", "12345", environment=at, code=1)
     assert "watch the rows, by --store or --data" in refused.stderr
     absent = run("delete", "streamkit", NOTE, "--yes", "--expect", "absent", environment=at, code=1)

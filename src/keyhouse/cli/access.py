@@ -6,7 +6,7 @@ from typing import Protocol
 
 from keyhouse.cli.opening import Rehearsal, opened
 from keyhouse.cli.options import Query, Selection, Where
-from keyhouse.cli.place import Place, place_of_key, place_of_space, service_of, url_of
+from keyhouse.cli.place import Place, named_space, place_of_key, place_of_space, service_of, url_of
 from keyhouse.cli.query import counted, found, span
 from keyhouse.cli.rows import Shown, filter_of, shown, shown_change, shown_told, span_of
 from keyhouse.cli.target import target
@@ -43,13 +43,22 @@ class Access(Protocol):
 def selected(selection: Selection) -> Place:
     """The place of the rows that are asked for. Which store it is in is asked for before which space, by every command."""
     _check_named(selection.system, selection)
-    return place_of_space(target(selection.system), selection.space)
+    return place_of_space(target(selection.system), named_space(selection.space) or _space_of_token(selection))
 
 
 def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, Found]:
     """The place of one row, and what the row is."""
     _check_named(system, where)
     return place_of_key(target(system), key, where.space)
+
+
+def _space_of_token(selection: Selection) -> str | None:
+    """The space that a token stands for, where the system's are customers who have one."""
+    service = service_of(selection)
+    if service is None or service.token is None:
+        return None
+    named: Callable[[str], str] | None = getattr(load_remote(selection.system), "space_of", None)
+    return None if named is None else named(service.token)
 
 
 def _check_named(system: str, where: Where) -> None:

@@ -60,7 +60,7 @@ async def connect(url: str, space: str, token: str | None) -> "ConfigRemote":
         raise UsageError("Streamkit is asked over HTTP: --service http://host:8080.")
     if token is None:
         raise UsageError("Streamkit asks for a token: --token, or KEYHOUSE_TOKEN; `keyhouse token` makes one.")
-    customer = _customer(token)
+    customer = space_of(token)
     if customer != space:
         raise UsageError("The token stands for another customer.", customer=customer, space=space)
     return ConfigRemote(Streamkit(url if urlsplit(url).path.strip("/") else url.rstrip("/") + MOUNT, token=token))
@@ -164,7 +164,7 @@ def _written(key: str) -> _Config:
     return config
 
 
-def _customer(token: str) -> str:
+def space_of(token: str) -> str:
     """Whom the token names, unproved: the service proves it. It is read so that no other customer's config is answered for
     the one that was asked for."""
     try:
