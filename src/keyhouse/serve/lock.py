@@ -13,6 +13,8 @@ from typing import Final
 
 from keyhouse.errors import LockedError, UsageError
 
+__all__ = ["DataFolder"]
+
 FILE: Final = "serve.lock"
 WAIT_SECONDS: Final = 10.0
 """How long the nats-server of a process that was killed is waited for."""

@@ -5,6 +5,8 @@ from urllib.parse import parse_qsl, urlencode
 from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.errors import UsageError
 
+__all__ = ["split_layout", "sqlite_file"]
+
 
 def split_layout(url: str) -> tuple[str, Layout | None]:
     """The URL without `layout=NAME`, and the layout of that name: a system's own, or the usual one under the name."""
