@@ -1,7 +1,11 @@
 """A question before what can't be undone."""
 
+import os
+import select
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
@@ -28,10 +32,26 @@ def _answer(question: str) -> str:
     event loop would only note it, and go on waiting for the answer."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        print(question, end="", file=sys.stderr, flush=True)
+        with _woken_by_signals() as woken:
+            print(question, end="", file=sys.stderr, flush=True)
+            select.select([sys.stdin, woken], [], [])
         return sys.stdin.readline()
     except KeyboardInterrupt:
         print(f"\n{_NOTHING}", file=sys.stderr)
         raise typer.Exit(_STOPPED) from None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _woken_by_signals() -> Iterator[int]:
+    """What becomes readable when a signal comes. A read that begins just behind a signal would wait for the next one."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)

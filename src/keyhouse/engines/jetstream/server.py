@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -29,6 +30,9 @@ READY_SECONDS: Final = 15.0
 
 STOP_SECONDS: Final = 10.0
 """How long a server may take to end when it is asked to, before it is killed."""
+
+_PORTS: Final = (20_000, 32_000)
+"""From which a free one is drawn. Linux gives connections those from 32,768 on, other systems from 49,152."""
 
 _POLL_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
@@ -223,11 +227,13 @@ def find_binary() -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on now. It is none of those that the system gives to connections: one of these could have
+    it before the server does, or while the server is begun again."""
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _ending_with(parent: int) -> Callable[[], None]:
