@@ -283,12 +283,10 @@ class Transaction:
         One at a time, and not within another."""
         if self._is_whole:
             raise _at_once()
-        self._is_whole, kept = True, self._kept()
+        self._is_whole = True
         try:
-            yield
-        except BaseException:
-            self._restore(kept)
-            raise
+            with self._all_or_nothing():
+                yield
         finally:
             self._is_whole = False
 
@@ -296,14 +294,20 @@ class Transaction:
     def _alone(self) -> Iterator[None]:
         """One call that writes: all of it, or nothing."""
         self._begin()
+        try:
+            with self._all_or_nothing():
+                yield
+        finally:
+            self._is_writing = False
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
         kept = self._kept()
         try:
             yield
         except BaseException:
             self._restore(kept)
             raise
-        finally:
-            self._is_writing = False
 
     def _begin(self) -> None:
         """Of two that write at once, each would decide by what it has read of a row that the other is about to write, and
