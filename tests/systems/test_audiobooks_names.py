@@ -1,0 +1,76 @@
+"""The audiobook library's normal forms: names in keys, and ISBNs."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from keyhouse.errors import RecordError
+from keyhouse.keys import normal
+from keyhouse.systems.audiobooks import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE, isbn10, isbn13
+from tests.systems.driving import ulid
+
+BOOK_ID = ulid(5)
+
+
+# Names
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(normal)
+
+
+@given(name=NAMES)
+@example(name="  STRASSE ﬁ\t№ ")
+@example(name="a:b%3Ac")
+@example(name="İstanbul")
+def test_a_name_in_a_key_is_its_normal_form_and_nothing_is_lost_of_that(name: str) -> None:
+    for template in (AUTHOR_BY_NAME.template, BOOKS_BY_TITLE.template, WORK_BY_TITLE.template):
+        others = {field: BOOK_ID for field in template.fields[1:]}
+        key = template.build({template.fields[0]: name, **others})
+        assert template.parse(key) == {template.fields[0]: normal(name), **others}
+        assert template.build({template.fields[0]: normal(name), **others}) == key
+        assert normal(normal(name)) == normal(name)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["The Left Hand", "the left hand", "  The\u00a0LEFT \t hand\n", "Ｔhe Left Hand", "THE LEFT HAND"]
+)
+def test_spellings_of_a_name_are_one_key(spelling: str) -> None:
+    assert AUTHOR_BY_NAME.template.build({"normalized_name": spelling}) == "idx:author:name:the left hand"
+
+
+# ISBNs
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("0-306-40615-2", "0306406152"), ("080442957x", "080442957X"), (" 0 8044 2957 X ", "080442957X")],
+)
+def test_an_isbn_10_is_stored_in_its_normal_form(text: str, plain: str) -> None:
+    assert isbn10(text) == plain
+
+
+@pytest.mark.parametrize("text", ["978-0-306-40615-7", "9780306406157", "978 0 306 40615 7"])
+def test_an_isbn_13_is_stored_in_its_normal_form(text: str) -> None:
+    assert isbn13(text) == "9780306406157"
+
+
+@pytest.mark.parametrize(
+    "text", ["0306406153", "030640615", "03064061522", "X306406152", "", "٠٣٠٦٤٠٦١٥٢", "0804429570", "x" * 10]
+)
+def test_what_is_no_isbn_10_is_refused(text: str) -> None:
+    with pytest.raises(RecordError):
+        isbn10(text)
+
+
+@pytest.mark.parametrize("text", ["9780306406158", "978030640615", "97803064061577", "978030640615X", "", "a" * 13])
+def test_what_is_no_isbn_13_is_refused(text: str) -> None:
+    with pytest.raises(RecordError):
+        isbn13(text)
+
+
+@given(digits=st.lists(st.integers(0, 9), min_size=13, max_size=13), at=st.integers(0, 12), other=st.integers(1, 9))
+def test_one_wrong_digit_is_always_noticed(digits: list[int], at: int, other: int) -> None:
+    digits[12] = -sum(weight * digit for weight, digit in zip([1, 3] * 6, digits, strict=False)) % 10
+    assert isbn13("".join(map(str, digits)))
+    digits[at] = (digits[at] + other) % 10
+    with pytest.raises(RecordError):
+        isbn13("".join(map(str, digits)))
