@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
+from io import StringIO
+from typing import Literal
 
 import pytest
+import structlog
 
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
 from keyhouse.serve import Part, health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
+from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.tasks import Tasks
 from keyhouse.testing.faults import FaultyEngine, fail
@@ -138,6 +143,27 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
             lines = [json.loads(line) for line in ran.stderr.splitlines()]
             assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3
             assert lines[0]["number"] == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(form: Literal["json", "text"]) -> None:
+    """JSON was written with U+0080 to U+009F as they are: U+009B begins what a terminal obeys, as ESC and [ do."""
+    odd = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE0001])) + "\ud800é😀"
+    to = StringIO()
+    before = structlog.get_config(), logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        set_up_logs("info", form, to)
+        structlog.get_logger().info("seen", key=odd)
+        logging.getLogger("library").warning("%s", odd.replace("\n", ""))
+    finally:
+        structlog.configure(**before[0])
+        logging.getLogger().handlers[:] = before[1]
+        logging.getLogger().setLevel(before[2])
+    lines = to.getvalue().split("\n")
+    assert len(lines) == 3 and all(line.isprintable() for line in lines)
+    assert "é😀" in lines[0] or "\\u00e9" in lines[0]
+    if form == "json":
+        assert json.loads(lines[0])["key"] == odd
 
 
 def test_a_log_that_cannot_be_written_fails_nobody() -> None:

@@ -3,6 +3,7 @@
 What libraries log through Python's `logging` comes out the same way. No value of a record and no secret is ever a field.
 """
 
+import json
 import logging
 import sys
 from contextlib import suppress
@@ -100,6 +101,11 @@ class _Unfailing:
 
 
 def _json(event: dict[str, Any], **_: Any) -> str:
-    """When, how grave and what come first, whatever else is said."""
-    first = {name: event.pop(name) for name in ("time", "level", "event") if name in event}
-    return msgspec.json.encode(first | event, enc_hook=repr).decode("utf-8", "backslashreplace")
+    """When, how grave and what come first, whatever else is said. JSON lets through what ends a line for some readers, and
+    what a terminal obeys (U+007F to U+009F): here it is escaped like the rest."""
+    whole = {name: event.pop(name) for name in ("time", "level", "event") if name in event} | event
+    try:
+        text = msgspec.json.encode(whole, enc_hook=repr).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which no UTF-8 has
+        text = json.dumps(whole, default=repr)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
