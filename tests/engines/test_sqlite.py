@@ -11,9 +11,11 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put, Row, Span
+from keyhouse.engines.sql import version
 from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sqlite import SqliteEngine, file
+from keyhouse.engines.sqlite.file import open_reader
 from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
 from keyhouse.errors import KeyhouseError, NewerError, UnavailableError, UnreadableError, UsageError
 from tests.engines.disks import Disk
@@ -166,6 +168,44 @@ def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     assert apsw.Connection(str(path)).execute("SELECT count(*) FROM rows").get == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "error", "sentence"),
+    [
+        ("UPDATE rows_version SET version_num = '0999'", NewerError, "made by a newer Keyhouse"),
+        ("DELETE FROM rows_version", UnreadableError, "do not say which version"),
+        ("DROP TABLE rows_version", UnreadableError, "do not say which version"),
+    ],
+)
+def test_tables_of_another_version_are_refused_and_left_alone(
+    path: Path, said: str, error: type[KeyhouseError], sentence: str
+) -> None:
+    """Only the file's header was looked at, which is one for the tables of all layouts in it."""
+    make(path, a=b"1")
+    database = apsw.Connection(str(path))
+    database.execute(said)
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(error, match=sentence) as refusal:
+        SqliteEngine.open(path)
+    assert refusal.value.fields["file"] == str(path)
+    assert path.read_bytes() == before
+
+
+def test_tables_of_an_older_version_say_how_they_are_brought_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(path, a=b"1")
+    monkeypatch.setattr(version, "HEAD", "0002")
+    with pytest.raises(UsageError, match="keyhouse tables up"):
+        SqliteEngine.open(path)
+
+
+def test_a_reader_that_can_not_be_set_up_does_not_stay_open(path: Path) -> None:
+    """It was left open, and held the file for as long as anybody held the error."""
+    path.write_bytes(b"not a database, but long enough to look at: " * 100)
+    with pytest.raises(UnreadableError, match="not a SQLite database"):
+        open_reader(str(path))
+    assert not [each for each in apsw.connections() if each.filename == str(path)]
+
+
 def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
     database = apsw.Connection(str(path))
     database.execute("CREATE TABLE theirs (a)")
@@ -195,7 +235,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
 def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
     make(path, **{f"k{number}": b"x" * 3_000 for number in range(100)})
     damaged = bytearray(path.read_bytes())
-    damaged[4_096 * 3 :] = b"\xaa" * (len(damaged) - 4_096 * 3)
+    damaged[4_096 * 12 :] = b"\xaa" * (len(damaged) - 4_096 * 12)  # what is behind the first pages of the tables
     path.write_bytes(damaged)
 
     async def scenario() -> None:

@@ -18,9 +18,9 @@ from keyhouse.engines.postgres.faults import DRIVER, translated
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.postgres import check_names
-from keyhouse.engines.sql.version import HEAD, VERSIONS
+from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.url import public_url
-from keyhouse.errors import NewerError, UsageError
+from keyhouse.errors import UsageError
 
 CONNECT_SECONDS: Final = 10.0
 """How long one connection may take to be made."""
@@ -132,21 +132,7 @@ class Server:
             )
         if not state["present"]:
             await upgrade(connection, self._layout)
-        self._check(await version(connection, self._layout))
-
-    def _check(self, found: str | None) -> None:
-        if found == HEAD:
-            return
-        if found in VERSIONS:
-            raise UsageError(
-                "The tables are of an older version; bring them up with: keyhouse tables up URL",
-                server=self.name,
-                version=found,
-                needed=HEAD,
-            )
-        raise NewerError(
-            "The tables were made by a newer Keyhouse; use that one.", server=self.name, version=found, known=HEAD
-        )
+        check_version(await version(connection, self._layout), server=self.name)
 
 
 def _name(url: str) -> str:

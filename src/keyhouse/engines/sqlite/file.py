@@ -9,6 +9,7 @@ import apsw
 from apsw import Connection
 
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
+from keyhouse.engines.sql.version import check_version
 from keyhouse.engines.sqlite.faults import translated
 from keyhouse.engines.sqlite.sql import FORMAT, Statements
 from keyhouse.errors import NewerError, UnavailableError, UsageError
@@ -58,27 +59,29 @@ Answer = TypeVar("Answer")
 def open_writer(path: str, sql: Statements, *, create: bool = True) -> Connection:
     """The one connection that writes and checkpoints; makes the tables where they are not, unless `create` is false. Never
     waits on its own."""
-    try:
-        connection = Connection(path)
-    except apsw.Error as error:
-        raise translated(error, path) from error
-    try:
-        patiently(lambda: _prepare(connection, path, sql, create))
-    except apsw.Error as error:
-        connection.close()
-        raise translated(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    return _opened(path, flags, lambda connection: patiently(lambda: _prepare(connection, path, sql, create)))
 
 
 def open_reader(path: str) -> Connection:
     """A connection that only reads, of a file that a writer has opened."""
-    try:
-        connection = Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+
+    def set_up(connection: Connection) -> None:
         connection.set_busy_timeout(READ_WAIT_MILLISECONDS)
         connection.execute(_READER_SETTINGS).fetchall()  # some of them answer, and the next waits until that is read
+
+    return _opened(path, apsw.SQLITE_OPEN_READWRITE, set_up)
+
+
+def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Connection:
+    """A connection that is set up. One that can't be is closed: it would hold the file, and the locks on it."""
+    try:
+        connection = Connection(path, flags=flags)
+        try:
+            set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
     except apsw.Error as error:
         raise translated(error, path) from error
     return connection
@@ -100,7 +103,7 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
     """Repeatable: a try that met a lock starts over."""
     with transaction(connection, "BEGIN"):
         check_owner(connection, path)  # before anything is changed in it
-        if not create and connection.execute(sql.present).get == 0:
+        if not _are_there(connection, path, sql) and not create:
             there = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
             raise UsageError(
                 "The file has no such tables; if they have the names of a layout, say it in the URL: ?layout=NAME",
@@ -115,9 +118,17 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
     connection.execute(_WRITER_SETTINGS).fetchall()
     with transaction(connection, "BEGIN IMMEDIATE"):
         check_owner(connection, path)
-        if connection.execute(sql.present).get == 0:
+        if not _are_there(connection, path, sql):
             for statement in sql.tables:
                 connection.execute(statement)
+
+
+def _are_there(connection: Connection, path: str, sql: Statements) -> bool:
+    """Whether there are tables of this layout. Those of another version than this code's are refused."""
+    rows, version = connection.execute(sql.present).get
+    if rows:
+        check_version(connection.execute(sql.version).get if version else None, file=path)
+    return bool(rows)
 
 
 @contextmanager

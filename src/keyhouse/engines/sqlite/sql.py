@@ -33,6 +33,8 @@ class Statements(NamedTuple):
     """SQL by what it does; the comment says what is bound, in order."""
 
     present: str
+    """Whether there is the table of rows, and that of their version."""
+    version: str
     tables: tuple[str, ...]
     inline_bytes_max: int
     """A longer value is put apart, by `put_large`."""
@@ -67,7 +69,8 @@ def stop_of(stop: str | None) -> str | bytes:
 def statements(layout: Layout) -> Statements:
     n = in_quotes(layout)
     return Statements(
-        present=f"SELECT count(*) FROM sqlite_schema WHERE name = {_text(layout.rows)}",
+        present=f"SELECT {_is_there(layout.rows)}, {_is_there(layout.version)}",
+        version=f"SELECT version_num FROM {n.version}",
         tables=_tables(layout, n),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
         stamp=f"SELECT {_time(layout, '?')}" if layout.created or layout.updated else None,
@@ -77,6 +80,10 @@ def statements(layout: Layout) -> Statements:
         **_applied(n),
         **_changes(n),
     )
+
+
+def _is_there(table: str) -> str:
+    return f"EXISTS (SELECT 1 FROM sqlite_schema WHERE name = {_text(table)})"
 
 
 def _text(value: str) -> str:
