@@ -92,7 +92,7 @@ def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_nex
             connection._status = Client.RECONNECTING  # as the driver says it while another message is being taken
             connection._ps.reset()
 
-        connection._takers[1] = take
+        connection.takers[b"1"] = take
         await connection._ps.parse(b"MSG a 1 2\r\nhi\r\nMSG a 1 5\r\nhe")
         connection._status = Client.CONNECTED
         await connection._ps.parse(b"MSG a 1 5\r\nwhole\r\n")

@@ -32,12 +32,18 @@ SENT = st.lists(
 
 
 class Client:
-    """Notes what it is handed, and now and then waits, as one does that lets others have a turn."""
+    """Notes what it is handed, and now and then waits, as one does that lets others have a turn. To the driver's parser it
+    knows no takers."""
 
     is_reconnecting = False
 
     def __init__(self) -> None:
         self.taken: list[Any] = []
+        self.takers = {b"%d" % number: number for number in range(50)}
+
+    def give(self, taker: int, subject: bytes, reply: bytes, data: bytes) -> bool:
+        self.taken.append((taker, subject, reply, data, None))
+        return len(self.taken) % 2 == 0
 
     async def _process_msg(self, *message: Any) -> None:
         self.taken.append(message)

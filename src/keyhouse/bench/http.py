@@ -12,6 +12,7 @@ import uvloop
 
 from keyhouse.bench.child import child
 from keyhouse.bench.contest import Contestant, contest, percentile
+from keyhouse.bench.cores import apart
 from keyhouse.bench.figure import Figure
 from keyhouse.bench.http_client import Run, get
 
@@ -41,7 +42,12 @@ def measure(folder: Path, rounds: int, size: int, peer: Peer = nobody) -> Figure
 
 
 async def _measure(folder: Path, rounds: int, size: int, peer: Peer) -> Figure:
-    async with _server("ours", folder) as ours, _server("limit", folder) as limit, peer(folder) as other:
+    async with contextlib.AsyncExitStack() as stack:
+        begin_to_ask = stack.enter_context(apart())
+        ours = await stack.enter_async_context(_server("ours", folder))
+        limit = await stack.enter_async_context(_server("limit", folder))
+        other = await stack.enter_async_context(peer(folder))
+        begin_to_ask()
         asked = get(f"/streamkit/configs/notes/{ours.note}", ours.token)
         spent: dict[str, list[float]] = {"ours": [], "limit": []}
 

@@ -1,7 +1,7 @@
 """Rows 1 and 2: a plugin's `get` and `set` over NATS, against an echo with the same client.
 
-The server, the echo and the service are processes of their own. The echo is the least that an answer over NATS costs: it
-reads nothing and writes nothing.
+The server, the echo and the service are processes of their own, on other cores than the client. The echo is the least
+that an answer over NATS costs: it reads nothing and writes nothing.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from nats.aio.client import Client
 
 from keyhouse.bench.child import child
 from keyhouse.bench.contest import Contestant, contest
+from keyhouse.bench.cores import apart
 from keyhouse.bench.figure import Figure
 from keyhouse.engines.jetstream.server import NatsServer
 
@@ -74,23 +75,25 @@ class Asker:
 async def asking(folder: Path, engine: str | None = None) -> AsyncIterator[Asker]:
     """A client of a server of its own, on which the echo and the service answer, with every key set once."""
     server = NatsServer(folder / "nats")
-    server.start()
-    try:
-        await asyncio.get_running_loop().run_in_executor(None, server.ready)
-        where = engine or f"sqlite:{folder}/rosey.db?layout=rosey"
-        async with (
-            child("keyhouse.bench.responder", server.url, "echo", log=folder / "echo.log"),
-            child("keyhouse.bench.responder", server.url, where, log=folder / "rosey.log"),
-        ):
-            client = await nats.connect(server.url)
-            try:
-                asker = Asker(client)
-                await asker.many(asker.set, KEYS)()
-                yield asker
-            finally:
-                await client.close()
-    finally:
-        server.stop()
+    with apart() as begin_to_ask:
+        server.start()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, server.ready)
+            where = engine or f"sqlite:{folder}/rosey.db?layout=rosey"
+            async with (
+                child("keyhouse.bench.responder", server.url, "echo", log=folder / "echo.log"),
+                child("keyhouse.bench.responder", server.url, where, log=folder / "rosey.log"),
+            ):
+                begin_to_ask()
+                client = await nats.connect(server.url)
+                try:
+                    asker = Asker(client)
+                    await asker.many(asker.set, KEYS)()
+                    yield asker
+                finally:
+                    await client.close()
+        finally:
+            server.stop()
 
 
 async def gets(

@@ -1,11 +1,11 @@
 """What one change of a record writes: the record's own row, and the rows derived from it that are its alone. What others
 share with it takes a transaction.
 
-These two are the only places where a record's change becomes a Batch."""
+Here, and in a transaction, a record's change becomes a Batch: nowhere else."""
 
 from typing import Any, TypeVar
 
-from keyhouse.engine import Batch, Check, Engine, Put, check_limits
+from keyhouse.engine import Batch, Check, Put
 from keyhouse.errors import KeyFieldError, RecordError
 from keyhouse.schema import Derived, Keys, Record
 from keyhouse.store.entry import Entry
@@ -13,32 +13,22 @@ from keyhouse.store.entry import Entry
 T = TypeVar("T")
 
 
-async def put_single(
-    engine: Engine, space: str, bound: Record[T], value: T, ttl: int | None, fields: dict[str, Any]
-) -> Entry[T] | None:
-    """Put a record that is `single`, in one commit: what a transaction would do, without its bookkeeping. `None`: it was
-    changed meanwhile."""
-    value, keys, key = keyed(bound, value, fields)
-    now = engine.clock.now()
-    before: Entry[T] | None = None
-    checks: tuple[Check, ...] = ()
-    if not bound.alone:
-        row = (await engine.read(space, (key,)))[0]
-        if row is not None:
-            before = Entry(bound.decode(row.value, key), key, keys, row.revision, row.expires)
-        checks = (Check(key, None if row is None else row.revision),)
+def changed(
+    bound: Record[T], value: T, keys: Keys, key: str, before: Entry[T] | None, ttl: int | None, now: int
+) -> tuple[Entry[T], Batch]:
+    """A record that is `single`, as it is stored over the one `before`, and the commit that does it: what a transaction
+    would do, without its bookkeeping."""
     after, put = settled(bound, value, keys, key, before, ttl, now)
+    if bound.alone:
+        return after, Batch((), (put,), ())
     puts, deletes = [put], []
-    if bound.derived:
-        for at, own in own_rows(bound, before, after).items():
-            if own is not None:
-                puts.append(own)
-            else:
-                deletes.append(at)
-    batch = Batch(checks, tuple(puts), tuple(deletes))
-    check_limits(batch, engine.capabilities)
-    revision = await engine.commit(space, batch)
-    return None if revision is None else after.at(revision)
+    for at, own in own_rows(bound, before, after).items():
+        if own is not None:
+            puts.append(own)
+        else:
+            deletes.append(at)
+    check = Check(key, None if before is None else before.revision)
+    return after, Batch((check,), tuple(puts), tuple(deletes))
 
 
 def keyed(bound: Record[T], value: T, fields: dict[str, Any]) -> tuple[T, Keys, str]:

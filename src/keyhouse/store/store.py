@@ -17,12 +17,24 @@ from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
-from keyhouse.engine import Engine, Row, check_key
+from keyhouse.engine import Engine, Row, check_key, check_limits
 from keyhouse.errors import ContentionError, DataError, KeyFieldError, NewerError, UnreadableError, UsageError
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
-from keyhouse.schema import Count, Counter, Declared, Derived, Found, Index, Record, Schema, Summary, migration_job
+from keyhouse.schema import (
+    Count,
+    Counter,
+    Declared,
+    Derived,
+    Found,
+    Index,
+    Keys,
+    Record,
+    Schema,
+    Summary,
+    migration_job,
+)
 from keyhouse.store.binding import Binding
-from keyhouse.store.change import put_single
+from keyhouse.store.change import changed, keyed
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
 from keyhouse.store.scan import Scan, records, records_by
 from keyhouse.store.transaction import Transaction
@@ -58,6 +70,8 @@ class Store:
         self.space = space
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self.binding = Binding(schema, {**schema.fixed, **fixed, **schema.space.bound(space)})
+        self._now = engine.clock.now
+        self._capabilities = engine.capabilities
         self._turn = asyncio.Lock()
         self._dated = schema.meta is not None
         self._looked = -_LOOK_MS
@@ -219,22 +233,22 @@ class Store:
         bound = self.binding.record(record)
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
             if bound.single and expect is ANY:
-                entry = await put_single(self.engine, self.space, bound, value, ttl, fields)
+                now = self._now()
+                checked, keys, key = keyed(bound, value, fields)
+                row = None if bound.alone else (await self.engine.read(self.space, (key,)))[0]
+                before = None if row is None else _entry(bound, row, keys)
+                entry, batch = changed(bound, checked, keys, key, before, ttl, now)
+                check_limits(batch, self._capabilities)
+                revision = await self.engine.commit(self.space, batch)
             else:
-                entry = await self._put(record, value, ttl, expect, fields)
-            if entry is not None:
-                return entry
+                tx = Transaction(self.engine, self.space, self.binding)
+                entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
+                revision = await tx.commit()
+            if revision is not None:
+                return entry.at(revision)
             if attempt:
                 await self._pause(attempt)
         raise self._contended()
-
-    async def _put(
-        self, record: Record[T], value: T, ttl: int | None, expect: int | Unset | None, fields: dict[str, Any]
-    ) -> Entry[T] | None:
-        tx = Transaction(self.engine, self.space, self.binding)
-        entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
-        revision = await tx.commit()
-        return None if revision is None else entry.at(revision)
 
     async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
         """Delete a record and all that is derived from it; whether it was there."""
@@ -278,12 +292,12 @@ class Store:
 
     def _must_look(self) -> bool:
         """Whether the version of the space was not looked at yet, or for a while."""
-        return not 0 <= self.engine.clock.now() - self._looked < _LOOK_MS
+        return not 0 <= self._now() - self._looked < _LOOK_MS
 
     async def _refuse_newer(self) -> None:
         """NewerError where newer code has migrated the space, or has begun to: what this code writes would be of the old
         shape. See ADR 0044."""
-        meta, now = self.schema.meta, self.engine.clock.now()
+        meta, now = self.schema.meta, self._now()
         assert meta is not None
         version, begun = self.binding.record(meta.version), self.binding.record(meta.job)
         keys = (version.template.build({}), begun.template.build({"name": migration_job(self.schema.version + 1)}))
@@ -314,3 +328,7 @@ class Store:
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
+
+
+def _entry(bound: Record[T], row: Row, keys: Keys) -> Entry[T]:
+    return Entry(bound.decode(row.value, row.key), row.key, keys, row.revision, row.expires)

@@ -125,9 +125,11 @@ class Transaction:
     def _write(
         self, space: str, revision: int, puts: Sequence[Put], deletes: tuple[str, ...], maybe_large: bool
     ) -> None:
-        rows: list[PutRow] = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
-        if self._stamp:
-            rows = [row + self._stamp for row in rows]
+        rows: list[PutRow]
+        if stamp := self._stamp:
+            rows = [(space, put.key, revision, put.expires, None, put.value, *stamp) for put in puts]
+        else:
+            rows = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
         keys = [put.key for put in puts]
         if deletes or maybe_large or not self._gathers:
             self._flush()

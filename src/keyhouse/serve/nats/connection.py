@@ -53,7 +53,8 @@ class Connection(Client):
     def __init__(self) -> None:
         super().__init__()
         self._ps = Parser(self)
-        self._takers: dict[int, Taker] = {}
+        self.takers: dict[bytes, Taker] = {}
+        """By the number of the subscription, as it is sent."""
         self._given = 0
         self.dropped = 0
         self._told = -math.inf
@@ -66,7 +67,7 @@ class Connection(Client):
     async def take(self, subject: str, queue: str, taker: Taker) -> Subscription:
         """Subscribe: from now on, also after a reconnect, its messages are given to `taker`, in their order."""
         number = self._sid + 1  # which `subscribe` gives it; a message may come before that returns
-        self._takers[number] = taker
+        self.takers[b"%d" % number] = taker
         subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
         assert subscription._id == number
         return subscription
@@ -103,27 +104,30 @@ class Connection(Client):
                     await self._flush_queue.put(flushed)
                     await flushed
 
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
-        taker = self._takers.get(sid)
-        if taker is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-            return
-        self.stats["in_msgs"] += 1
-        self.stats["in_bytes"] += len(data)
+    def give(self, taker: Taker, subject: bytes, reply: bytes, data: bytes) -> bool:
+        """Hand a message on; whether it is others' turn now."""
+        stats = self.stats
+        stats["in_msgs"] += 1
+        stats["in_bytes"] += len(data)
         try:
             taker(subject.decode(), reply.decode(), data)
         except UnicodeDecodeError:
             self._drop()
         except Exception as error:  # raised further, it would end the driver's reading, and with it the service
             _log.error("nats message lost", subject=subject.decode(errors="replace"), exc_info=error)
-        self._given += 1
-        if self._given >= GIVEN_AT_ONCE:
-            self._given = 0
+        self._given = (self._given + 1) % GIVEN_AT_ONCE
+        return not self._given
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+        taker = self.takers.get(b"%d" % sid)
+        if taker is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        elif self.give(taker, subject, reply, data):
             await asyncio.sleep(0)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)
-        self._takers.pop(sid, None)
+        self.takers.pop(b"%d" % sid, None)
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None

@@ -153,7 +153,7 @@ class NatsFace:
         def take(subject: str, reply: str, data: bytes) -> None:
             tally = tallies.get(subject.rpartition(".")[2], other)
             if self._in_flight < self._in_flight_max and not self._waiting:
-                self._begin((endpoint, tally, subject, reply, data))
+                self._begin(self._answer(endpoint, tally, subject, reply, data))
             elif len(self._waiting) < self._waiting_max and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX:
                 self._waiting.append((endpoint, tally, subject, reply, data))
                 self._waiting_bytes += len(data)
@@ -162,11 +162,11 @@ class NatsFace:
 
         return take
 
-    def _begin(self, taken: "_Taken") -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Must not raise: what is raised where the driver reads would end its reading, and with it the service."""
         self._in_flight += 1
         try:
-            if not begin(self._loop, self._answer(*taken), self._ended):
+            if not begin(self._loop, work, self._ended):
                 return
         except Exception as error:
             self._log.error("nats answer failed", exc_info=error)
@@ -186,7 +186,7 @@ class NatsFace:
                 break
             taken = self._waiting.popleft()
             self._waiting_bytes -= len(taken[-1])
-            self._begin(taken)
+            self._begin(self._answer(*taken))
         self._going_on = bool(self._waiting) and self._in_flight < self._in_flight_max
         if self._going_on:
             self._loop.call_soon(self._go_on)

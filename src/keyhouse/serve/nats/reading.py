@@ -4,6 +4,7 @@ The driver matches each line with an expression, and moves what is left of its b
 whole messages without headers, many at once: those are cut out here, and whatever else there is goes to the driver.
 """
 
+import asyncio
 import re
 from typing import Any
 
@@ -40,5 +41,8 @@ class Parser(parser.Parser):
                 break
             at = stop + 2
             reply = words[2] if len(words) == 4 else b""
-            await client._process_msg(int(words[1]), words[0], reply, data[start:stop], None)
+            if (taker := client.takers.get(words[1])) is None:
+                await client._process_msg(int(words[1]), words[0], reply, data[start:stop], None)
+            elif client.give(taker, words[0], reply, data[start:stop]):
+                await asyncio.sleep(0)
         return data[at:] if at else data

@@ -37,6 +37,7 @@ _build = VALUE.template.build
 
 class Plugin:
     def __init__(self, name: str, engine: Engine, quota: Quota, reply_bytes_max: int) -> None:
+        self.name = name
         self.store = Store(SCHEMAS[0], engine, name)
         self.turns = Turns()
         self.account = Account(self.store, quota) if quota else None

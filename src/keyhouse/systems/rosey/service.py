@@ -56,15 +56,17 @@ OPERATIONS: Final = tuple(BODIES)
 Work = Callable[[Any], Awaitable[bytes]]
 
 
-class _Known:
-    """A plugin with what is looked up for each of its messages."""
+class _Way:
+    """Of one subject: who is meant, and what is done. Looked up once for each message."""
 
-    __slots__ = ("plugin", "timings", "works")
+    __slots__ = ("operation", "plugin", "read", "timing", "work")
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: Plugin, operation: str) -> None:
         self.plugin = plugin
-        self.works: dict[str, Work] = {name: getattr(plugin, name) for name in OPERATIONS if name != "watch"}
-        self.timings: dict[str, Timing] = {}
+        self.operation = operation
+        self.timing: Timing | None = None
+        self.read = BODIES[operation].read
+        self.work: Work | None = None if operation == "watch" else getattr(plugin, operation)
 
 
 class PluginService:
@@ -82,7 +84,8 @@ class PluginService:
         )
         self._journal = Journal(self.settings.slow_ms)
         self._watches = Watches(self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures)
-        self._known: dict[str, _Known] = {}
+        self._plugins: dict[str, Plugin] = {}
+        self._ways: dict[str, _Way] = {}
         self.census = Census(self._engine, self.figures, self._journal, self._account)
         served = [*self.settings.prefixes, self.settings.changes_prefix]
         self._not_for_answers = ("_INBOX_", "$", *(f"{prefix}." for prefix in served))
@@ -104,76 +107,81 @@ class PluginService:
 
     def _answering(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
         """Its coroutine is the answer's own: one more between would be passed through by every message."""
+        return lambda request: self._answer(request, start)
 
-        def answer(request: Request) -> Awaitable[bytes | None]:
-            return self._answer(request, request.subject[start:].split("."))
-
-        return answer
-
-    async def _answer(self, request: Request, words: list[str]) -> bytes | None:
+    async def _answer(self, request: Request, start: int) -> bytes | None:
         begun = perf_counter()
-        operation = plugin = ""
         body: Any = None
+        way = self._ways.get(request.subject)
         try:
-            if not request.reply.startswith("_INBOX.") and not self._may_answer(words, request):
+            if not request.reply.startswith("_INBOX.") and not self._may_answer(request, start):
                 return None
-            if len(words) != 2 or words[1] not in BODIES:
-                raise _no_subject(request.subject, words)
-            plugin, operation = words
-            known = self._known.get(plugin) or self._know(plugin)
-            body = BODIES[operation].read(request.data)
+            if way is None:
+                way = self._find(request.subject, start)
+            body = way.read(request.data)
             if self._rates is not None:
-                self._rates.check(plugin, cost=_cost(body))
-            if operation == "watch":
-                answer = await self._watches.watch(known.plugin.store, body, request.courier)
+                self._rates.check(way.plugin.name, cost=_cost(body))
+            if way.work is None:
+                answer = await self._watches.watch(way.plugin.store, body, request.courier)
             else:
-                answer = await known.works[operation](body)
+                answer = await way.work(body)
         except Exception as error:
-            self._failed(operation, plugin, request, body, error)
+            self._failed(request, start, body, error)
             raise
         seconds = perf_counter() - begun
-        timing = known.timings.get(operation)
-        if timing is None:
-            timing = known.timings[operation] = self.figures.timing(operation, plugin)
-        timing.add(seconds)
+        if way.timing is None:
+            way.timing = self.figures.timing(way.operation, way.plugin.name)
+        way.timing.add(seconds)
         if self._journal.wants(seconds):
-            self._journal.done(operation, plugin, seconds, _said(operation, body, answer))
+            self._journal.done(way.operation, way.plugin.name, seconds, _said(way.operation, body, answer))
         return answer
 
-    def _may_answer(self, words: list[str], request: Request) -> bool:
+    def _may_answer(self, request: Request, start: int) -> bool:
         """Whether it is done, or refused aloud. Not a read that nobody waits for; nor anything whose answer is to go to
         subjects that are not the plugin's to speak on: the service may, and must not be made to in its place."""
-        plugin, operation, reply = words[0], words[-1], request.reply
+        words, reply = request.subject[start:].split("."), request.reply
+        plugin, operation = words[0], words[-1]
         if not reply:
             return operation not in READS
         if not self._may_hear(plugin, reply):
             error = SubjectError("An answer can't be sent to that subject.", reply=reply, subject=request.subject)
             known = operation if operation in BODIES else "request"
             self._journal.failed(known, plugin, error, answered=False, fields={})
-            self.figures.failed(plugin if plugin in self._known else "", error.code)
+            self.figures.failed(plugin if plugin in self._plugins else "", error.code)
             return False
         return True
 
     def _may_hear(self, plugin: str, reply: str) -> bool:
         return not reply.startswith(self._not_for_answers) or reply.startswith(f"_INBOX_{plugin}.")
 
-    def _know(self, name: str) -> _Known:
+    def _find(self, subject: str, start: int) -> _Way:
+        name, operation = _read_subject(subject, start)
+        plugin = self._plugins.get(name) or self._know(name)
+        way = self._ways[subject] = _Way(plugin, operation)
+        return way
+
+    def _know(self, name: str) -> Plugin:
         try:
             plugin = Plugin(name, self._engine, self._quota, self.settings.reply_bytes_max)
         except KeyFieldError as error:
             raise PluginNameError(
                 "A plugin's name is 1 to 100 of a-z, 0-9, _ and -.", plugin=error.fields.get("value", name)
             ) from None
-        if len(self._known) >= PLUGINS_KEPT:
-            self._known = {name: known for name, known in self._known.items() if not known.plugin.turns.quiet}
-        known = self._known[name] = _Known(plugin)
-        return known
+        if len(self._plugins) >= PLUGINS_KEPT:
+            self._plugins = {name: known for name, known in self._plugins.items() if not known.turns.quiet}
+            self._ways = {}
+        self._plugins[name] = plugin
+        return plugin
 
-    def _failed(self, operation: str, plugin: str, request: Request, body: Any, error: Exception) -> None:
+    def _failed(self, request: Request, start: int, body: Any, error: Exception) -> None:
         code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+        try:
+            plugin, operation = _read_subject(request.subject, start)
+            fields = _said(operation, body, b"")
+        except SubjectError:
+            plugin, operation, fields = "", "request", {"subject": request.subject}
         self.figures.failed("" if isinstance(error, PluginNameError) else plugin, code)
-        fields = {"subject": request.subject} if not operation else _said(operation, body, b"")
-        self._journal.failed(operation or "request", plugin, error, answered=bool(request.reply), fields=fields)
+        self._journal.failed(operation, plugin, error, answered=bool(request.reply), fields=fields)
 
     def _refused(self, start: int, subject: str, reply: str) -> bool:
         self.figures.failed("", "RATE_LIMITED")
@@ -205,8 +213,8 @@ class PluginService:
         await self.census.run(self.settings.census_seconds)
 
     def _account(self, name: str) -> Account | None:
-        known = self._known.get(name)
-        return None if known is None else known.plugin.account
+        plugin = self._plugins.get(name)
+        return None if plugin is None else plugin.account
 
     def view(self) -> View:
         """What an operator sees of it."""
@@ -237,10 +245,15 @@ def operator_token(settings: Mapping[str, Any], data: Path, operator: str, *, se
     return mint(read, data, operator, system=NAME, scopes=[SCOPE], seconds=seconds, tenant_pattern=OPERATOR_PATTERN)
 
 
-def _no_subject(subject: str, words: list[str]) -> SubjectError:
+def _read_subject(subject: str, start: int) -> tuple[str, str]:
+    """The plugin and the operation behind the prefix; SubjectError where they are not."""
+    words = subject[start:].split(".")
     if len(words) != 2:
-        return SubjectError("A subject is <prefix>.<plugin>.<operation>.", subject=subject)
-    return SubjectError("There is no such operation.", subject=subject, known=list(OPERATIONS))
+        raise SubjectError("A subject is <prefix>.<plugin>.<operation>.", subject=subject)
+    plugin, operation = words
+    if operation not in BODIES:
+        raise SubjectError("There is no such operation.", subject=subject, known=list(OPERATIONS))
+    return plugin, operation
 
 
 def _cost(body: Any) -> int:

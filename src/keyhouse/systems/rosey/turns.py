@@ -51,8 +51,10 @@ class Write:
 
     def __enter__(self) -> "list[Write]":
         writes = self._writes
-        earlier = [write for key in self._keys if (write := writes.get(key)) is not None]
+        earlier = []
         for key in self._keys:
+            if (write := writes.get(key, self)) is not self:
+                earlier.append(write)
             writes[key] = self
         return earlier
 

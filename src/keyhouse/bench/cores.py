@@ -1,0 +1,21 @@
+"""Who runs on which core: a client on the first, servers on the others. Unpinned, the two chase each other from core to
+core, and each finds the other's memory in the cache: what is measured then is the scheduler."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def apart() -> Iterator[Callable[[], None]]:
+    """What this thread starts in the block are servers. Call what the block is given, and from there on the thread is a
+    client. Where there is one core only, or the system can't pin, nothing is done."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    if len(cores) < 2:
+        yield lambda: None
+        return
+    os.sched_setaffinity(0, cores[1:])
+    try:
+        yield lambda: os.sched_setaffinity(0, cores[:1])
+    finally:
+        os.sched_setaffinity(0, cores)
