@@ -76,6 +76,13 @@ HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
 HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 """A body counts as one request more, towards its tenant's rate, for each of these: what is large takes memory and time."""
 
+HTTP_BODY_VALUES_MAX: Final = 1_000_000
+"""Values in the body of an HTTP request: each takes up to 100 bytes of memory, and time of the one event loop. Only a large
+import or batch can hold more."""
+
+HTTP_BODY_BYTES_PER_VALUE: Final = 32
+"""A body of more than a million of these may hold a value for each: an entry of an import has four, and 150 bytes."""
+
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 """The address and the headers of an HTTP request. The longest token fits four times; proxies allow about as much."""
 

@@ -79,7 +79,19 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 PURE = ("keys", "schema")
 PURE_IMPORTS = frozenset(
-    {"abc", "base64", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"}
+    {
+        "abc",
+        "array",
+        "base64",
+        "bisect",
+        "collections",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "enum",
+        "fractions",
+    }
     | {"functools", "hashlib", "heapq", "inspect", "itertools", "json", "keyword", "math", "operator", "re", "string"}
     | {"struct", "types", "typing", "unicodedata", "zlib"}
 )

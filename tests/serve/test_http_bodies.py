@@ -6,7 +6,7 @@ import pytest
 
 from keyhouse.limits import DOCUMENT_DEPTH_MAX
 from keyhouse.serve.http import HttpSettings, make_app
-from tests.serve.http_asking import Answered, ask
+from tests.serve.http_asking import Answered, ask, asking
 from tests.serve.http_shop import shop
 
 APP = make_app([shop()], settings=HttpSettings(body_bytes_max=1_000))
@@ -75,6 +75,28 @@ def test_a_client_that_goes_away_gets_no_answer_and_does_no_harm() -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"5")]
     asyncio.run(APP(scope | {"headers": headers}, receive, send))
     assert sent == []
+
+
+LARGE = make_app([shop()], settings=HttpSettings(body_bytes_max=4_000_000))
+
+
+def test_a_body_of_too_many_values_is_refused_before_one_is_made() -> None:
+    """33 MB of empty lists became 1.4 GB of them, and took the one event loop seven seconds."""
+    refused = ask(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 600_000 + b"[]]")
+    assert (refused.status, refused.json()["fields"]) == (413, {"limit": 1_000_000})
+
+
+def test_others_are_answered_while_a_large_body_is_looked_at() -> None:
+    async def count_turns() -> int:
+        turns = 0
+        large = asyncio.create_task(asking(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 200_000 + b"[]]"))
+        while not large.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert large.result().status == 200
+        return turns
+
+    assert asyncio.run(count_turns()) > 9  # one for each 64 KiB
 
 
 # What is JSON

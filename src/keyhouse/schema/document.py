@@ -6,8 +6,7 @@ lone surrogates, more than 128 levels, integers of more than 4,000 digits.
 """
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -16,13 +15,7 @@ import msgspec
 
 from keyhouse.errors import DocumentError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
-
-_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{%d}" % (INTEGER_DIGITS_MAX + 1))
-"""From the first digit on: one that is not the first is no beginning, and a row of them would be counted from each."""
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Possessive, and ended by the end of the text too: else a string without end is tried again from each of its quotes."""
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_OPEN = frozenset(b"[{")
+from keyhouse.schema.outline import check_depth, check_digits, depth_checks, value_checks
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -43,7 +36,7 @@ def encode_checked(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError("The value is not a JSON document.", reason=str(error)) from None
     if len(data) > INTEGER_DIGITS_MAX:
-        _refuse_endless_digits(data)
+        check_digits(data)
     return data
 
 
@@ -74,19 +67,14 @@ def check_text(text: bytes, *, beneath: int = 0) -> None:
     the levels of an envelope around the document."""
     check_depth(text, beneath=beneath)
     if len(text) > INTEGER_DIGITS_MAX:
-        _refuse_endless_digits(text)
+        check_digits(text)
 
 
-def check_depth(text: bytes, *, beneath: int = 0) -> None:
-    """Refuse text nested too deep, before a parser sees it. Brackets within strings don't count."""
-    most = DOCUMENT_DEPTH_MAX + beneath
-    if text.count(b"[") + text.count(b"{") <= most:
-        return
-    depth = 0
-    for bracket in _STRINGS.sub(b"", text).translate(None, _NO_BRACKETS):
-        depth += 1 if bracket in _OPEN else -1
-        if depth > most:
-            raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
+def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:
+    """The same in steps, for a large text and who has others to answer meanwhile; LimitError when it holds more values."""
+    yield from depth_checks(text)
+    yield from value_checks(text, values_max)
+    check_digits(text)
 
 
 def check(value: object, *, depth: int = 0) -> None:
@@ -131,16 +119,3 @@ def _parts(value: object) -> Iterable[object] | None:
     if is_dataclass(value):
         return [getattr(value, field.name) for field in fields(value)]
     return None
-
-
-def _refuse_endless_digits(text: bytes) -> None:
-    """So many digits in a row are found by a look at every so manieth byte: a search takes a millisecond for 64 KiB."""
-    looked_at = range(INTEGER_DIGITS_MAX, len(text), INTEGER_DIGITS_MAX + 1)
-    if any(_is_amid_digits(text, at) for at in looked_at) and _LONG_NUMBER.search(_STRINGS.sub(b'""', text)):
-        raise DocumentError("An integer has too many digits.", limit=INTEGER_DIGITS_MAX)
-
-
-def _is_amid_digits(text: bytes, at: int) -> bool:
-    """Whether so many stand there that a half of them is before this byte, or behind it."""
-    half = INTEGER_DIGITS_MAX // 2
-    return text[at : at + 1].isdigit() and (text[at - half : at + 1].isdigit() or text[at : at + half + 1].isdigit())

@@ -1,5 +1,6 @@
 """From a request to a handler's arguments, by the handler's own annotations. Worked out once, when the app is made."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -8,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
+from keyhouse.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_BODY_VALUES_MAX
 from keyhouse.schema import document
 from keyhouse.serve.auth.caller import Caller
 from keyhouse.serve.http.conditions import Conditions, conditions
@@ -18,6 +20,8 @@ from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.table import path_fields
 
 NOTHING = type(None)
+_CHECKED_AT_ONCE = 256 * 1_024
+_decode_any = msgspec.json.Decoder().decode
 ARGUMENTS = ("query", "headers", "body", "caller", "conditions", "root")
 
 
@@ -133,9 +137,16 @@ class Binding:
             arguments["root"] = request.root
 
     async def body(self, request: Request) -> Any:
-        if self.taken.body is not bytes:
-            check_json(request.header(b"content-type"), request.header(b"content-encoding"))
-        return self._read_body(await request.body(self.body_bytes_max, self._seconds_max))
+        if self.taken.body is bytes:
+            return await request.body(self.body_bytes_max, self._seconds_max)
+        check_json(request.header(b"content-type"), request.header(b"content-encoding"))
+        text = await request.body(self.body_bytes_max, self._seconds_max)
+        if len(text) <= _CHECKED_AT_ONCE:
+            document.check_text(text)
+        else:
+            for _ in document.text_checks(text, values_max=values_max(len(text))):
+                await asyncio.sleep(0)
+        return self._read_body(text)
 
 
 def request_conditions(request: Request) -> Conditions:
@@ -163,21 +174,24 @@ def _path_reader(name: str, kind: Any) -> Callable[[str], Any]:
     return read
 
 
+def values_max(size: int) -> int:
+    """How many values a body of so many bytes may hold."""
+    return max(HTTP_BODY_VALUES_MAX, size // HTTP_BODY_BYTES_PER_VALUE)
+
+
 def reader(kind: Any) -> Callable[[bytes], Any]:
-    """What reads a body of this type. What is wrong with it as JSON is a DocumentError, as a value a RecordError."""
-    if kind is bytes:
-        return bytes
+    """What reads a checked body of this type. What is wrong with it as JSON is a DocumentError, as a value a RecordError."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(text: bytes) -> Any:
-        document.check_text(text)
         try:
             if not text.isascii():
                 text.decode()  # a member that is passed over is not looked into otherwise
-            return decode(text)
-        except msgspec.ValidationError as error:
-            document.parse(text)  # not JSON that can be kept: then that is what is wrong with it
-            raise RecordError("The body is not what this route takes.", reason=str(error)) from None
+            try:
+                return decode(text)
+            except msgspec.ValidationError as error:
+                _decode_any(text)  # not JSON that can be kept: then that is what is wrong with it
+                raise RecordError("The body is not what this route takes.", reason=str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 

@@ -32,7 +32,7 @@ class Item(msgspec.Struct, kw_only=True, omit_defaults=True):
     value: str | None = None
     expiration: int | None = None
     expiration_ttl: int | None = None
-    metadata: Any = None
+    metadata: msgspec.Raw | None = None
     base64: bool = False
     name: str | None = None
 
@@ -42,7 +42,7 @@ class Value(msgspec.Struct, kw_only=True):
 
     value: str | None = None
     expiration: int | None = None
-    metadata: Any = None
+    metadata: msgspec.Raw | None = None
 
 
 File = list[Item] | dict[str, Value | None]

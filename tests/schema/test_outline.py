@@ -1,0 +1,146 @@
+"""What is told of a text before it is parsed is what a look at each of its bytes would tell, and costs a fraction of it."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhouse.errors import DocumentError, LimitError
+from keyhouse.limits import DOCUMENT_DEPTH_MAX
+from keyhouse.schema import document, outline
+
+STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+
+strings = st.lists(st.sampled_from(["a", "1", "7" * 8, "[", "}", ",", '\\"', "\\\\", "\\n"])).map(
+    lambda parts: '"' + "".join(parts) + '"'
+)
+between = st.sampled_from([*"[]{},:1- ", "[[[[", "]]]]", "[]", "7" * 8, "123456", "1234567"])
+texts = st.builds(
+    lambda parts, end: ("".join(parts) + end).encode(),
+    st.lists(strings | between, max_size=60),
+    st.sampled_from(["", '"', '"[[[[', '"\\', '"7777777']),
+)
+"""Strings and what stands between them, the last one maybe without its end; no escape outside of a string."""
+
+anything = st.lists(st.sampled_from([*'[]{}",:\\ 1a', "[[[[", "7" * 8]), max_size=60).map(
+    lambda some: "".join(some).encode()
+)
+
+
+def is_too_deep(text: bytes, most: int) -> bool:
+    """The definition: a look at each bracket."""
+    depth = 0
+    for sign in STRINGS.sub(b"", text):
+        depth += (sign in b"[{") - (sign in b"]}")
+        if depth > most:
+            return True
+    return False
+
+
+def has_endless_digits(text: bytes, most: int) -> bool:
+    return re.search(rb"[0-9]{%d}" % (most + 1), STRINGS.sub(b'""', text)) is not None
+
+
+def refuses(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except (DocumentError, LimitError):
+        return True
+    return False
+
+
+@contextmanager
+def small(*, window: int = 65_536, digits: int = 4_000) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outline, "_WINDOW_BYTES", window)
+        patch.setattr(outline, "INTEGER_DIGITS_MAX", digits)
+        yield
+
+
+@given(text=texts, most=st.integers(0, 12), window=st.integers(1, 40))
+def test_the_depth_is_that_of_a_look_at_each_bracket(text: bytes, most: int, window: int) -> None:
+    with small(window=window):
+        refused = refuses(lambda: outline.check_depth(text, beneath=most - DOCUMENT_DEPTH_MAX))
+    assert refused is is_too_deep(text, most)
+
+
+@given(text=texts, digits=st.integers(4, 12))
+def test_the_digits_are_those_of_a_look_at_each(text: bytes, digits: int) -> None:
+    with small(digits=digits):
+        assert refuses(lambda: outline.check_digits(text)) is has_endless_digits(text, digits)
+
+
+@given(text=texts, most=st.integers(1, 60), window=st.integers(1, 40))
+def test_the_values_are_those_that_begin_outside_of_strings(text: bytes, most: int, window: int) -> None:
+    found = sum(sign in b"[{," for sign in STRINGS.sub(b"", text))
+    with small(window=window):
+        assert refuses(lambda: list(outline.value_checks(text, most))) is (found > most)
+
+
+@given(text=anything, window=st.integers(1, 40))
+def test_what_is_no_json_is_refused_as_it_was(text: bytes, window: int) -> None:
+    """An escape outside of a string is told otherwise than by a look at each byte: no parser comes past it."""
+    with small(window=window):
+        refused = refuses(lambda: document.parse(text))
+    assert refused is (refuses_slowly(text))
+
+
+def refuses_slowly(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True
+    return is_too_deep(text, DOCUMENT_DEPTH_MAX)
+
+
+SIZE = 256 * 1_024
+
+HOSTILE = {
+    "pairs": b"[]" * (SIZE // 2),
+    "pairs at the last level": b"[" * 127 + b"[]," * (SIZE // 3),
+    "as deep as may be, again and again": (b"[" * 128 + b"]" * 128) * (SIZE // 256),
+    "objects": b'{"a":1},' * (SIZE // 8),
+    "strings of brackets": b'"[",[],' * (SIZE // 7),
+    "strings of escapes": b'"\\\\",[],' * (SIZE // 8),
+    "digits in a string behind strings": b'"",' * (SIZE // 3) + b'"' + b"1" * 5_000 + b'"' + b"[]" * 129,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_no_text_is_looked_at_byte_by_byte(text: bytes) -> None:
+    """Each bracket was a turn of a loop, each string a match: a body of 33 MB, the most that an import takes, held the one
+    event loop for 1 to 3 seconds, for every tenant, before it was refused."""
+    passed = min(seconds(lambda: document.check_text(text)) for _ in range(3))
+    assert passed < min(seconds(lambda: is_too_deep(text, DOCUMENT_DEPTH_MAX)) for _ in range(2)) / 2
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.thread_time()
+    work()
+    return time.thread_time() - begun
+
+
+def test_a_large_text_is_checked_in_short_steps() -> None:
+    """So that others are answered meanwhile."""
+    steps = list(document.text_checks(HOSTILE["pairs"], values_max=SIZE))
+    assert len(steps) >= SIZE // 65_536
+
+
+def test_what_is_too_deep_is_told_at_once() -> None:
+    """All strings of it were taken out first."""
+    text = b'{"a":' * (SIZE // 5)
+    assert len(list(outline._outside(text, b""))) == SIZE // 65_536
+    with pytest.raises(DocumentError, match="nested too deep"):
+        next(outline.depth_checks(text))
+
+
+def test_more_values_than_may_be_are_refused_before_any_is_made() -> None:
+    """A body of 33 MB of empty lists became 1.4 GB of them."""
+    with pytest.raises(LimitError, match="too many values"):
+        list(document.text_checks(b"[" + b"[]," * 1_000 + b"[]]", values_max=1_000))
+    list(document.text_checks(b'["' + b"[]," * 1_000 + b'"]', values_max=1_000))
