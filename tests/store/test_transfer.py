@@ -17,6 +17,7 @@ from keyhouse.errors import (
 from keyhouse.store import Moved, Progress, digest, move
 from keyhouse.store.transfer import MARK_KEY, MARK_SPACE
 from keyhouse.store.walking import PAGE_BYTES, PAGE_ROWS, rows
+from keyhouse.store.writes import Writes, batches
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
@@ -115,6 +116,26 @@ def test_commits_keep_to_what_the_target_takes() -> None:
         assert await contents(source) == await contents(target)
         sizes = [len(batch.puts) + len(batch.deletes) for batch in target.batches]
         assert max(sizes) == 7
+
+    asyncio.run(scenario())
+
+
+def test_one_thing_decides_what_goes_into_a_commit_whichever_way_rows_come() -> None:
+    """It was decided in two places, and one of them took a key's characters for its bytes."""
+
+    async def scenario() -> None:
+        target = FaultyEngine(MemoryEngine(), rows=7, bytes=1_000)
+        puts = [Put("é" * (1 + number % 90), b"x" * (number * 9)) for number in range(200)]
+        writes = Writes(target, "s")
+        for put in puts:
+            await writes.put(put)
+        await writes.flush()
+        assert list(batches(target, puts)) == target.batches
+        assert [put for batch in target.batches for put in batch.puts] == puts
+        for batch in target.batches:
+            size = sum(len(put.key.encode()) + len(put.value) for put in batch.puts)
+            assert len(batch.puts) <= 7 and (size <= 1_000 or len(batch.puts) == 1)
+        assert max(len(batch.puts) for batch in target.batches) == 7
 
     asyncio.run(scenario())
 

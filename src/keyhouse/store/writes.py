@@ -19,54 +19,69 @@ PAUSE_SECONDS: Final = 0.1
 """Before the second attempt; twice as long before each further one."""
 
 
+class Load:
+    """What goes into one commit together: no more than the engine takes, nor than its other callers would notice."""
+
+    def __init__(self, target: Engine) -> None:
+        self._rows_max = min(COMMIT_ROWS, target.capabilities.commit_rows_max)
+        self._bytes_max = min(COMMIT_BYTES, target.capabilities.commit_bytes_max)
+        self._puts: list[Put] = []
+        self._deletes: list[str] = []
+        self._bytes = 0
+
+    def put(self, put: Put) -> Batch | None:
+        """Add a row. The batch that was full before it, if it was: commit that."""
+        size = 4 * len(put.key) + len(put.value)  # a character of a key is 4 bytes at most
+        full = self.taken() if self._bytes + size > self._bytes_max else self._full()
+        self._puts.append(put)
+        self._bytes += size
+        return full
+
+    def delete(self, key: str) -> Batch | None:
+        full = self._full()
+        self._deletes.append(key)
+        return full
+
+    def _full(self) -> Batch | None:
+        return self.taken() if len(self._puts) + len(self._deletes) >= self._rows_max else None
+
+    def taken(self) -> Batch | None:
+        """What is in it, which it then no longer is; `None`: nothing."""
+        if not self._puts and not self._deletes:
+            return None
+        batch = Batch(puts=tuple(self._puts), deletes=tuple(self._deletes))
+        self._puts, self._deletes, self._bytes = [], [], 0
+        return batch
+
+
 class Writes:
     """The rows of one space that wait to be committed. No key is given twice."""
 
     def __init__(self, target: Engine, space: str) -> None:
         self._target = target
         self._space = space
-        self._puts: list[Put] = []
-        self._deletes: list[str] = []
-        self._bytes = 0
-        self._rows_max = min(COMMIT_ROWS, target.capabilities.commit_rows_max)
-        self._bytes_max = min(COMMIT_BYTES, target.capabilities.commit_bytes_max)
+        self._load = Load(target)
 
     async def put(self, put: Put) -> None:
-        size = len(put.key) + len(put.value)
-        if self._bytes + size > self._bytes_max:
-            await self.flush()
-        self._puts.append(put)
-        await self._added(size)
+        await self._commit(self._load.put(put))
 
     async def delete(self, key: str) -> None:
-        self._deletes.append(key)
-        await self._added(0)
-
-    async def _added(self, size: int) -> None:
-        self._bytes += size
-        if len(self._puts) + len(self._deletes) >= self._rows_max:
-            await self.flush()
+        await self._commit(self._load.delete(key))
 
     async def flush(self) -> None:
-        if self._puts or self._deletes:
-            batch = Batch(puts=tuple(self._puts), deletes=tuple(self._deletes))
-            self._puts, self._deletes, self._bytes = [], [], 0
+        await self._commit(self._load.taken())
+
+    async def _commit(self, batch: Batch | None) -> None:
+        if batch is not None:
             await commit_patiently(self._target, self._space, batch)
 
 
 def batches(target: Engine, puts: Sequence[Put]) -> Iterator[Batch]:
-    """The same rows as commits that the engine takes, and its other callers do not notice."""
-    rows_max = min(COMMIT_ROWS, target.capabilities.commit_rows_max)
-    bytes_max = min(COMMIT_BYTES, target.capabilities.commit_bytes_max)
-    start = size = 0
-    for at, put in enumerate(puts):
-        more = 4 * len(put.key) + len(put.value)
-        if at > start and (at - start == rows_max or size + more > bytes_max):
-            yield Batch(puts=tuple(puts[start:at]))
-            start, size = at, 0
-        size += more
-    if start < len(puts):
-        yield Batch(puts=tuple(puts[start:]))
+    """The same rows as commits."""
+    load = Load(target)
+    for batch in (*map(load.put, puts), load.taken()):
+        if batch is not None:
+            yield batch
 
 
 async def commit_patiently(target: Engine, space: str, batch: Batch) -> None:
