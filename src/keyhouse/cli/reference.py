@@ -41,7 +41,7 @@ are where `keyhouse serve` keeps them by its own settings (`engine`, `data`, and
 environment or in `keyhouse.toml`.
 
 Instead of a store, `get`, `put`, `delete`, `list`, `scan`, `count` and `watch` take a running **service**, from any machine
-that reaches it: `--service nats://host:4222` for rosey (user and password in the URL, if the server asks for them),
+that reaches it: `--service nats://host:4222` for rosey (the plugin's user and password in the URL, if the server asks),
 `--service http://host:8080` with `--token` for streamkit. In the environment these are `KEYHOUSE_SERVICE` and
 `KEYHOUSE_TOKEN`, where a token is seen by fewer than on a command line. A face tells less than a store: what it does not
 tell (the expiry of a plugin's value, the revisions in a list) is left out, and what it can't do is refused with what to do

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from nats.aio.client import Client
 
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import find_binary, free_port
+from keyhouse.errors import AccessError
 from keyhouse.serve import Context
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.nats import NatsFace, connect
-from keyhouse.systems.rosey.acl import SERVICE, authorization, users
+from keyhouse.store import ANY
+from keyhouse.systems.rosey import remote
+from keyhouse.systems.rosey.acl import SERVICE, User, authorization, users
 from keyhouse.systems.rosey.client import (
     Conflict,
     Found,
@@ -261,12 +264,14 @@ async def listens(port: int) -> bool:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, *plugins: str) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """A server with the printed permissions, and the service on it; its address, and the passwords."""
+async def guarded(folder: Path, *plugins: str, more: Sequence[User] = ()) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """A server with the printed permissions, and the service on it; its address, and the passwords. `more`: users whose
+    permissions somebody has written by hand."""
     passwords = {name: f"pw-{name}" for name in (SERVICE, *plugins)}
     port = free_port()
     configuration = folder / "nats.conf"
-    configuration.write_text(f"host: 127.0.0.1\nport: {port}\n" + authorization(users(plugins, passwords=passwords)))
+    allowed = authorization([*users(plugins, passwords=passwords), *more])
+    configuration.write_text(f"host: 127.0.0.1\nport: {port}\n" + allowed)
     server = subprocess.Popen([find_binary(), "--config", str(configuration)], stderr=subprocess.DEVNULL)
     try:
         engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey")
@@ -328,6 +333,31 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
             await stranger.close()
             await trivia.close()
             await quotes.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path) -> None:
+    """`keyhouse list rosey --service` said after five seconds that the service did not answer, which it never was asked."""
+    reader = User("reads", "pw", ["db.kv.trivia.get"], ["_INBOX_trivia.>"], "_INBOX_trivia")
+    deaf = User("deaf", "pw", ["db.kv.trivia.*"], ["_INBOX.>"], "_INBOX")
+
+    async def scenario() -> None:
+        async with guarded(tmp_path, "trivia", "quote-db", more=[reader, deaf]) as (address, passwords):
+            trivia = await remote.connect(f"nats://trivia:{passwords['trivia']}@{address}", "trivia", None)
+            await trivia.put("mine", b"1", ttl=None, expect=ANY)
+            for user in (SERVICE, "quote-db", "deaf"):
+                with pytest.raises(AccessError, match="keyhouse rosey acl") as refused:
+                    await remote.connect(f"nats://{user}:{passwords.get(user, 'pw')}@{address}", "trivia", None)
+                assert refused.value.fields["plugin"] == "trivia"
+            reads = await remote.connect(f"nats://reads:pw@{address}", "trivia", None)
+            assert (found := await reads.get("mine")) is not None and found.value == b"1"
+            reads._storage._timeout = 600  # nobody waits for it
+            with pytest.raises(AccessError, match=r"db[.]kv[.]trivia[.]set"):
+                await reads.put("mine", b"2", ttl=None, expect=ANY)
+            assert (found := await trivia.get("mine")) is not None and found.value == b"1"
+            await reads.close()
+            await trivia.close()
 
     asyncio.run(scenario())
 

@@ -5,14 +5,16 @@ The face tells a value with its revision, and not when it expires. A listing tel
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from keyhouse.errors import (
+    AccessError,
     CallerError,
     DataError,
     EngineError,
@@ -68,11 +70,7 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
         raise UsageError(
             "Plugin storage takes no --token, nor KEYHOUSE_TOKEN: who asks is in the URL, nats://user:password@host."
         )
-    connection, told = Client(), list[Exception]()
-
-    async def hear(error: Exception) -> None:
-        told.append(error)
-
+    connection = _Connection()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.connect(
@@ -81,16 +79,73 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # with 0, the driver tries without end
                 reconnect_time_wait=0,
-                error_cb=hear,
+                error_cb=connection.hear,
                 inbox_prefix=f"_INBOX_{space}".encode(),
             )
+            with _translated(space=space):
+                await connection.check_inbox()
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
-        reason = str(told[-1] if told else error) or type(error).__name__
+        reason = str(connection.told[-1] if connection.told else error) or type(error).__name__
         raise UnavailableError(
             "No NATS server lets us in there: start keyhouse serve, or name another.", reason=reason
         ) from None
+    except BaseException:
+        await connection.close()
+        raise
     return PluginRemote(connection, PluginStorage(connection, space))
+
+
+class _Refused(NatsError):
+    """The server does not let this user publish or subscribe so."""
+
+
+class _Connection(Client):
+    """Raises what a server does not allow. It says so beside the request, and the driver goes on to wait for an answer that
+    can't come: so a permission that is missing looked like a service that is not there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Exception] = []
+        self._refused = asyncio.Event()
+
+    async def hear(self, error: Exception) -> None:
+        """Of a server's complaints, those about permissions leave the connection open, and have no type of their own."""
+        self.told.append(error)
+        if type(error) is NatsError and self.is_connected:
+            self._refused.set()
+
+    async def check_inbox(self) -> None:
+        """Answers can be heard. Before anything is asked for: of a write whose answer can't be heard one would not know."""
+        inbox = await self.subscribe(f"{self.new_inbox()}.*")
+        for _ in range(2):  # the first ping may overtake the subscription in the driver, and the second can't
+            await self.flush(CONNECT_SECONDS)
+        self._check()
+        await inbox.unsubscribe()
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        answer = asyncio.ensure_future(super().request(subject, payload, timeout, old_style, headers))
+        refused = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait((answer, refused), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                self._check()
+            return await answer
+        finally:
+            answer.cancel()
+            refused.cancel()
+
+    def _check(self) -> None:
+        if self._refused.is_set():
+            self._refused.clear()
+            raise _Refused(str(self.told[-1]))
 
 
 class PluginRemote:
@@ -98,15 +153,18 @@ class PluginRemote:
         self._connection = connection
         self._storage = storage
 
+    def _translated(self, silent: type[EngineError] = UnavailableError) -> AbstractContextManager[None]:
+        return _translated(silent, space=self._storage.plugin)
+
     async def get(self, key: str) -> Told | None:
-        with _translated():
+        with self._translated():
             found = await self._storage.found(key)
         return None if found is None else Told(key, msgspec.json.encode(found.value), found.revision)
 
     async def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
         if reverse:
             raise UsageError("Plugin storage lists keys from the first to the last only: name the rows by --store.")
-        with _translated():
+        with self._translated():
             if keys_only:
                 for key in await self._storage.keys(prefix):
                     yield Told(key)
@@ -115,12 +173,12 @@ class PluginRemote:
                 yield Told(found.key, msgspec.json.encode(found.value), found.revision)
 
     async def count(self, prefix: str) -> int:
-        with _translated():
+        with self._translated():
             return await self._storage.count(prefix)
 
     async def watch(self, prefix: str, since: int | None, begun: Callable[[int], None]) -> AsyncGenerator[Told, None]:
         await self.get("-")  # somebody must be there: a watch would wait for a service without end
-        with _translated():
+        with self._translated():
             async with aclosing(self._storage.watch(prefix, since=since, begun=begun)) as changes:
                 async for change in changes:
                     yield _told(change)
@@ -142,12 +200,12 @@ class PluginRemote:
 
     async def _written(self, work: Awaitable[T]) -> T:
         """Of a write that was not answered it is not known whether it was done."""
-        with _translated(UnknownOutcomeError):
+        with self._translated(UnknownOutcomeError):
             return await work
 
 
 @contextmanager
-def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
+def _translated(silent: type[EngineError] = UnavailableError, *, space: str) -> Iterator[None]:
     try:
         yield
     except ServiceUnavailable as error:
@@ -155,6 +213,13 @@ def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
     except PluginError as error:
         kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
         raise kind("The service refused it.", code=error.code, reason=error.message) from None
+    except _Refused as error:
+        raise AccessError(
+            "NATS does not let this user ask for that plugin: name the plugin's own user in the URL, "
+            "nats://PLUGIN:PASSWORD@host:4222. `keyhouse rosey acl` prints what each may.",
+            plugin=space,
+            reason=str(error),
+        ) from None
     except NatsError as error:
         raise silent("The connection to NATS was lost.", reason=str(error) or type(error).__name__) from None
 
