@@ -110,5 +110,8 @@ SECRET_BYTES_MIN: Final = 32
 JWKS_BYTES_MAX: Final = 1_024 * 1_024
 """A key set that is fetched. Real ones have some KB."""
 
+JWKS_SECONDS_MAX: Final = 5.0
+"""From the start of a fetch of a key set to its end. Who waits for a key waits no longer."""
+
 RATE_TENANTS_MAX: Final = 100_000
 """Tenants whose rate is remembered. Beyond it those that asked the longest ago start afresh, an eighth of them."""

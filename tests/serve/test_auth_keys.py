@@ -3,7 +3,9 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +18,10 @@ from keyhouse.clock import ManualClock
 from keyhouse.errors import TokenError, UnavailableError, UsageError
 from keyhouse.limits import JWKS_BYTES_MAX
 from keyhouse.serve.auth import JwtAuth, JwtSettings, jwt_auth
-from keyhouse.serve.auth.keys import KeySet, read_keys, source
+from keyhouse.serve.auth import keys as waiting
+from keyhouse.serve.auth import source as fetching
+from keyhouse.serve.auth.keys import KeySet, read_keys
+from keyhouse.serve.auth.source import source
 from tests.serve.auth_forging import CUSTOMER, GOOD, ec_key, es, hs, jwk, pem, rs, rsa_key, unsigned
 
 
@@ -121,7 +126,11 @@ def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
         read_keys(keys(entry), "RS256")
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys":1}', b'{"keys":[1]}', b"<html>"])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{}", b'{"keys":1}', b'{"keys":[1]}', b"<html>", b'{"keys":[{"a":' + b"[" * 100_000],
+    ids=["nothing", "a list", "an object", "a number", "no objects", "a page", "too deep"],
+)
 def test_what_is_no_key_set_is_refused(text: bytes) -> None:
     with pytest.raises(UsageError):
         read_keys(text, "RS256")
@@ -244,8 +253,21 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send(302, b"", ("Location", "/keys"))
             case "/huge":
                 self._send(200, b" " * (JWKS_BYTES_MAX + 1))
+            case "/slow-body":
+                self.send_response(200)
+                self.end_headers()
+                self._trickle(keys(ONE))
+            case "/slow-head":
+                self._trickle(b"HTTP/1.0 200 OK\r\n" + b"X: 1\r\n" * 90)
             case _:
                 self._send(503, b"")
+
+    def _trickle(self, text: bytes) -> None:
+        """A byte now and then, until nobody listens."""
+        with suppress(OSError):
+            for byte in text:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.02)
 
     def _send(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)
@@ -276,6 +298,36 @@ def test_a_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
 def test_a_redirect_or_too_much_or_an_error_is_no_key_set(server: str, path: str) -> None:
     with pytest.raises(OSError):
         source(server + path)()
+
+
+@pytest.mark.parametrize("path", ["/slow-body", "/slow-head"])
+def test_a_source_that_trickles_is_cut_off(server: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept to the timeout of each read. Its fetch had no end, and whoever asked with a key that was not known yet waited
+    for it, as did the end of the process."""
+    monkeypatch.setattr(fetching, "JWKS_SECONDS_MAX", 0.2)
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError, match="too long"):
+        source(server + path)()
+    assert time.monotonic() - begun < 5  # a whole one takes 10 seconds
+
+
+def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when what is slow is none of the connection: a name that is not resolved, a disk that hangs."""
+
+    async def story() -> None:
+        monkeypatch.setattr(waiting, "JWKS_SECONDS_MAX", 0.01)
+        at, come = Source(ONE), threading.Event()
+        found = KeySet(lambda: at.load() if come.wait(5) else b"", "RS256", seconds=3_600, pause_seconds=30)
+        with pytest.raises(UnavailableError):
+            await found.find("one")
+        with pytest.raises(UnavailableError):
+            await found.find("one")
+        come.set()
+        await until(lambda: found.version == 1)
+        assert at.fetches == 1, "the one that was late is the one that counts"
+        await found.find("one")
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"])

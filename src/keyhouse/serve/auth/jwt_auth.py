@@ -17,9 +17,10 @@ from keyhouse.errors import UsageError
 from keyhouse.limits import TOKENS_KEPT
 from keyhouse.serve.auth.caller import Caller, HeaderPairs
 from keyhouse.serve.auth.credentials import Credentials
-from keyhouse.serve.auth.keys import Keys, KeySet, SecretKey, source
+from keyhouse.serve.auth.keys import Keys, KeySet, SecretKey
 from keyhouse.serve.auth.secret import kept_secret
 from keyhouse.serve.auth.settings import JwtSettings
+from keyhouse.serve.auth.source import source
 from keyhouse.serve.auth.token import Verified, Verifier
 
 _log = structlog.get_logger("keyhouse.auth")

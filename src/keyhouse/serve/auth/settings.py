@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import SECRET_BYTES_MIN
-from keyhouse.serve.auth.keys import source
+from keyhouse.serve.auth.source import source
 from keyhouse.serve.table import setting
 
 Names = tuple[str, ...]
