@@ -15,6 +15,7 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UsageError,
 )
+from keyhouse.nats_driver import insecure
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -85,13 +86,20 @@ def is_refusal(error: Exception) -> bool:
     return type(error) is Error
 
 
+def is_hopeless(error: Exception) -> bool:
+    """Whether to ask again would change nothing."""
+    return is_refusal(error) or insecure(error) is not None
+
+
 def unreachable(server: str, cause: Exception) -> UnavailableError:
     if is_refusal(cause):
         sentence = (
             "The NATS server refuses the connection; look at the user, the password or the credentials in the URL."
         )
     else:
-        sentence = "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
+        sentence = insecure(cause) or (
+            "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
+        )
     return UnavailableError(sentence, server=server, detail=str(cause)).caused_by(cause)
 
 

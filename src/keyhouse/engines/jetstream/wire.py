@@ -23,7 +23,7 @@ from keyhouse.engines.jetstream.faults import (
     NoResponders,
     Refusal,
     cut_off,
-    is_refusal,
+    is_hopeless,
     no_jetstream,
     no_responders,
     not_sent,
@@ -38,6 +38,7 @@ from keyhouse.engines.jetstream.patience import patiently
 from keyhouse.engines.jetstream.settings import Settings
 from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.nats_driver import NatsDriver
 
 VERSION_NEEDED: Final = "2.12.0"
 """The first server that commits a batch of messages at once."""
@@ -62,7 +63,7 @@ _NO_ROOM: Final = -1
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _Client(Client):
+class _Client(NatsDriver):
     """The driver's, with one of its parts done faster: it looks at every character of every header's name, which takes as
     long as all the rest of receiving a message. Its own does the same, should it ever call it by another name."""
 
@@ -272,10 +273,10 @@ class Wire:
     async def _troubled(self, error: Exception) -> None:
         if self._opening is None:
             self._trouble = error
-        elif is_refusal(error):  # which the driver answers by asking again and again
+        elif is_hopeless(error):  # which the driver answers by asking again and again
             self._trouble = error
             self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        elif self._trouble is None or not is_refusal(self._trouble):  # a refused connection is often cut off besides
+        elif self._trouble is None or not is_hopeless(self._trouble):  # a refused connection is often cut off besides
             self._trouble = error
 
     async def _disconnected(self) -> None:

@@ -13,8 +13,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from keyhouse.engines.jetstream.faults import is_refusal
+from keyhouse.engines.jetstream.faults import is_hopeless, is_refusal
 from keyhouse.errors import UnavailableError
+from keyhouse.nats_driver import NatsDriver, insecure
 from keyhouse.serve.nats.reading import Parser
 
 CONNECT_SECONDS: Final = 5
@@ -41,7 +42,7 @@ Taker = Callable[[str, str, bytes], None]
 """Takes a message: its subject, reply subject (empty: there is none) and data. It must not raise."""
 
 
-class Connection(Client):
+class Connection(NatsDriver):
     """The driver's, with a short way in and out for a service, and which no message silences. The driver stops reading at
     subjects and headers that it can't decode, and anybody can send those.
 
@@ -186,7 +187,7 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
         sentence = (
             "The NATS server refuses the connection: look at user and password in its URL, or at nats_credentials."
             if state.last is not None and is_refusal(state.last)
-            else "No NATS server answers."
+            else insecure(state.last or error) or "No NATS server answers."
         )
         raise UnavailableError(sentence, servers=_bare(url), reason=str(state.last or error)) from error
     except BaseException:
@@ -243,10 +244,10 @@ class _State:
         self._said = ("", -math.inf)
 
     async def trouble(self, error: Exception) -> None:
-        if self.connected or self.last is None or not is_refusal(self.last):  # a refused connection is cut off besides
+        if self.connected or self.last is None or not is_hopeless(self.last):  # a refused connection is cut off besides
             self.last = error
         if (
-            not self.connected and self.opening is not None and is_refusal(error)
+            not self.connected and self.opening is not None and is_hopeless(error)
         ):  # the driver would ask again and again
             self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__

@@ -28,6 +28,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
+from keyhouse.nats_driver import NatsDriver, insecure
 from keyhouse.remote import Told
 from keyhouse.store import ANY, Unset
 from keyhouse.systems.rosey.client import (
@@ -86,10 +87,9 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
                 await connection.check_inbox()
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
-        reason = str(connection.told[-1] if connection.told else error) or type(error).__name__
-        raise UnavailableError(
-            "No NATS server lets us in there: start keyhouse serve, or name another.", reason=reason
-        ) from None
+        cause = connection.told[-1] if connection.told else error
+        sentence = insecure(cause) or "No NATS server lets us in there: start keyhouse serve, or name another."
+        raise UnavailableError(sentence, reason=str(cause) or type(cause).__name__) from None
     except BaseException:
         await connection.close()
         raise
@@ -100,7 +100,7 @@ class _Refused(NatsError):
     """The server does not let this user publish or subscribe so."""
 
 
-class _Connection(Client):
+class _Connection(NatsDriver):
     """Raises what a server does not allow. It says so beside the request, and the driver goes on to wait for an answer that
     can't come: so a permission that is missing looked like a service that is not there."""
 

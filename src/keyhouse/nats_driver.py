@@ -1,0 +1,82 @@
+"""The driver of NATS, with what it leaves out of an address. Engine, service and command line all connect through it.
+
+An address is read as NATS's own tools read it: `tls://user:p%40ss@one:4222,two:4222` is encrypted, at both servers and at
+those that they tell of, and the user is the same at all of them. The driver encrypts only where the server asks for it, so
+that whoever stands in between could leave that out and be told the password; it sends a password as it is spelled in the
+address, `%40` for `@`; and it leaves scheme and user behind at the second server.
+"""
+
+import ssl
+import time
+from typing import Any, Final
+from urllib.parse import unquote
+
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
+from nats.aio.transport import TcpTransport
+from nats.errors import Error
+
+__all__ = ["NatsDriver", "insecure"]
+
+UNENCRYPTED: Final = "The NATS server does not encrypt, and tls:// asks for it: set up TLS there, or say nats://."
+UNTRUSTED: Final = (
+    "The NATS server's certificate is not trusted: SSL_CERT_FILE names the file of who signed it, and it must be made for "
+    "the host in the URL."
+)
+
+
+class _UnencryptedError(Error):
+    """`tls://` was asked for, and the server has none. Nothing was sent."""
+
+
+class NatsDriver(Client):
+    """Use it as the driver's own."""
+
+    def _setup_server_pool(self, connect_url: str | list[str]) -> None:
+        given = [connect_url] if isinstance(connect_url, str) else connect_url
+        scheme = given[0].partition("://")[0] if given and "://" in given[0] else "nats"
+        super()._setup_server_pool([each if "://" in each else f"{scheme}://{each}" for each in given])
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        """As the driver's own, which has no other transport in its place."""
+        s.last_attempt = time.monotonic()
+        self._transport = self._transport or _Transport()  # type: ignore[no-untyped-call]
+        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        server = self._current_server
+        if initial_connection and server is not None and server.uri.scheme == "tls":
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise _UnencryptedError(UNENCRYPTED)
+            info["tls_required"] = True  # which is what the driver looks at, after this
+        await super()._process_info(info, initial_connection)
+
+    def _connect_command(self) -> bytes:
+        """Says who connects. A server without a user in its address is told the first one that there is."""
+        if self._user_credentials is None and self._nkeys_seed is None:
+            for server in (self._current_server, *self._server_pool):
+                if server is not None and server.uri.username is not None:
+                    user, password = server.uri.username, server.uri.password
+                    names = {"token": user} if password is None else {"user": user, "password": password}
+                    self.options |= {name: unquote(value) for name, value in names.items()}
+                    break
+        return super()._connect_command()
+
+
+class _Transport(TcpTransport):
+    async def connect_tls(self, *of: Any, **named: Any) -> None:
+        """A connection that could not be encrypted is closed, and what was made for the plain one is not told: who waits for
+        its end, as the driver does when it is closed, would wait for ever."""
+        try:
+            await super().connect_tls(*of, **named)
+        except BaseException:
+            self._io_reader = self._io_writer = None
+            raise
+        assert self._io_writer is not None
+        vars(self._io_writer.transport.get_protocol())["_over_ssl"] = True  # else asyncio logs a warning when it ends
+
+
+def insecure(cause: BaseException | None) -> str | None:
+    """The sentence for a connection that could not be made secure; `None` where it failed for another reason."""
+    if isinstance(cause, _UnencryptedError):
+        return UNENCRYPTED
+    return UNTRUSTED if isinstance(cause, ssl.SSLError) else None

@@ -1,0 +1,120 @@
+"""The address of a NATS that is encrypted, or asks for a password: what stands in it holds, at every server of it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from keyhouse import open_engine
+from keyhouse.engines.jetstream.server import free_port
+from keyhouse.errors import KeyhouseError, UnavailableError
+from keyhouse.serve.nats import connect
+from keyhouse.systems.rosey.remote import connect as ask
+from tests.engines.nats_configured import ConfiguredServer, configured
+
+PASSWORD = "p@ss/word:%"
+SPELLED = "p%40ss%2Fword%3A%25"
+
+
+async def served(url: str) -> None:
+    async with connect(url) as connection:
+        assert connection.is_connected
+
+
+async def stored(url: str) -> None:
+    await (await open_engine(f"{url}/?bucket=x")).close()
+
+
+async def asked(url: str) -> None:
+    await (await ask(url, "trivia", None)).close()
+
+
+EVERYONE = pytest.mark.parametrize("everyone", [served, stored, asked])
+Connecting = Callable[[str], Awaitable[None]]
+
+
+@EVERYONE
+def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_asks_for_it(everyone: Connecting) -> None:
+    """The driver encrypts where the server says so, and else sends all in the clear: whoever stands between the two had
+    only to leave that word out, and `tls://` was no help."""
+    heard = b""
+
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        writer.write(b"INFO %b\r\n" % json.dumps({"version": "2.15.1", "max_payload": 1_048_576}).encode())
+        heard += await reader.read(1_024)
+        writer.close()
+
+    async def main() -> KeyhouseError:
+        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(UnavailableError) as refused:
+            await everyone(f"tls://keyhouse:secret@127.0.0.1:{port}")
+        server.close()
+        return refused.value
+
+    error = asyncio.run(main())
+    assert error.sentence.startswith("The NATS server does not encrypt, and tls:// asks for it")
+    assert b"secret" not in heard
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one that is made for this machine and signed by itself."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["encrypted only", "encrypted where asked for"])
+def server(
+    certificate: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ConfiguredServer]:
+    with configured(
+        tmp_path_factory.mktemp("nats"),
+        tls={"cert_file": str(certificate / "cert.pem"), "key_file": str(certificate / "key.pem")},
+        allow_non_tls=request.param,
+        authorization={"users": [{"user": "keyhouse", "password": PASSWORD}]},
+    ) as running:
+        yield running
+
+
+@EVERYONE
+def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_any_characters(
+    everyone: Connecting, server: ConfiguredServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.address(f"keyhouse:{SPELLED}@").replace("nats://", "tls://")
+    with pytest.raises(UnavailableError, match=r"certificate is not trusted: SSL_CERT_FILE names the file"):
+        asyncio.run(everyone(url))  # type: ignore[arg-type]  # each is a coroutine
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    asyncio.run(everyone(url))  # type: ignore[arg-type]
+
+
+@EVERYONE
+def test_scheme_and_user_of_an_address_hold_for_every_server_of_it(
+    everyone: Connecting, server: ConfiguredServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second was joined without a password: a cluster lost its first server, and the service with it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    asyncio.run(everyone(f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"))  # type: ignore[arg-type]
