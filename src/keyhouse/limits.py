@@ -45,6 +45,9 @@ LIST_BYTES_MAX: Final = 8 * 1_024 * 1_024
 BATCH_OPERATIONS_MAX: Final = 100
 """Operations that one request of a system's `:batch` may hold: each may write a row, and DynamoDB commits 100."""
 
+IMPORT_AHEAD_SECONDS_MAX: Final = 24 * 3_600
+"""How far in the future a time in an imported file may be: clocks differ, and nothing was used tomorrow."""
+
 TRANSACTION_ATTEMPTS_MAX: Final = 200
 """Tries of one transaction that keeps losing races, before the caller is told."""
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from keyhouse.clock import SystemClock
+from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import DocumentError, KeyhouseError, RecordError
 from keyhouse.systems.streamkit import export_items, import_items, read_items
 from keyhouse.testing.faults import FaultyEngine
 from tests.cli.running import run
@@ -175,6 +175,39 @@ def test_a_value_without_a_time_that_it_must_have_is_told_which_one(member: str,
         read_items(json.dumps([{"key": key, "value": json.dumps(value)}]).encode())
     assert refused.value.fields.items() >= {"member": member, "entry": 0, "key": key}.items()
     assert ("lacks a time" in str(refused.value)) == (not text)
+
+
+WRONG = {
+    "a negative count": ("scene_activity_a", {"count": -1}, "count"),
+    "a count without end": ("scene_activity_a", {"count": 2**63}, "count"),
+    "used next week": ("scene_activity_a", {"lastUsed": "2026-01-08T00:00:00.000Z"}, "member"),
+    "made next week": ("notes_a", {"createdAt": "2026-01-08T00:00:00.000Z"}, "member"),
+    "changed next week": ("notes_a", {"updatedAt": "2026-01-08T00:00:00.000Z"}, "member"),
+    "a dot": ("notes_.", {"id": "."}, "id"),
+    "two dots": ("v2_notes_..", {"id": ".."}, "id"),
+}
+
+
+@pytest.mark.parametrize(("place", "change", "field"), WRONG.values(), ids=WRONG)
+def test_what_no_service_could_have_written_is_refused_by_its_key(
+    place: str, change: dict[str, Any], field: str
+) -> None:
+    """They were taken: a scene that counts down, one that never expires and is always the last one used, a config that is
+    listed and can be neither read nor deleted."""
+    times = dict.fromkeys(("createdAt", "updatedAt", "lastUsed"), "2026-01-02T00:00:00.000Z")  # a day ahead is let pass
+    value = {"id": "a", "title": "", "content": "", "sceneName": "a", "count": 0, **times}
+    key, now = f"cust_1_streamkit_{place}", ManualClock().now()
+    for each in ("notes_a", "scene_activity_a"):
+        text = json.dumps([{"key": f"cust_1_streamkit_{each}", "value": json.dumps(value)}])
+        assert len(read_items(text.encode(), now=now)) == 1
+    with pytest.raises(RecordError) as refused:
+        read_items(json.dumps([{"key": key, "value": json.dumps(value | change)}]).encode(), now=now)
+    assert refused.value.fields.items() >= {"entry": 0, "key": key}.items() and field in refused.value.fields
+
+
+def test_a_file_without_end_to_its_depth_is_told_so() -> None:
+    with pytest.raises(DocumentError, match="no file of wrangler"):
+        read_items(b'[{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}]")
 
 
 def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes() -> None:

@@ -15,13 +15,11 @@ from keyhouse.schema import MILLISECONDS
 from keyhouse.store import Entry, Transaction
 from keyhouse.systems.streamkit.customers import Customer, Customers
 from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
+from keyhouse.systems.streamkit.schema import NO_IDS
 from keyhouse.systems.streamkit.versions import CONFIG_PAIRS, Pair
 
 FORCED: Final = frozenset({"id", "createdAt", "updatedAt", "customer", "customerId"})
 """Members that a caller can't set: what is sent under these names is left out."""
-
-_DOTS: Final = frozenset({".", ".."})
-"""Ids that no URL leads to: clients take them for steps up and down."""
 
 R = TypeVar("R")
 
@@ -228,7 +226,7 @@ class Configs:
             return customer.store.ids.new().lower()
         if not isinstance(id, str):
             raise RecordError("A config's id is text.", id=id)
-        if id in _DOTS:
+        if id in NO_IDS:
             raise RecordError("A config can't be called so: no URL would lead to it.", id=id)
         return id
 

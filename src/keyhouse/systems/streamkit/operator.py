@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.clock import SystemClock
 from keyhouse.engine import Engine
 from keyhouse.errors import DocumentError
 from keyhouse.systems.streamkit.customers import Customers
@@ -28,16 +29,17 @@ async def export_items(engine: Engine, customers: Collection[str] = ()) -> Async
             yield each
 
 
-def read_items(text: bytes) -> list[Read]:
-    """The entries of a file. What `wrangler` prints around the JSON is passed over."""
+def read_items(text: bytes, *, now: int | None = None) -> list[Read]:
+    """The entries of a file. What `wrangler` prints around the JSON is passed over. `now`: none has a time behind it."""
     start = min((at for at in (_line_of(text, b"["), _line_of(text, b"{")) if at >= 0), default=-1)
     end = max(text.rfind(b"]"), text.rfind(b"}"))
     try:
-        return list(read(_decode(text[start : end + 1] if start >= 0 else text)))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        file = _decode(text[start : end + 1] if start >= 0 else text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(
             "This is no file of wrangler's: a list of entries, or values by key.", reason=str(error)
         ) from None
+    return list(read(file, SystemClock().now() if now is None else now))
 
 
 async def import_items(engine: Engine, entries: Collection[Read], *, keys: KeyVersion = "v1") -> Imported:

@@ -114,7 +114,7 @@ class Handlers:
     async def load(self, body: File, caller: Caller) -> ImportedReply:
         """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
         customer = self._customers.get(caller.tenant)
-        done = await imported(customer, await _fairly(read(body)), self._customers.keys)
+        done = await imported(customer, await _fairly(read(body, self._engine.clock.now())), self._customers.keys)
         return ImportedReply(True, done.written, done.unchanged, done.expired)
 
     async def health(self) -> Health:

@@ -22,6 +22,8 @@ from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
 CUSTOMER = Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",), says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -")
 CONFIG_ID = Match("[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -")
+NO_IDS = frozenset({".", ".."})
+"""Config ids that no URL leads to: clients take them for steps up and down. None is made; one that is stored can be read."""
 SCENE_NAME = Text(chars_max=200)
 
 SCENE_ACTIVITY_SECONDS = 30 * 24 * 3_600

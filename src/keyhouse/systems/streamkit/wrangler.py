@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.errors import DocumentError, LimitError, RecordError
-from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
+from keyhouse.limits import COUNTER_MAX, IMPORT_AHEAD_SECONDS_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
-from keyhouse.systems.streamkit.schema import SCENE_ACTIVITY_SECONDS
+from keyhouse.systems.streamkit.schema import NO_IDS, SCENE_ACTIVITY_SECONDS, SceneActivity
 from keyhouse.systems.streamkit.versions import PAIRS, SCENES, Pair
 
 EXPIRATION_SECONDS_MIN: Final = 120
@@ -67,17 +67,17 @@ def item(key: str, value: bytes, expires: int | None, now: int) -> Item:
     )
 
 
-def read(file: File) -> Iterator[Read]:
+def read(file: File, now: int) -> Iterator[Read]:
     """Every entry of a file, in its order; what can't be one of ours is refused by its number or key."""
     if isinstance(file, dict):
         for key, value in file.items():
-            yield _read(Item(key=key, value=None if value is None else value.value), at=key)
+            yield _read(Item(key=key, value=None if value is None else value.value), now, at=key)
         return
     for number, each in enumerate(file):
-        yield _read(each, at=number)
+        yield _read(each, now, at=number)
 
 
-def _read(entry: Item, at: int | str) -> Read:
+def _read(entry: Item, now: int, at: int | str) -> Read:
     if entry.key is None or entry.value is None:
         if entry.name is not None:
             raise RecordError(
@@ -89,7 +89,7 @@ def _read(entry: Item, at: int | str) -> Read:
             if (found := record.template.split(entry.key)) is not None:
                 customer, identifier = str(found[0]), str(found[1])
                 try:
-                    return _storable(_placed(customer, pair, identifier, pair.v1.parse(_text(entry))))
+                    return _storable(_placed(customer, pair, identifier, pair.v1.parse(_text(entry)), now))
                 except (RecordError, DocumentError, LimitError) as error:
                     error.fields |= {"entry": at, "key": entry.key}
                     raise
@@ -104,20 +104,28 @@ def _text(entry: Item) -> bytes:
         raise RecordError("The value is not base64, or not text.", base64=entry.base64) from None
 
 
-def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any) -> Read:
+def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any, now: int) -> Read:
     """The record as it will be stored: called what its key says, with times in the one form that there is."""
     if getattr(value, pair.field) != identifier:
         raise RecordError("The value is called another thing than its key.", value=getattr(value, pair.field))
     if pair is SCENES:
-        last_used = _moment(value.last_used, "lastUsed")
-        value = msgspec.structs.replace(value, last_used=MILLISECONDS.format(last_used))
-        return Read(customer, pair, identifier, value, last_used + SCENE_ACTIVITY_SECONDS * 1_000)
+        return _scene(customer, identifier, value, now)
+    if identifier in NO_IDS:
+        raise RecordError("A config can't be called so: no URL would lead to it.", id=identifier)
     value = msgspec.structs.replace(
         value,
-        created_at=MILLISECONDS.format(_moment(value.created_at, "createdAt")),
-        updated_at=MILLISECONDS.format(_moment(value.updated_at, "updatedAt")),
+        created_at=MILLISECONDS.format(_moment(value.created_at, "createdAt", now)),
+        updated_at=MILLISECONDS.format(_moment(value.updated_at, "updatedAt", now)),
     )
     return Read(customer, pair, identifier, value, None)
+
+
+def _scene(customer: str, name: str, value: SceneActivity, now: int) -> Read:
+    if not 0 <= value.count <= COUNTER_MAX:
+        raise RecordError("No scene was switched to so often: a count is from 0 to 2^63 - 1.", count=value.count)
+    last_used = _moment(value.last_used, "lastUsed", now)
+    value = msgspec.structs.replace(value, last_used=MILLISECONDS.format(last_used))
+    return Read(customer, SCENES, name, value, last_used + SCENE_ACTIVITY_SECONDS * 1_000)
 
 
 def _storable(read: Read) -> Read:
@@ -125,17 +133,20 @@ def _storable(read: Read) -> Read:
     size = len(read.pair.v1.encode(read.record))
     if size > VALUE_BYTES_MAX:
         raise LimitError("The value is too large.", bytes=size, limit=VALUE_BYTES_MAX)
-    if read.expires is not None and read.expires > EXPIRES_MAX:
-        raise RecordError("The scene's last use is too far ahead: no time can be written 30 days after it.")
     return read
 
 
-def _moment(text: str, member: str) -> int:
+def _moment(text: str, member: str, now: int) -> int:
     """A time that the file must bring along: an import keeps times, and makes none up."""
     if not text:
         raise RecordError("The value lacks a time: an import keeps times, so add it to the file.", member=member)
     try:
-        return MILLISECONDS.parse(text)
+        moment = MILLISECONDS.parse(text)
     except DocumentError as error:
         error.fields["member"] = member
         raise
+    if moment > now + IMPORT_AHEAD_SECONDS_MAX * 1_000:
+        raise RecordError(
+            "The value has a time that is still to come: correct it in the file.", member=member, time=text
+        )
+    return moment
