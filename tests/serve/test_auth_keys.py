@@ -218,6 +218,43 @@ def test_a_source_that_never_answered_is_no_fault_of_the_token() -> None:
     asyncio.run(story())
 
 
+def test_who_has_no_key_is_not_ready_and_is_when_tokens_are_accepted_again() -> None:
+    """/ready said 200 while every token was answered with 503."""
+
+    async def story() -> None:
+        at = Source(ONE)
+        at.error = OSError("gone")
+        auth = at.auth()
+        with capture_logs() as lines:
+            for _ in range(5):
+                with pytest.raises(UnavailableError, match="key set can't be read"):
+                    await auth.ready()
+        assert at.fetches == 1 and [line["error"] for line in lines] == ["gone"]
+        at.error, at.now = None, 31
+        await auth.ready()
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+        at.error, at.now = OSError("gone again"), 4_000
+        await auth.ready()  # the last keys hold
+
+    asyncio.run(story())
+
+
+def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        hung = threading.Event()
+        at = Source(ONE)
+        slow = KeySet(lambda: (hung.wait(60), at.load())[1], "RS256", seconds=3_600, pause_seconds=30)
+        monkeypatch.setattr(waiting, "CHECK_SECONDS_MAX", 0.001)
+        with pytest.raises(UnavailableError, match="key set can't be read"):
+            await slow.check()
+        hung.set()
+        monkeypatch.undo()
+        await slow.check()  # the same fetch
+        assert at.fetches == 1
+
+    asyncio.run(story())
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():

@@ -6,19 +6,23 @@ import logging
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 from typing import Literal
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
-from keyhouse.serve import Part, health, tasks
+from keyhouse.serve import Context, Part, health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
 from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.metrics import Metrics
 from keyhouse.serve.tasks import Tasks
+from keyhouse.systems.rosey import service as rosey
+from keyhouse.systems.streamkit import service as streamkit
 from keyhouse.testing.faults import FaultyEngine, fail
 
 
@@ -57,6 +61,24 @@ def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> 
         assert found.systems["four"] == SystemHealth(False, "TIMEOUT", "It did not answer in time.")
         assert b'keyhouse_system_ready{system="one"} 1.0' in metrics.page()
         assert b'keyhouse_system_ready{system="two"} 0.0' in metrics.page()
+
+    asyncio.run(main())
+
+
+def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_path: Path) -> None:
+    """Plugins have none: what keeps an operator from rosey's view is no reason to send its plugins elsewhere."""
+
+    async def main() -> None:
+        asked = Health(Metrics("1"))
+        for system in (streamkit, rosey):
+            settings = {"jwt_algorithm": "RS256", "jwt_keys": str(tmp_path / "none.json")}
+            context = Context(engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings)
+            part = system.part(context)
+            asked.add(part.name, fine, *([part.ready] if part.ready else []))
+        found = await asked.readiness()
+        assert found.systems["rosey"] == SystemHealth(True)
+        said = "The key set can't be read, so that no token is accepted; the log says why."
+        assert found.systems["streamkit"] == SystemHealth(False, "DATABASE_ERROR", said)
 
     asyncio.run(main())
 

@@ -57,6 +57,10 @@ class JwtAuth:
             "cookie": {"type": "apiKey", "in": "cookie", "name": self._cookie},
         }
 
+    async def ready(self) -> None:
+        """For a Part whose callers all have tokens: UnavailableError while none of them could be verified."""
+        await self._keys.check()
+
     def remembered(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         """The caller of a request in which no header came twice, if its bearer token was verified before and still holds;
         None: `authenticate` says. It says the same of what this takes, and takes longer."""

@@ -18,6 +18,8 @@ from keyhouse.errors import TokenError, UnavailableError, UsageError
 from keyhouse.limits import JWKS_SECONDS_MAX
 
 RSA_BITS_MIN = 2_048
+CHECK_SECONDS_MAX = 2.0
+"""How long a first fetch is waited for by who only asks whether tokens can be verified."""
 
 _log = structlog.get_logger("keyhouse.auth")
 
@@ -28,6 +30,10 @@ class Keys(Protocol):
 
     def nudge(self) -> None:
         """See to it that what is old is fetched again. Costs nothing when nothing is old."""
+        ...
+
+    async def check(self) -> None:
+        """UnavailableError while there is no key at all, so that no token can be verified."""
         ...
 
     async def find(self, name: str | None) -> Any:
@@ -44,6 +50,9 @@ class SecretKey:
         self._secret = secret.encode()
 
     def nudge(self) -> None:
+        pass
+
+    async def check(self) -> None:
         pass
 
     async def find(self, name: str | None) -> bytes:
@@ -77,6 +86,12 @@ class KeySet:
         now = self._now()
         if now >= self._old_at and now >= self._next_fetch_at:
             self._fetch()
+
+    async def check(self) -> None:
+        if not self._keys and (self._fetching is not None or self._now() >= self._next_fetch_at):
+            await asyncio.wait([self._fetch()], timeout=CHECK_SECONDS_MAX)
+        if not self._keys:
+            raise UnavailableError("The key set can't be read, so that no token is accepted; the log says why.")
 
     async def find(self, name: str | None) -> Any:
         if not self._has(name) and (self._fetching is not None or self._now() >= self._next_fetch_at):

@@ -24,15 +24,17 @@ def part(context: Context) -> Part:
     """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
     settings = read_settings(Settings, context.settings, table=NAME)
     engine, most = context.engine, Size(settings.quota_keys, settings.quota_bytes)
+    auth = jwt_auth(settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock)
     rates = RateLimiter(settings.rate_per_second, burst=settings.rate_burst, clock=engine.clock)
     return Part(
         name=NAME,
         title="Streamkit",
         about="Text cyclers, swaps, layouts and notes of an OBS control panel, and how often each scene is used.",
         routes=routes(Customers(engine, most, settings.keys)),
-        auth=jwt_auth(settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock),
+        auth=auth,
         rates=rates,
         tasks=[_sweeping(engine, settings.sweep_seconds)],
+        ready=auth.ready,
     )
 
 
