@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from keyhouse.errors import UsageError
+from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.serve import read_settings
 from keyhouse.systems.rosey import watches
@@ -98,6 +98,36 @@ def test_a_flood_of_what_nobody_is_told_of_is_logged_by_samples() -> None:
         for _ in range(20 * SAMPLED_ABOVE):
             journal.failed("set", "evil", SubjectError("No."), answered=False, fields={})
     assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
+
+
+def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled() -> None:
+    """Each request had a traceback of fifty lines: the log filled the disk, and hid what it was about."""
+    away = UnavailableError("The server can't be reached.", server="db").caused_by(OSError("refused"))
+    with capture_logs() as logs:
+        journal = Journal(100, draw=random.Random(1))
+        for _ in range(20 * SAMPLED_ABOVE):
+            journal.failed("set", "trivia", away, answered=True, fields={"key": "a"})
+        journal.sweep_failed(away)
+        journal.census_failed(away)
+    assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
+    for line in (logs[0], logs[-2], logs[-1]):
+        assert (line["log_level"], line["cause"]) == ("error", "OSError: refused") and "exc_info" not in line
+        assert line["reason"] == "The server can't be reached. (server='db')"
+    assert (logs[0]["error"], logs[0]["plugin"], logs[0]["key"]) == ("DATABASE_ERROR", "trivia", "a")
+    with capture_logs() as logs:
+        journal.failed("set", "trivia", ZeroDivisionError(), answered=True, fields={})
+    assert isinstance(logs[0]["exc_info"], ZeroDivisionError)
+
+
+def test_a_quota_without_a_census_is_refused() -> None:
+    """It was counted once, at the first write: what expired after it took up room for good, until nothing more was kept."""
+    for quota in ({"quota_keys": 10}, {"quota_bytes": 10}):
+        with pytest.raises(UsageError, match="set census_seconds") as refused:
+            read_settings(Settings, {"census_seconds": 0, **quota}, table="rosey")
+        assert refused.value.fields == {"census_seconds": 0.0, "quota_keys": 0, "quota_bytes": 0, **quota}
+    assert read_settings(Settings, {"census_seconds": 0}, table="rosey").census_seconds == 0
+    with pytest.raises(UsageError, match="set jwt_keys"):  # what all tokens' settings refuse is refused here too
+        read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
 def test_a_service_without_subjects_is_refused() -> None:

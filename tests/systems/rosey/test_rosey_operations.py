@@ -135,9 +135,33 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
             answer = await house.ask("p.batch", {"ops": [{"op": "set", "key": "a", "value": "no"}, op]})
             assert answer["error_code"] == code, (op, answer)
         assert (await house.ask("p.mget", {"keys": ["a", "new"]}))["values"] == {"a": 3, "new": []}
-        assert (await house.ask("p.batch", {"ops": []}))["results"] == []
 
     live(story)
+
+
+def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
+    """It had revision 0, which is none: a watch since it begins with the first change that was ever kept."""
+
+    async def story(house: House) -> None:
+        await house.ask("p.set", {"key": "a", "value": 1})
+        for ops in ([], [{"op": "delete", "key": "never"}, {"op": "touch", "key": "never", "ttl": 1}]):
+            answer = await house.ask("p.batch", {"ops": ops})
+            assert answer["success"] is True and len(answer["results"]) == len(ops) and "revision" not in answer
+
+    live(story)
+
+
+def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: Live) -> None:
+    """It was answered with `Invalid enum value 'get'`."""
+
+    async def story(house: House) -> None:
+        answer = await house.ask("p.batch", {"ops": [{"op": "get", "key": "a"}]})
+        assert answer["error_code"] == "VALIDATION_ERROR"
+        assert answer["message"] == (
+            "There is no such operation in a batch. (op='get', known=['set', 'delete', 'incr', 'cas', 'touch'])"
+        )
+
+    on_sqlite(story)
 
 
 def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> None:

@@ -1,7 +1,8 @@
 """The log of operations: each at DEBUG, slow ones as a warning, failures by whose fault they are.
 
-Above a thousand operations a second, one in a hundred is shown at DEBUG, and of refusals that nobody is told of. Values are
-never logged.
+Above a thousand operations a second, one in a hundred is shown at DEBUG, of refusals that nobody is told of, and of failures
+that are known: while a database is away, each request is one. A failure has a traceback where nobody foresaw it, and a line
+where one did. Values are never logged.
 """
 
 import logging
@@ -13,7 +14,7 @@ import structlog
 
 from keyhouse.errors import KeyhouseError
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "caused"]
 
 SAMPLED_ABOVE: Final = 1_000
 """Operations in one second that are all shown."""
@@ -50,8 +51,11 @@ class Journal:
         """A mistake of the plugin's that it is told of is nobody else's concern; one that it isn't told of is here only."""
         code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
         said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **fields}
-        if not isinstance(error, KeyhouseError) or error.status in (500, 503, 504, 507):
+        if not isinstance(error, KeyhouseError):
             self._log.error(f"kv {operation} failed", exc_info=error, **said)
+        elif error.status >= 500:
+            if self._is_drawn():
+                self._log.error(f"kv {operation} failed", **said, **caused(error))
         elif answered:
             self._log.debug(f"kv {operation} refused", **said)
         elif self._is_drawn():
@@ -64,11 +68,11 @@ class Journal:
         else:
             self._log.info("kv cleanup", **said)
 
-    def sweep_failed(self, error: Exception) -> None:
-        self._log.error("kv cleanup failed", operation="kv_cleanup", exc_info=error)
+    def sweep_failed(self, error: KeyhouseError) -> None:
+        self._log.error("kv cleanup failed", operation="kv_cleanup", reason=str(error), **caused(error))
 
-    def census_failed(self, error: Exception) -> None:
-        self._log.error("kv census failed", operation="kv_census", exc_info=error)
+    def census_failed(self, error: KeyhouseError) -> None:
+        self._log.error("kv census failed", operation="kv_census", reason=str(error), **caused(error))
 
     def _is_drawn(self) -> bool:
         second = int(time.monotonic())
@@ -77,3 +81,9 @@ class Journal:
             self._second, self._count = second, 0
         self._count += 1
         return not (self._busy or self._count > SAMPLED_ABOVE) or self._draw() < SAMPLE
+
+
+def caused(error: KeyhouseError) -> dict[str, str]:
+    """What a driver raised behind an error of ours: what a line says in place of a traceback."""
+    cause = error.__cause__
+    return {} if cause is None else {"cause": f"{type(cause).__name__}: {cause}"}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from keyhouse.engine import Engine
-from keyhouse.errors import CounterError, LimitError, MissingFieldError, UnreadableError
+from keyhouse.errors import CounterError, LimitError, MissingFieldError, RecordError, UnreadableError
 from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX, PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
 from keyhouse.schema import Compact, compact
 from keyhouse.store import Store, Transaction
@@ -165,7 +165,8 @@ class Plugin:
             return [await _applied(tx, op) for op in ops]
 
         results, revision = await self._commit(keys, work)
-        return self._fitting(_encode({"success": True, "results": results, "revision": revision}))
+        answer = {"success": True, "results": results}
+        return self._fitting(_encode(answer | {"revision": revision} if revision else answer))
 
     async def _commit(self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]) -> tuple[T, int]:
         """What `work` gave, and the revision of its commit (0: it wrote nothing)."""
@@ -267,7 +268,10 @@ async def _touched(tx: Transaction, key: str, ttl: Any) -> bool:
 def _checked(op: asked.Operation) -> asked.Operation:
     if op.op is UNSET:
         raise MissingFieldError("Missing required field.", field="op")
-    for name in asked.OPERATION_REQUIRED[op.op]:
+    required = asked.OPERATION_REQUIRED.get(op.op)
+    if required is None:
+        raise RecordError("There is no such operation in a batch.", op=op.op, known=list(asked.OPERATION_REQUIRED))
+    for name in required:
         if getattr(op, name) is UNSET:
             raise MissingFieldError("Missing required field.", field=name, op=op.op)
     _build({"key": op.key})

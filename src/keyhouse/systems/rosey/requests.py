@@ -1,6 +1,6 @@
 """What may be asked, operation by operation: the fields of each, and which of them there must be."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -86,7 +86,7 @@ class Watch(msgspec.Struct):
 class Operation(msgspec.Struct):
     """One of a batch: the fields of the operation of that name, and that name."""
 
-    op: Literal["set", "delete", "incr", "cas", "touch"] | UnsetType = UNSET
+    op: str | UnsetType = UNSET
     key: str | UnsetType = UNSET
     value: Any = UNSET
     ttl: Ttl | UnsetType | None = UNSET
@@ -118,4 +118,4 @@ OPERATION_REQUIRED: dict[str, tuple[str, ...]] = {
     "cas": ("key", "value", "revision"),
     "touch": ("key", "ttl"),
 }
-"""What an operation of a batch must have."""
+"""What an operation of a batch must have. There are no others."""

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from keyhouse.errors import UsageError
 from keyhouse.serve import setting
 from keyhouse.serve.auth import JwtSettings
 
@@ -29,7 +30,9 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
     queue: Annotated[str, PREFIX, setting("The queue group that the processes of one service share.")] = "rosey"
     sweep_seconds: Annotated[float, Positive, setting("How often expired keys are removed.")] = 300.0
     census_seconds: Annotated[
-        float, AtLeastNone, setting("How often keys and bytes are counted for metrics and quotas; 0: never.")
+        float,
+        AtLeastNone,
+        setting("How often keys and bytes are counted for metrics and quotas; 0: never, and no quota."),
     ] = 300.0
     quota_keys: Annotated[int, AtLeastNone, setting("Keys that one plugin may keep; 0: as many as it likes.")] = 0
     quota_bytes: Annotated[
@@ -54,3 +57,13 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
         tuple[str, ...],
         setting("The scopes of a token that has no claim `scope`; `operator` opens the operator's view."),
     ] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.census_seconds and (self.quota_keys or self.quota_bytes):
+            raise UsageError(
+                "A quota is held by counting, which gives room back as keys expire: set census_seconds, or no quota.",
+                census_seconds=self.census_seconds,
+                quota_keys=self.quota_keys,
+                quota_bytes=self.quota_bytes,
+            )
