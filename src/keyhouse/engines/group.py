@@ -12,10 +12,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from keyhouse.engines.errand import Errands
 from keyhouse.errors import EngineError, KeyhouseError, UnknownOutcomeError
 
 GROUP_JOBS_MAX: Final = 128
@@ -53,7 +55,8 @@ class Job(Generic[Answer]):
         self.rows = rows
         self.bytes = bytes
         self.alone = alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
-        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Answer]
+        """Made when it is submitted."""
         self.poisoned = False
 
     def run(self, transaction: object) -> None:
@@ -97,12 +100,21 @@ def _unknown(error: BaseException) -> KeyhouseError:
     return UnknownOutcomeError(sentence, detail=repr(error)).caused_by(error)
 
 
+def _told(future: Future[None], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+
+
 class GroupWriter(ABC):
     """The queue in front of what writes. An engine says how a group is prepared, made durable and told."""
 
     def __init__(self, name: str) -> None:
         self._queue: deque[Job[Any]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"keyhouse-{name}")
+        self._thread = Errands(f"keyhouse-{name}")
         self._loop: asyncio.AbstractEventLoop
         self._working = False
         self._idle: list[asyncio.Future[None]] = []
@@ -155,11 +167,12 @@ class GroupWriter(ABC):
         """The job's answer, when it is on disk. A caller that is cancelled before its job's group begins takes it back."""
         if self._closed:
             raise self._closed_error()
-        self._queue.append(job)
         if not self._working:
             self._working = True
-            self._loop = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()  # asks the system for the process's number: not for each job
             self._loop.call_soon(self._next)
+        job.future = self._loop.create_future()
+        self._queue.append(job)
         return job.future
 
     async def stop(self) -> None:
@@ -173,8 +186,9 @@ class GroupWriter(ABC):
     async def close(self) -> None:
         """Close what is written to, after `stop`."""
         if self._closing is None:
-            self._closing = self._thread.submit(self._release)
-            self._thread.shutdown(wait=False)
+            self._closing = Future()
+            self._thread.send(partial(_told, self._closing, self._release))
+            self._thread.end()
         await asyncio.shield(asyncio.wrap_future(self._closing))
 
     def _next(self) -> None:
@@ -226,13 +240,15 @@ class GroupWriter(ABC):
     def _on_thread(self, work: Callable[[Group], KeyhouseError | None], group: Group) -> None:
         loop = self._loop
 
-        def done(outcome: Future[KeyhouseError | None]) -> None:
-            error = outcome.exception()
-            failure = outcome.result() if error is None else _unknown(error)
+        def errand() -> None:
+            try:
+                failure = work(group)
+            except BaseException as error:
+                failure = _unknown(error)
             with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
                 loop.call_soon_threadsafe(self._settle, group, failure)
 
-        self._thread.submit(work, group).add_done_callback(done)
+        self._thread.send(errand)
 
     def _settle(self, group: Group, failure: KeyhouseError | None) -> None:
         self._confirm(failure)

@@ -68,6 +68,9 @@ def text_of(value: object) -> str:
     return value
 
 
+_ANY_LENGTH = 2**63
+
+
 class Text:
     """Any text, escaped so that it can't hold the delimiter that follows. Last in a template it stands as it is."""
 
@@ -79,6 +82,7 @@ class Text:
         self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True
     ) -> None:
         self._chars_max = chars_max
+        self._most = _ANY_LENGTH if chars_max is None else chars_max
         if chars_max is not None:
             if chars_max < 1:
                 raise DeclarationError("Text in a key has room for one character at least.", chars_max=chars_max)
@@ -94,11 +98,13 @@ class Text:
         return type(self)(chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal)
 
     def format(self, value: object) -> str:
+        if type(value) is str and value.isascii() and 0 < len(value) <= self._most and "\0" not in value:
+            return value if self._verbatim else self._escape.escape(value)  # the usual case, without a call
         return self._finished(text_of(value))
 
     def _finished(self, text: str) -> str:
-        if self._chars_max is not None and len(text) > self._chars_max:
-            raise ValueError(f"has {len(text)} characters; {self._chars_max} are allowed")
+        if len(text) > self._most:
+            raise ValueError(f"has {len(text)} characters; {self._most} are allowed")
         return text if self._verbatim else self._escape.escape(text)
 
     def parse(self, text: str) -> str:

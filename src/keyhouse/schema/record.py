@@ -146,6 +146,8 @@ class Record(Generic[T]):
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
         """The value with its version and times set: `before` is the record that it replaces."""
+        if not self._marked:
+            return value
         changes: dict[str, object] = {}
         if self.version is not None:
             changes[self.version[0]] = self.version[1]
@@ -153,7 +155,7 @@ class Record(Generic[T]):
             changes[self.created] = getattr(before, self.created) if before is not None else self.times.format(now)
         if self.updated is not None:
             changes[self.updated] = self.times.format(now)
-        return _replace(value, changes) if changes else value
+        return _replace(value, changes)
 
     def versioned(self, value: T) -> T:
         """The value with its version set, and the times that it has."""
@@ -266,6 +268,7 @@ class Record(Generic[T]):
         self._all_held = all(held is not None for held in self._held)
         self._none_held = not any(held is not None for held in self._held)
         self._named = frozenset(self.template.fields)
+        self._marked = any(mark is not None for mark in (self.version, self.created, self.updated))
 
     def _settle_rows(self) -> None:
         """`own`: derived rows that are this record's alone; `shared`: those that it shares with others. `single`: whether a

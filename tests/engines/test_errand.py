@@ -1,0 +1,50 @@
+"""Errands: each is done once, in order, whoever sends it and whenever the thread goes; and no program waits for it."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from keyhouse.engines import errand
+from keyhouse.engines.errand import Errands
+
+SECONDS_MAX = 30
+
+
+def thread_goes(name: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while any(thread.name.startswith(name) for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_errands_are_done_in_order_on_one_thread() -> None:
+    errands = Errands("in-order")
+    done: list[tuple[int, str]] = []
+    for number in range(100):
+        errands.send(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
+    errands.end()
+    thread_goes("in-order")
+    assert [number for number, _ in done] == list(range(100))
+    assert len({name for _, name in done}) == 1
+
+
+def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no patience at all the thread goes between any two of them."""
+    monkeypatch.setattr(errand, "STAY_SECONDS", 0)
+    errands = Errands("impatient")
+    done = threading.Semaphore(0)
+    for _ in range(2_000):
+        errands.send(done.release)
+    for _ in range(2_000):
+        assert done.acquire(timeout=SECONDS_MAX)
+    errands.end()
+    thread_goes("impatient")
+
+
+def test_a_program_ends_though_nobody_ended_its_errands() -> None:
+    program = "from keyhouse.engines.errand import Errands; Errands('x').send(lambda: print('done', flush=True))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
