@@ -74,6 +74,18 @@ def test_a_route_with_a_scope_says_so_and_lists_its_refusals() -> None:
     assert "security" not in DOCUMENT["paths"]["/echo"]["post"]
 
 
+def test_who_tries_a_route_in_the_page_as_it_stands_sends_nothing_odd() -> None:
+    """The names of a path had no type. What may be left out was shown as null, or as a tag that nobody has read, so
+    what was tried was refused."""
+    parameters = [each for _, _, operation in operations() for each in operation.get("parameters", ())]
+    assert parameters
+    for each in parameters:
+        assert {"type", "anyOf", "$ref"} & each["schema"].keys() and "null" not in json.dumps(each), each
+        assert each["in"] != "header" or "example" not in each
+    kind = next(each for each in parameters if each["name"] == "kind")
+    assert kind["schema"] == {"enum": ["drinks", "foods"], "type": "string"}
+
+
 def test_conditions_parameters_and_headers_are_listed() -> None:
     put = DOCUMENT["paths"]["/things/{kind}/{id}"]["put"]
     assert {(each["in"], each["name"]) for each in put["parameters"]} == {

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -161,11 +161,14 @@ def _joined(request: Request, name: bytes) -> str | None:
 
 def _path_reader(name: str, kind: Any) -> Callable[[str], Any]:
     """What reads a field of a path. The names of a Literal are told by a look: no type has to be worked out for them."""
-    known = frozenset(get_args(kind) if get_origin(kind) is Literal else ())
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    known = frozenset(get_args(bare) if get_origin(bare) is Literal else ())
 
     def read(value: str) -> Any:
         if value in known:
             return value
+        if known:
+            raise NotFoundError("Nothing can have this address.", field=name, known=sorted(known))
         try:
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:

@@ -88,7 +88,9 @@ class _Document:
 
     def _parameters(self, each: Taken) -> Iterator[Json]:
         for name, kind in each.path.items():
-            yield {"name": name, "in": "path", "required": True, "schema": self._types.schema(kind)}
+            schema = _parameter(self._types.schema(kind))
+            example = {"example": schema["examples"][0]} if "examples" in schema else {}
+            yield {"name": name, "in": "path", "required": True, "schema": schema, **example}
         for place, struct in (("query", each.query), ("header", each.headers)):
             if struct is not None:
                 yield from self._members(place, struct)
@@ -97,16 +99,16 @@ class _Document:
                 yield {
                     "name": name,
                     "in": "header",
-                    "description": f"Go on only if the record has {what}; `*` stands for any.",
+                    "description": f'Go on only if the record has {what}, such as `"17"`; `*` stands for any.',
                     "schema": {"type": "string", "pattern": _TAGS},
-                    "example": '"17"',
                 }
 
     def _members(self, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
         shape = self._types.inside(struct)
         for name, schema in shape["properties"].items():
             about = {"description": schema["description"]} if "description" in schema else {}
-            yield {"name": name, "in": place, "required": name in shape.get("required", ()), "schema": schema, **about}
+            required = name in shape.get("required", ())
+            yield {"name": name, "in": place, "required": required, "schema": _parameter(schema), **about}
 
     def _body(self, route: Route, each: Taken) -> Json:
         if each.body is bytes:
@@ -213,6 +215,18 @@ def _types(each: Taken) -> Iterator[Any]:
     for returns in each.replies.values():
         if returns.type is not NOTHING and returns.media_type == JSON:
             yield returns.type
+
+
+def _parameter(schema: Json) -> Json:
+    """A parameter's schema for its readers: names are text, and what may be absent can't be sent as null."""
+    told = {name: part for name, part in schema.items() if (name, part) != ("default", None)}
+    if "anyOf" in told:
+        options = [each for each in told.pop("anyOf") if each != {"type": "null"}]
+        told |= options[0] if len(options) == 1 else {"anyOf": options}
+    if "enum" in told:
+        told["enum"] = [each for each in told["enum"] if each is not None]
+        told |= {"type": "string"} if all(isinstance(each, str) for each in told["enum"]) else {}
+    return told
 
 
 def _name(route: Route) -> str:

@@ -9,7 +9,7 @@ from keyhouse.limits import BATCH_OPERATIONS_MAX, PAGE_ROWS_MAX
 from keyhouse.systems.streamkit.configs import FORCED, Operation
 from keyhouse.systems.streamkit.schema import Layout, Note, Swap, TextCycler
 
-Type = Literal["text-cyclers", "swaps", "layouts", "notes"]
+Type = Annotated[Literal["text-cyclers", "swaps", "layouts", "notes"], Meta(examples=["notes"])]
 
 NAME_CHARS_MAX: Final = 200
 TOP_MAX: Final = 100

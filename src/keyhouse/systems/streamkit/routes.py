@@ -64,7 +64,7 @@ class Handlers:
         return Reply(saved, status=201, headers=(("Location", place),), etag=etag(kept.revision))
 
     async def list(self, type: Type, query: ListQuery, caller: Caller) -> Listing:
-        """The configs of a type, in the order of their ids: all of them, a page, or those that changed since a time."""
+        """List the configs of a type, in the order of their ids: all of them, a page, or those that changed since a time."""
         page = await listed(
             self._engine,
             caller.tenant,
@@ -83,12 +83,12 @@ class Handlers:
         return Reply(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the answer
 
     async def replace(self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions) -> Reply[Saved]:
-        """A config in place of the one that is there; `createdAt` stays. `If-Match`: only in place of that state of it."""
+        """Replace a config; `createdAt` stays. With `If-Match`: only if it is still in that state."""
         kept = await self._configs.replace(caller.tenant, type, id, body, conditions.check)
         return Reply(Saved(True, msgspec.Raw(kept.value)), etag=etag(kept.revision))
 
     async def delete(self, type: Type, id: str, caller: Caller, conditions: Conditions) -> Deleted:
-        """No config of this id. It is no error when there was none."""
+        """Delete a config. It is no error when there was none."""
         return Deleted(True, await self._configs.delete(caller.tenant, type, id, conditions.check))
 
     async def batch(self, type: Type, body: Batch, caller: Caller) -> Outcomes:
