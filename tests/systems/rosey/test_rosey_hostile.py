@@ -130,6 +130,30 @@ def test_a_quota_without_a_census_is_refused() -> None:
         read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
+def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> None:
+    """A key of a million characters, published without a reply, was a warning of a megabyte, a thousand times a second."""
+
+    async def story(house: House) -> None:
+        with capture_logs() as logs:
+            await house.client.publish("db.kv.evil.set", json.dumps({"key": "x" * 500_000, "value": 1}).encode())
+            assert (await house.ask("evil.get", {"key": "k"}))["success"] is True
+        refused = [line for line in logs if line["event"] == "kv set refused"]
+        assert refused and all(len(json.dumps(line)) < 2_000 for line in refused)
+
+    on_sqlite(story)
+
+
+def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) -> None:
+    """10,000 watches with a megabyte each were ten gigabytes of memory."""
+
+    async def story(house: House) -> None:
+        asked = {"subject": "db.changes.evil.mine", "prefix": "x" * 256}
+        assert (await house.ask("evil.watch", asked))["error_code"] == "VALIDATION_ERROR"
+        assert (await house.ask("evil.watch", asked | {"prefix": "x" * 255}))["success"] is True
+
+    on_sqlite(story)
+
+
 def test_a_service_without_subjects_is_refused() -> None:
     with pytest.raises(UsageError, match="can't be that"):
         read_settings(Settings, {"prefixes": []}, table="rosey")

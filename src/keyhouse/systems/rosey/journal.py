@@ -2,7 +2,7 @@
 
 Above a thousand operations a second, one in a hundred is shown at DEBUG, of refusals that nobody is told of, and of failures
 that are known: while a database is away, each request is one. A failure has a traceback where nobody foresaw it, and a line
-where one did. Values are never logged.
+where one did. Values are never logged, and no text that is longer than a key may be.
 """
 
 import logging
@@ -20,6 +20,9 @@ SAMPLED_ABOVE: Final = 1_000
 """Operations in one second that are all shown."""
 
 SAMPLE: Final = 0.01
+
+CHARS_MAX: Final = 255
+"""Of a text that a plugin has chosen. A key fits; what is longer is none, and may have a million."""
 
 
 class Journal:
@@ -44,13 +47,13 @@ class Journal:
             operation=f"kv_{operation}",
             plugin=plugin,
             latency_ms=round(seconds * 1_000, 3),
-            **fields,
+            **_short(fields),
         )
 
     def failed(self, operation: str, plugin: str, error: Exception, *, answered: bool, fields: dict[str, Any]) -> None:
         """A mistake of the plugin's that it is told of is nobody else's concern; one that it isn't told of is here only."""
         code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
-        said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **fields}
+        said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **_short(fields)}
         if not isinstance(error, KeyhouseError):
             self._log.error(f"kv {operation} failed", exc_info=error, **said)
         elif error.status >= 500:
@@ -87,3 +90,10 @@ def caused(error: KeyhouseError) -> dict[str, str]:
     """What a driver raised behind an error of ours: what a line says in place of a traceback."""
     cause = error.__cause__
     return {} if cause is None else {"cause": f"{type(cause).__name__}: {cause}"}
+
+
+def _short(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: f"{value[:CHARS_MAX]}…" if isinstance(value, str) and len(value) > CHARS_MAX else value
+        for name, value in fields.items()
+    }

@@ -57,7 +57,8 @@ class Watches:
             raise BusyError("As many watches are running as there may be; try again later.", limit=WATCHES_MAX)
         if sum(plugin == store.space for plugin, _ in self._running) >= PLUGIN_WATCHES_MAX:
             raise QuotaError("The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX)
-        VALUE.template.span({}, starting=body.prefix or None)  # refuses a prefix that is none
+        if body.prefix:
+            VALUE.template.check({"key": body.prefix})  # it is kept: one longer than any key would only fill the memory
         ended = self._running[place] = asyncio.Event()  # before anything is waited for: others may ask meanwhile
         try:
             page = await store.page(VALUE, limit=1)
