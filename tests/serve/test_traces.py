@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +17,10 @@ import httpx
 import nats
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from structlog.testing import capture_logs
 
 from keyhouse.errors import UsageError
+from keyhouse.serve import traces
 from keyhouse.serve.host import Host
 from keyhouse.serve.sources import Given, gather
 from tests.engines.nats_servers import nats_server
@@ -114,6 +118,19 @@ def test_a_collector_that_is_away_keeps_nobody_from_being_answered(
     with collector() as server:
         away = server.url
     asyncio.run(use(tmp_path, traces=away))
+
+
+def test_a_collector_that_takes_all_and_answers_nothing_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end took thirty seconds, as long as systemd waits before it kills."""
+    monkeypatch.setattr(traces, "CLOSE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "25")
+        begun = time.monotonic()
+        asyncio.run(use(tmp_path, traces=f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        assert time.monotonic() - begun < 15
+    assert "the last traces were not sent: their collector does not answer" in [line["event"] for line in logs]
 
 
 def test_the_variable_of_opentelemetry_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

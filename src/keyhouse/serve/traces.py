@@ -7,11 +7,13 @@ what stands in a path.
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
+import structlog
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -27,6 +29,12 @@ from keyhouse.serve.nats import Endpoint, Request
 from keyhouse.serve.part import Part
 
 _CARRIED: Final = (b"traceparent", b"tracestate")
+
+CLOSE_SECONDS: Final = 3.0
+"""How long a collector may take for what is left, at the end. The SDK would wait for thirty, and who runs the service would
+kill it meanwhile."""
+
+_log = structlog.get_logger("keyhouse.serve")
 
 
 class Traces:
@@ -69,8 +77,12 @@ class Traces:
         return traced
 
     async def close(self) -> None:
-        """Send what there is. A collector that does not answer is waited for as long as the SDK says, and no longer."""
-        await asyncio.to_thread(self._provider.shutdown)
+        """Send what there is. A collector that does not answer is left behind: by a thread that nobody waits for."""
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        await asyncio.to_thread(ending.join, CLOSE_SECONDS)
+        if ending.is_alive():
+            _log.warning("the last traces were not sent: their collector does not answer")
 
     def _endpoint(self, system: str, endpoint: Endpoint) -> Endpoint:
         async def traced(request: Request) -> bytes | None:
