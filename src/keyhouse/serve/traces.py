@@ -44,8 +44,8 @@ class Traces:
     def __init__(self, endpoint: str | None, version: str) -> None:
         resource = Resource.create({"service.name": "keyhouse", "service.version": version})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("keyhouse", version)
 
     def engine(self, system: str, engine: Engine) -> Engine:
@@ -82,6 +82,7 @@ class Traces:
         ending.start()
         await asyncio.to_thread(ending.join, CLOSE_SECONDS)
         if ending.is_alive():
+            self._exporter.shutdown()  # it tries no more
             _log.warning("the last traces were not sent: their collector does not answer")
 
     def _endpoint(self, system: str, endpoint: Endpoint) -> Endpoint:
