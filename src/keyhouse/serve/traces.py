@@ -82,7 +82,7 @@ class Traces:
         ending.start()
         await asyncio.to_thread(ending.join, CLOSE_SECONDS)
         if ending.is_alive():
-            self._exporter.shutdown()  # it tries no more
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it tries no more
             _log.warning("the last traces were not sent: their collector does not answer")
 
     def _endpoint(self, system: str, endpoint: Endpoint) -> Endpoint:
