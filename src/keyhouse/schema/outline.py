@@ -36,14 +36,15 @@ _PEAK: Final = bytes(max(_rises(eight)) - _rises(eight)[-1] for eight in range(2
 
 def check_depth(text: bytes, *, beneath: int = 0) -> None:
     """Refuse text nested too deep. Brackets within strings don't count. `beneath`: the levels of an envelope around it."""
-    for _ in depth_checks(text, beneath=beneath):
-        pass
+    if _may_be_deeper(text, DOCUMENT_DEPTH_MAX + beneath):  # nearly none is, and a generator costs as much as this
+        for _ in depth_checks(text, beneath=beneath):
+            pass
 
 
 def depth_checks(text: bytes, *, beneath: int = 0) -> Iterator[None]:
     """The same in steps of a millisecond or so, for who has others to answer meanwhile."""
     most = DOCUMENT_DEPTH_MAX + beneath
-    if text.count(b"[") + text.count(b"{") <= most:
+    if not _may_be_deeper(text, most):
         return
     depth = 0
     for brackets in _outside(text, _NO_BRACKETS, _AS_BITS):
@@ -52,6 +53,10 @@ def depth_checks(text: bytes, *, beneath: int = 0) -> Iterator[None]:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
         depth += 2 * opened - len(brackets)
         yield
+
+
+def _may_be_deeper(text: bytes, most: int) -> bool:
+    return len(text) > most and text.count(b"[") + text.count(b"{") > most
 
 
 def value_checks(text: bytes, most: int) -> Iterator[None]:
