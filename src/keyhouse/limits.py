@@ -42,6 +42,9 @@ PAGE_ROWS_MAX: Final = 10_000
 LIST_BYTES_MAX: Final = 8 * 1_024 * 1_024
 """The records in one answer to a list over HTTP. The rest is behind its cursor."""
 
+LISTS_AT_ONCE_MAX: Final = 4
+"""Lists of one customer (streamkit) that are built at the same time, each in memory up to its 8 MiB. Others wait."""
+
 BATCH_OPERATIONS_MAX: Final = 100
 """Operations that one request of a system's `:batch` may hold: each may write a row, and DynamoDB commits 100."""
 

@@ -1,17 +1,23 @@
-"""A customer's quota, where what was written is not what was reserved: it commits meanwhile, or fails, or nobody knows."""
+"""A customer's quota, where what was written is not what was reserved: it commits meanwhile, or fails, or nobody knows. And
+how much of the memory a customer may have."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keyhouse import ManualClock
+from keyhouse.engine import Page, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import QuotaError, UnavailableError, UnknownOutcomeError
+from keyhouse.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit import quota
 from keyhouse.systems.streamkit.configs import Configs
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.quota import NOTHING, Quota, Room, Size
 from keyhouse.testing.faults import FaultyEngine, fail
+from tests.systems.streamkit_service import asked
 
 ONE = Size(1, 10)
 
@@ -95,5 +101,33 @@ def test_a_write_whose_outcome_nobody_knows_is_looked_for() -> None:
             await configs.create("12345", "notes", note)
         with pytest.raises(QuotaError):
             await configs.create("12345", "notes", note)
+
+    asyncio.run(scenario())
+
+
+class Slow(MemoryEngine):
+    """Whose scans wait for others, and count how many there are at once."""
+
+    scans = most = 0
+
+    async def scan(self, space: str, span: Span, **options: Any) -> Page:
+        self.scans += 1
+        self.most = max(self.most, self.scans)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.scans -= 1
+        return await super().scan(space, span, **options)
+
+
+def test_who_asks_for_many_lists_at_once_has_them_a_few_at_a_time(tmp_path: Path) -> None:
+    """On an engine that is waited for, all of them grew side by side: a thousand, which a burst allows, to 8 MiB each."""
+
+    async def scenario() -> None:
+        engine = Slow()
+        async with asked(tmp_path, engine) as ask:
+            paths = ["/configs/notes", "/scene-activity/top"] * 10
+            answers = await asyncio.gather(*(ask("GET", path, customer="12345") for path in paths))
+        assert {answer.status for answer in answers} == {200}
+        assert engine.most == LISTS_AT_ONCE_MAX
 
     asyncio.run(scenario())

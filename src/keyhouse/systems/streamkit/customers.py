@@ -3,12 +3,14 @@
 A customer is only ever named by the token of who asks, and everything below takes the customer from here.
 """
 
+import asyncio
 from collections import OrderedDict
 from typing import Final
 
 import msgspec
 
 from keyhouse.engine import Engine
+from keyhouse.limits import LISTS_AT_ONCE_MAX
 from keyhouse.store import Store
 from keyhouse.systems.streamkit.quota import Quota, Size
 from keyhouse.systems.streamkit.schema import SCHEMAS
@@ -19,9 +21,12 @@ _KEPT: Final = 5_000
 
 
 class Customer(msgspec.Struct, frozen=True):
+    """`lists`: leave to build a list in memory, so that whoever asks for a thousand at once has them one after the other."""
+
     id: str
     store: Store
     quota: Quota
+    lists: asyncio.Semaphore
 
 
 class Customers:
@@ -39,7 +44,8 @@ class Customers:
         if found is not None:
             self._kept.move_to_end(id)
             return found
-        made = Customer(id, Store(SCHEMAS[0], self.engine, id), Quota(self.engine, id, self.most))
+        store, quota = Store(SCHEMAS[0], self.engine, id), Quota(self.engine, id, self.most)
+        made = Customer(id, store, quota, asyncio.Semaphore(LISTS_AT_ONCE_MAX))
         self._kept[id] = made
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

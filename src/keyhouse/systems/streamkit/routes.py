@@ -65,15 +65,16 @@ class Handlers:
 
     async def list(self, type: Type, query: ListQuery, caller: Caller) -> Listing:
         """List the configs of a type, in the order of their ids: all of them, a page, or those that changed since a time."""
-        page = await listed(
-            self._engine,
-            caller.tenant,
-            type,
-            limit=query.limit,
-            cursor=query.cursor,
-            since=query.since,
-            ids_only=query.fields == "ids",
-        )
+        async with self._customers.get(caller.tenant).lists:
+            page = await listed(
+                self._engine,
+                caller.tenant,
+                type,
+                limit=query.limit,
+                cursor=query.cursor,
+                since=query.since,
+                ids_only=query.fields == "ids",
+            )
         configs = [msgspec.Raw(value or _LINE({"id": id})) for id, value in page.configs]
         return Listing(configs, len(configs), page.cursor or msgspec.UNSET)
 
@@ -103,7 +104,8 @@ class Handlers:
 
     async def top(self, query: TopQuery, caller: Caller) -> Top:
         """The scenes that were switched to most often."""
-        scenes = await self._scenes.top(caller.tenant, query.limit)
+        async with self._customers.get(caller.tenant).lists:
+            scenes = await self._scenes.top(caller.tenant, query.limit)
         return Top([Scene(each.scene_name, each.count, each.last_used) for each in scenes], len(scenes))
 
     async def export(self, caller: Caller) -> Reply[Stream]:

@@ -102,7 +102,7 @@ async function showPlugin(name) {
 async function showAllowed(count) {
   const found = await read(part(now.plugin), { count });
   const of = (most) => (most === null ? "" : " of " + number(most));
-  const said = [number(found.keys) + of(found.quota.keys) + " keys", number(found.bytes) + of(found.quota.bytes) + " bytes"];
+  const said = [number(found.keys) + of(found.quota.keys) + (found.keys === 1 && found.quota.keys === null ? " key" : " keys"), number(found.bytes) + of(found.quota.bytes) + " bytes"];
   if (found.counted_at) said.push("counted at " + time(found.counted_at));
   if (found.rate) said.push(number(found.rate.left) + " of " + number(found.rate.burst) + " operations allowed now");
   for (const [name, work] of Object.entries(found.operations)) said.push(name + " " + number(work.count) + " × " + work.mean_ms + " ms");
