@@ -15,7 +15,7 @@ from keyhouse.engines.jetstream.message import Entry, entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.sweep import ID_MARGIN_MILLISECONDS
 from keyhouse.engines.jetstream.values import Values
-from keyhouse.errors import CounterError, WatchExpiredError
+from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 from keyhouse.testing.conformance.stage import step
 from tests.engines.nats_rows import ALL, eventually, put, run, value
@@ -304,6 +304,58 @@ def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(tmp_path: P
         await other.close()
 
     run(tmp_path, scenario, clock=clock, changes_kept=10)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"horizon": 1000000, "pruned": 0, "at": 0}'])
+def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced(
+    tmp_path: Path, counts_all: None, garbage: bytes
+) -> None:
+    """It ended the feed, and nothing could be read or watched any more: not by who heard it, nor by who came later."""
+    clock = ManualClock()
+
+    async def scenario(there: Beside) -> None:
+        subject = f"$KEYHOUSE.{there.bucket}.horizon"
+        early = await put(there.engine, "a")
+        watch = there.engine.watch("s", ALL, since=await put(there.engine, "b"))
+        gone = await there.engine.commit("s", Batch(deletes=("b",)))
+        assert await step(watch) == Change("b", gone or 0, None)
+        await there.js.publish(subject, garbage)
+        later = JetstreamEngine.open(there.url, clock=clock, changes_kept=10)
+        for engine in (there.engine, later):
+            assert await value(engine, "a") == b"1" and await value(engine, "b") is None
+            with pytest.raises(WatchExpiredError):
+                await step(engine.watch("s", ALL, since=early))
+        after = await put(later, "b", value=b"2")
+        assert await step(watch) == Change("b", after, b"2")
+        await watch.aclose()
+        clock.advance(seconds=PRUNE_DELAY_SECONDS)
+        await there.engine.sweep(limit=10)
+        assert b'"pruned":' in ((await there.js.get_last_msg(f"KV_{there.bucket}", subject)).data or b"")
+        assert await value(later, "b") == b"2"
+        await later.close()
+
+    run(tmp_path, scenario, clock=clock, changes_kept=10)
+
+
+def test_a_batch_whose_id_others_have_written_over_is_refused_alone(tmp_path: Path) -> None:
+    """Whether it was applied can't be known. It failed with an error of the decoder, and so did the commits beside it."""
+    clock = ManualClock()
+
+    async def scenario(there: Beside) -> None:
+        await there.engine.commit("s", Batch(adds=(Add("n", 1),), id="mine"))
+        await there.js.publish(f"$KEYHOUSE.{there.bucket}.id.s.mine", b"garbage")
+        other = JetstreamEngine.open(there.url, clock=clock)
+        commits = [other.commit("s", Batch(adds=(Add("n", 1),), id=name)) for name in ("one", "mine", "two")]
+        one, mine, two = await asyncio.gather(*commits, return_exceptions=True)
+        assert isinstance(one, int) and isinstance(two, int)
+        assert isinstance(mine, UnreadableError) and "id.s.mine" in str(mine)
+        assert await value(other, "n") == b"3"
+        with pytest.raises(UnreadableError, match="purge its subject"):
+            clock.advance(seconds=2 * BATCH_ID_KEPT_SECONDS)
+            await other.sweep(limit=10)
+        await other.close()
+
+    run(tmp_path, scenario, clock=clock)
 
 
 def test_batch_ids_are_pruned_after_their_day(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ much as the network takes, and the driver lets nothing else run while it reads i
 is behind the leader: it has an earlier part of the same stream, and the consumer goes on behind it.
 
 Pruning is announced: the `horizon` row says up to where entries of rows that are gone may go, and they go only
-`PRUNE_DELAY_SECONDS` later. Whoever hears of it in time has seen all of them before.
+`PRUNE_DELAY_SECONDS` later. Whoever hears of it in time has seen all of them before. What somebody else has written in its
+place says nothing: then all that lies before it may have been pruned, until the sweep has put a horizon there again.
 """
 
 import asyncio
@@ -147,7 +148,7 @@ class Feed:
         """The newest, which may be one that we have not heard of, or that lies before what we ask for."""
         found = await self._wire.api(f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon)
         if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
-            self._announced(found["message"]["seq"], b64decode(found["message"]["data"]))
+            self._announced(found["message"]["seq"], b64decode(found["message"].get("data", "")))
 
     async def _catch_up(self, last: int) -> None:
         """Ask for what is behind, while it is much."""
@@ -233,8 +234,12 @@ class Feed:
             self._mirror.advance(sequence)
 
     def _announced(self, sequence: int, data: bytes) -> None:
-        mirror, horizon = self._mirror, msgspec.json.decode(data, type=Horizon)
-        late = self._clock.now() - horizon.at >= PRUNE_DELAY_SECONDS * 1_000
+        mirror, now = self._mirror, self._clock.now()
+        horizon = _horizon(sequence, data)
+        if horizon is None:
+            horizon, late = Horizon(sequence - 1, 0, now), sequence != mirror.horizon_sequence
+        else:
+            late = now - horizon.at >= PRUNE_DELAY_SECONDS * 1_000
         if not mirror.loading and (late or horizon.pruned > mirror.horizon):
             self._created = ""  # what was pruned we may not have seen
             self.restart()
@@ -266,6 +271,15 @@ class _Run:
     async def receive(self, message: Msg) -> None:
         self.heard = time.monotonic()
         await self._receive(self, message)
+
+
+def _horizon(sequence: int, data: bytes) -> Horizon | None:
+    """What the row `horizon` says; `None`: nothing that we wrote."""
+    try:
+        found = msgspec.json.decode(data, type=Horizon)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if 0 <= found.pruned <= found.horizon < sequence else None
 
 
 def _numbers(reply: str) -> tuple[int, int, int]:

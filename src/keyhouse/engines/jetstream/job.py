@@ -7,6 +7,7 @@ its condition (`Nats-Expected-Last-Subject-Sequence-Subject`), in the same atomi
 
 import asyncio
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -27,7 +28,7 @@ from keyhouse.engines.jetstream.message import (
     put,
 )
 from keyhouse.engines.jetstream.mirror import Expired, Mirror
-from keyhouse.errors import CounterError, KeyhouseError
+from keyhouse.errors import CounterError, KeyhouseError, UnreadableError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 MESSAGES_MAX: Final = 1_000
@@ -55,6 +56,18 @@ class Applied(msgspec.Struct, frozen=True):
 
     at: int
     behind: int
+
+    @classmethod
+    def read(cls, subject: str, data: str) -> "Applied":
+        """Of a message as the server's API gives it. UnreadableError for what somebody else has written there: nobody knows
+        any more whether the batch was applied."""
+        try:
+            return msgspec.json.decode(b64decode(data), type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise UnreadableError(
+                "The row of a batch id was not written by Keyhouse; purge its subject, and look who writes there.",
+                subject=subject,
+            ) from None
 
     def forgotten(self, now: int) -> bool:
         return self.at <= now - BATCH_ID_KEPT_SECONDS * 1_000

@@ -6,7 +6,6 @@ stream has heard of it, they are purged.
 """
 
 import asyncio
-from base64 import b64decode
 from typing import Any, Final
 
 import msgspec
@@ -101,8 +100,7 @@ async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
 
 
 def _is_old(found: dict[str, Any], now: int) -> bool:
-    applied = msgspec.json.decode(b64decode(found["data"]), type=Applied)
-    return applied.forgotten(now - ID_MARGIN_MILLISECONDS)
+    return Applied.read(found["subject"], found.get("data", "")).forgotten(now - ID_MARGIN_MILLISECONDS)
 
 
 async def _purge(bucket: Bucket, subject: str, before: int) -> None:

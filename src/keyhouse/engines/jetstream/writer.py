@@ -14,7 +14,6 @@ one process there are no lost races at all, and between processes somebody alway
 import asyncio
 import random
 import secrets
-from base64 import b64decode
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -28,7 +27,7 @@ from keyhouse.engines.jetstream.job import MESSAGES_MAX, REFUSALS, Answer, Appli
 from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, Entry, Message, entry
 from keyhouse.engines.jetstream.patience import patiently
-from keyhouse.errors import ClosedError, CounterError, KeyhouseError, UnavailableError
+from keyhouse.errors import ClosedError, CounterError, KeyhouseError, UnavailableError, UnreadableError
 
 GROUP_BYTES_MAX: Final = 4 * 1_024 * 1_024
 """Values in one group."""
@@ -43,7 +42,6 @@ IDS_KEPT: Final = 4_096
 """Batch ids that we applied ourselves, and so need not ask for."""
 
 _decode_ack = msgspec.json.Decoder(Ack).decode
-_decode_applied = msgspec.json.Decoder(Applied).decode
 
 
 RECENT_MAX: Final = 4_096
@@ -164,16 +162,20 @@ class Writer:
     async def _refresh(self, jobs: Sequence[Job[Any]]) -> None:
         """Bring up to date what the jobs are planned with: the mirror, and whether they were applied before."""
         await patiently(self._bucket.sync)
-        for job in jobs:
+        for job in tuple(jobs):  # they may be the group itself, which is left by who fails
             if isinstance(job, CommitJob) and job.batch.id is not None:
-                await self._look_up(job, job.batch.id)
+                try:
+                    await self._look_up(job, job.batch.id)
+                except UnreadableError as error:
+                    job.fail(error)
+                    self._group.remove(job)
 
     async def _look_up(self, job: CommitJob, batch_id: str) -> None:
         subject = self._bucket.names.id(job.space, batch_id)
         found = await patiently(lambda: self._bucket.last(subject))
         job.id_sequence = 0 if found is None else found["seq"]
         if found is not None:
-            applied = _decode_applied(b64decode(found["data"]))
+            applied = Applied.read(subject, found.get("data", ""))
             if not applied.forgotten(self._clock.now()):
                 self._remember((job.space, batch_id), found["seq"] + applied.behind, applied.at)
 
@@ -278,7 +280,7 @@ class Writer:
             half = len(self._group) // 2
             self._queue.extendleft(reversed(self._group[half:]))
             del self._group[half:]
-        elif attempt > 1:
+        elif self._group and attempt > 1:
             await self._bucket.reconcile(self._group[0].places())
             await asyncio.sleep(random.uniform(0, 0.002 * min(attempt, 20)))
 
