@@ -110,6 +110,23 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_there(tmp_path: Path) -> None:
+    """With --yes, or where there was no row to ask about, it was read once: what stood before the wrong line was written."""
+    put(f"sqlite:{tmp_path}/one.db", "there")
+    rows = [f'{{"space":"s","key":"k{number:05d}","value":1}}\n' for number in range(4_100)]
+    (tmp_path / "wrong.jsonl").write_text("".join(rows) + "{\n")
+    refused = run("import", "--store", "sqlite:one.db", "--from", "wrong.jsonl", "--yes", cwd=tmp_path, code=1)
+    assert "line=4101" in refused.stderr and "written_up_to" not in refused.stderr
+
+    async def spaces() -> list[str]:
+        engine = await open_engine(f"sqlite:{tmp_path}/one.db")
+        found = [space async for space in engine.spaces()]
+        await engine.close()
+        return found
+
+    assert asyncio.run(spaces()) == ["a"]
+
+
 def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> None:
     one, other = ("--store", "sqlite:one.db", "--space", "s"), ("--store", "sqlite:other.db", "--space", "s")
     for key, value in (("a", "1"), ("b", "2")):

@@ -19,8 +19,18 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitError, UnreadableError, UsageError
 from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
-from keyhouse.store import Exported, Imported, begun, export_rows, import_rows
-from keyhouse.store.lines import BLOCK_LINES, Line, decode, decode_all, encode_row, encode_rows
+from keyhouse.store import Exported, Imported, begun, export_rows, import_rows, is_whole
+from keyhouse.store.lines import (
+    BLOCK_LINES,
+    Line,
+    Tally,
+    decode,
+    decode_all,
+    encode_ending,
+    encode_row,
+    encode_rows,
+    encode_shown,
+)
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
@@ -342,6 +352,25 @@ class Account(msgspec.Struct):
 BY_MAIL = Index("idx:mail:{mail}:{name}")
 ACCOUNT = Record(Account, "account:{name}", BY_MAIL, private=("mail", "secret"))
 ACCOUNTS = Schema("accounts", ACCOUNT, space=Space("a customer"))
+
+
+def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> None:
+    rows = [encode_row("s", Put(f"k{at:05d}", b"1")) for at in range(BLOCK_LINES + 10)]
+    for count in (0, 1, 2, BLOCK_LINES - 1, BLOCK_LINES, BLOCK_LINES + 10):
+        tally = Tally()
+        tally.add(b"".join(rows[:count]), count)
+        text = b"".join(rows[:count]) + encode_ending(tally.ending())
+        assert is_whole(io.BytesIO(text)) and is_whole(io.BytesIO(b"\n" + text + b"\n"))
+        cuts = [text[:-2], text.replace(b"1}", b"2}", 1) if count else b"", text + b"{}\n", b"".join(rows[:count])]
+        assert not any(is_whole(io.BytesIO(each)) for each in cuts)
+    assert not is_whole(io.BytesIO(shown_export()))
+
+
+def shown_export() -> bytes:
+    """One for people: whole, and not to be imported."""
+    line, tally = encode_shown("s", "k", {"a": 1}, None), Tally()
+    tally.add(line)
+    return line + encode_ending(tally.ending())
 
 
 def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() -> None:

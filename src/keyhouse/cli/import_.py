@@ -41,8 +41,8 @@ def import_(
 
     They go over those that are there; rows that the export does not have stay. Before a row that differs is replaced, it
     says how many there are, and asks. Rows derived from a record that was replaced stay too: keyhouse verify --repair
-    takes them away. Cut off, it is run again, and writes only what is not there. From standard input into a store that
-    holds rows, it needs --yes.
+    takes them away. Of a file nothing is written when any of it is wrong. Cut off, it is run again, and writes only what is
+    not there. From standard input into a store that holds rows, it needs --yes.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
@@ -74,6 +74,8 @@ async def _import(
     with Line() as line, nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines:
         given = _Given(lines, partial, is_file=source is not None and lines.seekable(), line=line)
         async with opened(place, existing=dry_run, rehearse=None if dry_run else given.rehearse) as engine:
+            if given.is_file and not dry_run:
+                await given.check()
             if not (dry_run or yes):
                 await _agree(engine, place, given)
             return await import_rows(
@@ -86,8 +88,8 @@ async def _import(
 
 
 class _Given:
-    """What is to be imported: a file, which is looked at as a whole before a store is made for it; or a pipe, which is read
-    once, so that only its first lines are."""
+    """What is to be imported: a file, of which nothing is written, and for which no store is made, before it is known to be
+    good to its end; or a pipe, which is read once, so that only its first lines are looked at, before a store is made."""
 
     def __init__(self, lines: Any, partial: bool, *, is_file: bool, line: Line) -> None:
         self.is_file = is_file
@@ -95,13 +97,26 @@ class _Given:
         self._partial = partial
         self._line = line
         self._first: list[bytes] = []
+        self._is_checked = False
+
+    async def check(self) -> None:
+        """Refuse a file that is wrong anywhere. One whose last line proves it whole is not looked into."""
+        from keyhouse import open_engine
+        from keyhouse.store import is_whole
+
+        if not self._is_checked:
+            whole = is_whole(self._lines)
+            self._lines.seek(0)
+            if not whole:
+                await self.compare(await open_engine("memory:"), "checking")
+            self._is_checked = True
 
     async def rehearse(self) -> None:
         from keyhouse import open_engine
         from keyhouse.store import import_rows
 
         if self.is_file:
-            await self.compare(await open_engine("memory:"), "checking")
+            await self.check()
         else:
             self._first = self._lines.readlines(LOOK_BYTES)
             is_all = sum(map(len, self._first)) < LOOK_BYTES
