@@ -268,6 +268,16 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
         Path(folder).chmod(0o700)
 
 
+def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_the_first_commit() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.db"
+        make(path, a=b"1")
+        path.chmod(0o444)
+        Path(folder).chmod(0o777)
+        with unprivileged(), pytest.raises(UnavailableError, match="must be able to write"):
+            SqliteEngine.open(path)
+
+
 def test_a_database_without_a_file_is_refused() -> None:
     with pytest.raises(UnavailableError, match="name a file on a local disk"):
         SqliteEngine.open(":memory:")

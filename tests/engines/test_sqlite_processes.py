@@ -4,8 +4,11 @@ import asyncio
 import multiprocessing
 from pathlib import Path
 
+import apsw
+import pytest
+
 from keyhouse.engine import Batch, Put, Row, Span
-from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.engines.sqlite import SqliteEngine, file
 from tests.engines.increments import JOBS, TASKS, work
 
 PROCESSES = 4
@@ -40,6 +43,30 @@ def test_four_processes_lose_no_update_and_claim_no_job_twice(tmp_path: Path) ->
     assert sorted(job for _, mine in answers for job in mine) == jobs
     revisions = [revision for got, _ in answers for revision in got]
     assert len(set(revisions)) == len(revisions) == PROCESSES * TASKS * (ROUNDS + ROUNDS // 4)
+
+
+def test_a_file_is_opened_and_read_while_another_process_holds_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`keyhouse scan` beside a service took the lock to look for tables that were there: it failed when a sync of the
+    service's took longer than it waits."""
+    path = tmp_path / "rows.db"
+    monkeypatch.setattr(file, "LOCK_WAIT_SECONDS", 0)
+
+    async def scenario() -> None:
+        first = SqliteEngine.open(path)
+        await first.commit("s", Batch(puts=(Put("a", b"1"),)))
+        holder = apsw.Connection(str(path))
+        holder.execute("BEGIN IMMEDIATE")
+        second = SqliteEngine.open(path)
+        assert await second.read("s", ["a"]) == [Row("a", b"1", 1)]
+        holder.execute("ROLLBACK")
+        assert await second.commit("s", Batch(puts=(Put("a", b"2"),))) == 2
+        holder.close()
+        for engine in (first, second):
+            await engine.close()
+
+    asyncio.run(scenario())
 
 
 def test_two_engines_take_turns_and_their_revisions_grow(tmp_path: Path) -> None:

@@ -100,15 +100,19 @@ def patiently(call: Callable[[], Answer]) -> Answer:
 
 
 def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -> None:
-    """Repeatable: a try that met a lock starts over."""
+    """Repeatable: a try that met a lock starts over. Where the tables are there, nothing is written, and no writer is waited
+    for: a command that only reads must not fail because somebody's sync takes long."""
+    if connection.readonly("main"):  # SQLite opens it all the same, and the first commit would be refused
+        raise apsw.ReadOnlyError("it was opened for reading only")
     with transaction(connection, "BEGIN"):
         check_owner(connection, path)  # before anything is changed in it
-        if not _are_there(connection, path, sql) and not create:
-            there = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        there = _are_there(connection, path, sql)
+        if not there and not create:
+            tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
             raise UsageError(
                 "The file has no such tables; if they have the names of a layout, say it in the URL: ?layout=NAME",
                 file=path,
-                there=[name for (name,) in connection.execute(there)],
+                there=[name for (name,) in connection.execute(tables)],
             )
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
@@ -116,6 +120,8 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
             "SQLite can't keep a write-ahead log here; name a file on a local disk.", file=path, mode=mode
         )
     connection.execute(_WRITER_SETTINGS).fetchall()
+    if there:
+        return
     with transaction(connection, "BEGIN IMMEDIATE"):
         check_owner(connection, path)
         if not _are_there(connection, path, sql):
