@@ -12,7 +12,7 @@ from keyhouse.engines.placing import file_of, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import Part, host
 from keyhouse.serve.settings import Address, Settings
-from keyhouse.serve.sources import Given, gather
+from keyhouse.serve.sources import FILE, Given, gather
 
 SYSTEMS = ("rosey", "streamkit")
 
@@ -23,10 +23,9 @@ def gathered(
     environment: dict[str, str] | None = None,
     file: str | None = None,
 ) -> Given:
-    path = folder / "keyhouse.toml"
     if file is not None:
-        path.write_text(file)
-    return gather(flags or {}, environment or {}, path if file is not None else None, systems=SYSTEMS)
+        (folder / FILE).write_text(file)
+    return gather(flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS)
 
 
 @pytest.fixture(autouse=True)
@@ -106,18 +105,30 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
     ("environment", "file", "sentence", "fields"),
     [
         ({"KEYHOUSE_DATE": "x"}, None, "no such setting", {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"}),
-        ({}, "natsport = 1", "no such setting", {"setting": "natsport", "nearest": "nats_port"}),
-        ({}, "[rosie]\na = 1", "no such setting", {"setting": "rosie", "nearest": "[rosey]"}),
-        ({}, "rosey = 1", "are a table", {"setting": "rosey"}),
+        ({}, "natsport = 1", "no such setting", {"setting": "natsport", "nearest": "nats_port", "source": FILE}),
+        ({}, "[rosie]\na = 1", "no such setting", {"setting": "rosie", "nearest": "[rosey]", "source": FILE}),
+        ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
+        ({}, "http = 80", "can't be that", {"setting": "http", "reason": "Expected `str`, got `int`", "source": FILE}),
         (
             {"KEYHOUSE_NATS_PORT": "x"},
             None,
             "can't be that",
-            {"setting": "nats_port", "reason": "Expected `int`, got `str`"},
+            {"setting": "nats_port", "reason": "Expected `int`, got `str`", "source": "KEYHOUSE_NATS_PORT"},
         ),
-        ({"KEYHOUSE_HTTP": "8080"}, None, "give HOST:PORT", {"http": "8080"}),
-        ({"KEYHOUSE_HTTP": "host:99999"}, None, "give HOST:PORT", {"http": "host:99999"}),
-        ({"KEYHOUSE_NATS": "http://a"}, None, "give nats://host:4222", {"nats": "http://a"}),
+        (
+            {"KEYHOUSE_LOG_LEVEL": "loud"},
+            "log_level = 'info'",
+            "can't be that",
+            {
+                "setting": "log_level",
+                "reason": "Invalid enum value 'loud'",
+                "known": ["debug", "info", "warning", "error"],
+                "source": "KEYHOUSE_LOG_LEVEL",
+            },
+        ),
+        ({"KEYHOUSE_HTTP": "8080"}, None, "give HOST:PORT", {"http": "8080", "source": "KEYHOUSE_HTTP"}),
+        ({"KEYHOUSE_HTTP": "host:99999"}, None, "give HOST:PORT", {"http": "host:99999", "source": "KEYHOUSE_HTTP"}),
+        ({"KEYHOUSE_NATS": "http://a"}, None, "give nats://host:4222", {"nats": "http://a", "source": "KEYHOUSE_NATS"}),
         ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "Both faces are off", {}),
         ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "There is no such file", {"file": "gone.toml"}),
     ],
@@ -128,6 +139,29 @@ def test_what_can_not_be_is_refused_by_name(
     with pytest.raises(UsageError, match=sentence) as refused:
         gathered(tmp_path, {}, environment, file)
     assert refused.value.fields == fields
+
+
+def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator looked for it in the file, and a variable of the container had it."""
+    monkeypatch.setattr("keyhouse.serve.logs.set_up_logs", lambda *_: None)
+    (tmp_path / FILE).write_text("[rosey]\nquota_keys = -1\nslow_ms = 1\n")
+    with pytest.raises(UsageError) as of_file:
+        serve()
+    monkeypatch.setenv("KEYHOUSE_ROSEY_QUOTA_KEYS", "many")
+    with pytest.raises(UsageError) as of_variable:
+        serve()
+    with pytest.raises(UsageError) as of_flag:
+        gathered(tmp_path, {"nats_port": 70_000}, {"KEYHOUSE_NATS_PORT": "1"})
+    told = [
+        (refused.value.fields["setting"], refused.value.fields["source"]) for refused in (of_file, of_variable, of_flag)
+    ]
+    assert told == [
+        ("rosey.quota_keys", FILE),
+        ("rosey.quota_keys", "KEYHOUSE_ROSEY_QUOTA_KEYS"),
+        ("nats_port", "--nats-port"),
+    ]
 
 
 def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:

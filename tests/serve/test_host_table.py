@@ -47,7 +47,7 @@ def test_what_the_environment_says_as_text_is_read_as_the_fields_type(given: dic
         ({"prot": 1}, {"setting": "shop.prot", "nearest": "shop.port"}),
         ({"port": 70_000}, {"setting": "shop.port", "reason": "Expected `int` <= 65535"}),
         ({"port": "many"}, {"setting": "shop.port", "reason": "Expected `int`, got `str`"}),
-        ({"sort": "coal"}, {"setting": "shop.sort", "reason": "Invalid enum value 'coal'"}),
+        ({"sort": "coal"}, {"setting": "shop.sort", "reason": "Invalid enum value 'coal'", "known": ["books", "tea"]}),
         ({"quota": {"keys": "x"}}, {"setting": "shop.quota.keys", "reason": "Expected `int`, got `str`"}),
         ({"quota": "{"}, {"setting": "shop.quota", "reason": "Expected `object | null`, got `str`"}),
     ],

@@ -87,13 +87,15 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     settings = given.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
     services = {_service_name(name): own(name) if ":" in name else load_service(name).part for name in names}
-    _check_tables(given.tables)
+    with given.telling():
+        _check_tables(given.tables)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
         log.info("left out, because they have no service yet", systems=[name for name in NAMES if name not in names])
-    serve(given, services, _announce_json if json else _announce)
+    with given.telling():
+        serve(given, services, _announce_json if json else _announce)
 
 
 def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:

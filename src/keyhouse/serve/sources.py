@@ -7,7 +7,8 @@ there is worse than a service that does not start.
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,13 +32,20 @@ _NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """The program's settings; for each system its table, not yet read, and its engine if it has one of its own; and the
-    table of the HTTP face."""
+    """The program's settings; for each system its table, not yet read, and its engine if it has one of its own; the table
+    of the HTTP face; and of each setting that was given, where: a flag, a variable or a file."""
 
     settings: Settings
     tables: Mapping[str, Mapping[str, Any]]
     engines: Mapping[str, str]
     http: Mapping[str, Any]
+    origins: Mapping[str, str] = {}
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Within it, what refuses a setting says where that comes from."""
+        with _telling(self.origins):
+            yield
 
 
 def gather(
@@ -48,37 +56,64 @@ def gather(
     own: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, *systems)}
     asked = environment.get(f"{PREFIX}CONFIG")
-    for name, value in _read_file(file or (Path(asked) if asked else None)).items():
-        if name not in tables or (name == HTTP and isinstance(value, str)):
-            own[name] = value
-        elif isinstance(value, dict):
-            tables[name] |= value
-        else:
-            raise UsageError("These settings are a table of the file: [rosey]", setting=name)
-    _lay_over(own, tables, environment)
-    if "listen" in tables[HTTP]:
-        own.setdefault(HTTP, tables[HTTP].pop("listen"))
-    own |= {name: value for name, value in flags.items() if value is not None}
-    for name in own:
-        if name not in _OWN:
-            raise unknown_setting(name, [*_OWN, *(f"[{table}]" for table in tables)])
-    http = tables.pop(HTTP)
-    engines = {name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table}
-    return Given(settings=read_settings(Settings, own), tables=tables, engines=engines, http=http)
+    path = file or (Path(asked) if asked else None)
+    origins: dict[str, str] = {}
+    with _telling(origins):
+        for name, value in _read_file(path).items():
+            origins |= dict.fromkeys([name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE))
+            if name not in tables or (name == HTTP and not isinstance(value, dict)):
+                own[name] = value
+            elif isinstance(value, dict):
+                tables[name] |= value
+            else:
+                raise UsageError(
+                    "These settings are a table of the file: write its name in [ ] above them.", setting=name
+                )
+        _lay_over(own, tables, environment, origins)
+        if "listen" in tables[HTTP]:
+            own.setdefault(HTTP, tables[HTTP].pop("listen"))
+        for name, value in flags.items():
+            if value is not None:
+                own[name], origins[name] = value, f"--{name.replace('_', '-')}"
+        for name in own:
+            if name not in _OWN:
+                raise unknown_setting(name, [*_OWN, *(f"[{table}]" for table in tables)])
+        http = tables.pop(HTTP)
+        engines = {name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table}
+        settings = read_settings(Settings, own)
+    return Given(settings=settings, tables=tables, engines=engines, http=http, origins=origins)
 
 
-def _lay_over(own: dict[str, Any], tables: dict[str, dict[str, Any]], environment: Mapping[str, str]) -> None:
+def _names(value: Any) -> Sequence[str]:
+    return tuple(value) if isinstance(value, dict) else ()
+
+
+@contextmanager
+def _telling(origins: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        refused = str(error.fields.get("setting", "")).partition("[")[0]  # of a list, the whole
+        found = next((name for name in (refused, *error.fields) if name in origins), None)
+        if found is not None:
+            error.fields["source"] = origins[found]
+        raise
+
+
+def _lay_over(
+    own: dict[str, Any], tables: dict[str, dict[str, Any]], environment: Mapping[str, str], origins: dict[str, str]
+) -> None:
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable == f"{PREFIX}CONFIG" or _NOT_OURS.match(variable):
             continue
         name = variable.removeprefix(PREFIX).lower()
         table, _, rest = name.partition("_")
         if name in _OWN:
-            own[name] = value
+            own[name], origins[name] = value, variable
         elif name == f"{HTTP}_listen":
-            own[HTTP] = value
+            own[HTTP], origins[HTTP] = value, variable
         elif table in tables and rest:
-            tables[table][rest] = value
+            tables[table][rest], origins[f"{table}.{rest}"] = value, variable
         else:
             raise unknown_setting(variable, [PREFIX + each.upper() for each in (*_OWN, "config", *tables)])
 

@@ -35,7 +35,10 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
     except msgspec.ValidationError as error:
         place = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
         reason = str(error).partition(" - at ")[0]
-        raise UsageError("A setting can't be that.", setting=_named(table, place), reason=reason) from None
+        field = fields.get(place.partition("[")[0])
+        words = [] if field is None else [each for each in _alternatives(field.type) if isinstance(each, str)]
+        known = {"known": words} if words else {}
+        raise UsageError("A setting can't be that.", setting=_named(table, place), reason=reason, **known) from None
 
 
 def unknown_setting(name: str, known: list[str]) -> UsageError:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -152,6 +153,25 @@ def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) ->
         assert (await house.ask("evil.watch", asked | {"prefix": "x" * 255}))["success"] is True
 
     on_sqlite(story)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"prefixes": ["db.kv", "db.kv"]},
+        {"prefixes": ["db.kv", "db.kv.more"]},
+        {"changes_prefix": "db.kv"},
+        {"changes_prefix": "db"},
+        {"changes_prefix": "rosey.db.kv.changes"},
+    ],
+)
+def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any]) -> None:
+    """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to `db.kv.trivia.set`: as any plugin's
+    request. With `db.kv` the service heard its own changes, and answered each of them with another."""
+    with pytest.raises(UsageError, match="let none of prefixes and changes_prefix begin with another"):
+        read_settings(Settings, given, table="rosey")
+    apart = {"prefixes": ["db.kv", "db.kvs"], "changes_prefix": "db.kv-changes"}
+    assert read_settings(Settings, apart, table="rosey").changes_prefix == "db.kv-changes"
 
 
 def test_a_service_without_subjects_is_refused() -> None:

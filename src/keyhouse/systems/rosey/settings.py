@@ -60,6 +60,7 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_prefixes()
         if not self.census_seconds and (self.quota_keys or self.quota_bytes):
             raise UsageError(
                 "A quota is held by counting, which gives room back as keys expire: set census_seconds, or no quota.",
@@ -67,3 +68,17 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
                 quota_keys=self.quota_keys,
                 quota_bytes=self.quota_bytes,
             )
+
+    def _check_prefixes(self) -> None:
+        """Where one begins with another, the service would hear its own changes as requests, answer half of the requests to
+        the longer one by the shorter, and a plugin that is called like the difference could speak as any other."""
+        served = [*self.prefixes, self.changes_prefix]
+        for number, one in enumerate(served):
+            for other in (*served[:number], *served[number + 1 :]):
+                if f"{other}.".startswith(f"{one}."):
+                    raise UsageError(
+                        "Requests and changes are told apart by how their subjects begin: let none of prefixes and "
+                        "changes_prefix begin with another.",
+                        prefix=one,
+                        other=other,
+                    )
