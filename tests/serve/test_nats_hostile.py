@@ -3,14 +3,18 @@ takes no answers, or breaks off within a message."""
 
 import asyncio
 import re
+from pathlib import Path
 
+import nats
 import pytest
 from nats.aio.client import Client
+from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
 from keyhouse.serve.host import _connected
 from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect
-from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection
+from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection, settle
+from tests.engines.nats_configured import ConfiguredServer, configured
 from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
 
@@ -174,3 +178,33 @@ async def break_reading(connection: Connection) -> None:
     async with asyncio.timeout(10):
         while connection.reads:
             await asyncio.sleep(0.01)
+
+
+def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second(tmp_path: Path) -> None:
+    """With permissions for plugins, one could name a reply subject that the service may not speak on: the server complained
+    of each answer, and the log had a line for each."""
+    service = {
+        "user": "keyhouse",
+        "password": "x",
+        "permissions": {"publish": ["_INBOX.>"], "subscribe": ["tested.>", "$SRV.>", "_INBOX.>"]},
+    }
+    users = {"users": [service, {"user": "evil", "password": "x"}]}
+
+    async def scenario(server: ConfiguredServer) -> None:
+        endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
+        async with (
+            connect(server.address("keyhouse:x@")) as connection,
+            NatsFace(connection, [endpoint], name="tested", version="1.2.3"),
+        ):
+            evil = await nats.connect(server.address("evil:x@"))
+            with capture_logs() as logs:
+                for number in range(500):
+                    await evil.publish("tested.a.echo", b"{}", reply=f"chat.out.{number}")
+                assert await ask(evil, "tested.a.echo") == {"success": True}
+                await settle(connection)  # all that the server has to say of the others has come
+            await evil.close()
+        told = [line["reason"] for line in logs if line["event"] == "nats trouble"]
+        assert 1 <= len(told) <= 5 and "permissions violation for publish" in told[0]
+
+    with configured(tmp_path, authorization=users) as server:
+        asyncio.run(scenario(server))

@@ -242,6 +242,8 @@ class _State:
         self.last: Exception | None = None
         self.opening: asyncio.Timeout | None = None
         self._said = ("", -math.inf)
+        self._troubles = 0
+        self._told = -math.inf
 
     async def trouble(self, error: Exception) -> None:
         if self.connected or self.last is None or not is_hopeless(self.last):  # a refused connection is cut off besides
@@ -251,8 +253,15 @@ class _State:
         ):  # the driver would ask again and again
             self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__
-        if self.connected and (self._client.is_connected or self._is_news(reason)):
-            _log.warning("nats trouble", reason=reason)
+        self._troubles += 1
+        if self.connected and (self._is_due() if self._client.is_connected else self._is_news(reason)):
+            _log.warning("nats trouble", reason=reason, troubles=self._troubles)
+
+    def _is_due(self) -> bool:
+        """Once a second: who has its answers sent where the service may not speak has the server complain of each."""
+        due = (now := time.monotonic()) - self._told >= 1
+        self._told = now if due else self._told
+        return due
 
     def _is_news(self, reason: str) -> bool:
         said, at = self._said
