@@ -337,6 +337,25 @@ def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
+def test_a_horizon_that_somebody_has_purged_is_put_there_again(tmp_path: Path, counts_all: None) -> None:
+    """The sweep expected the one that it knew, found none, and took it for another's that was faster: for ever."""
+    clock = ManualClock()
+
+    async def scenario(there: Beside) -> None:
+        subject = f"$KEYHOUSE.{there.bucket}.horizon"
+        await put(there.engine, *(f"k{number}" for number in range(30)))
+        await there.engine.sweep(limit=10)
+        await there.js.get_last_msg(f"KV_{there.bucket}", subject)
+        assert await value(there.engine, "k0") == b"1"  # it has heard of it
+        await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=subject)
+        for _ in range(2):
+            clock.advance(seconds=PRUNE_DELAY_SECONDS)
+            await there.engine.sweep(limit=10)
+        await there.js.get_last_msg(f"KV_{there.bucket}", subject)
+
+    run(tmp_path, scenario, clock=clock, changes_kept=10)
+
+
 def test_a_batch_whose_id_others_have_written_over_is_refused_alone(tmp_path: Path) -> None:
     """Whether it was applied can't be known. It failed with an error of the decoder, and so did the commits beside it."""
     clock = ManualClock()

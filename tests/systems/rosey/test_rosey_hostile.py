@@ -123,7 +123,7 @@ def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled(
 def test_a_quota_without_a_census_is_refused() -> None:
     """It was counted once, at the first write: what expired after it took up room for good, until nothing more was kept."""
     for quota in ({"quota_keys": 10}, {"quota_bytes": 10}):
-        with pytest.raises(UsageError, match="set census_seconds") as refused:
+        with pytest.raises(UsageError, match=r"set rosey[.]census_seconds") as refused:
             read_settings(Settings, {"census_seconds": 0, **quota}, table="rosey")
         assert refused.value.fields == {"census_seconds": 0.0, "quota_keys": 0, "quota_bytes": 0, **quota}
     assert read_settings(Settings, {"census_seconds": 0}, table="rosey").census_seconds == 0

@@ -74,6 +74,8 @@ async def _announce(bucket: Bucket, horizon: Horizon) -> None:
         bucket.acknowledged = max(bucket.acknowledged, ack.seq)
     elif ack.error.err_code not in MISMATCH:
         raise refused(ack.error)
+    elif await bucket.last(bucket.names.horizon) is None:
+        bucket.mirror.horizon_sequence = 0  # somebody has purged it: the next sweep puts it there again
 
 
 async def _forget_ids(bucket: Bucket, now: int) -> None:

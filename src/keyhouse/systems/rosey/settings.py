@@ -63,7 +63,7 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
         self._check_prefixes()
         if not self.census_seconds and (self.quota_keys or self.quota_bytes):
             raise UsageError(
-                "A quota is held by counting, which gives room back as keys expire: set census_seconds, or no quota.",
+                "A plugin's quota needs the census, which gives back the room of expired keys: set rosey.census_seconds.",
                 census_seconds=self.census_seconds,
                 quota_keys=self.quota_keys,
                 quota_bytes=self.quota_bytes,
