@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from keyhouse.cli.app import app
 from keyhouse.cli.reference import commands
@@ -69,6 +70,15 @@ def test_help_says_in_a_whole_sentence_what_each_command_does(of: tuple[str, ...
         assert line.endswith(".") and "..." not in line, line
 
 
+def test_every_help_fits_a_terminal_and_says_what_stands_for_what_in_capitals() -> None:
+    """Examples were longer than the 80 columns of a terminal, and options took an `<int range>` and a `<path>`."""
+    for name, _ in commands(typer.main.get_command(app)):
+        shown = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=80).stdout
+        usage, *lines = shown.splitlines()
+        assert not re.search(r"[{[][a-z_]+[]}]", usage) and not re.search(r"^ +-.* <\w", shown, re.MULTILINE), shown
+        assert not [line for line in lines if len(line) > 80], shown
+
+
 def test_every_command_has_examples_that_are_commands() -> None:
     group: Any = typer.main.get_command(app)
     for name, command in commands(group):
@@ -99,6 +109,8 @@ def test_the_installed_program_is_the_same() -> None:
         ("describe",),
         ("describe", "rosie"),
         ("describe", "no.such.module:NAME"),
+        ("get", "rosie", "theme"),
+        ("list", "rosie"),
         ("describe", "keyhouse.demo.clips:NO_SUCH"),
         ("describe", "keyhouse.demo.clips:CLIP"),
         ("explain", BOARD),

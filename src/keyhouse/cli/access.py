@@ -41,15 +41,17 @@ class Access(Protocol):
 
 
 def selected(selection: Selection) -> Place:
-    """The place of the rows that are asked for. Which store it is in is asked for before which space, by every command."""
+    """The place of the rows that are asked for. Every command asks for the system first, then the store, then the space."""
+    chosen = target(selection.system)
     _check_named(selection.system, selection)
-    return place_of_space(target(selection.system), named_space(selection.space) or _space_of_token(selection))
+    return place_of_space(chosen, named_space(selection.space) or _space_of_token(selection))
 
 
 def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, Found]:
     """The place of one row, and what the row is."""
+    chosen = target(system)
     _check_named(system, where)
-    return place_of_key(target(system), key, where.space)
+    return place_of_key(chosen, key, where.space)
 
 
 def _space_of_token(selection: Selection) -> str | None:

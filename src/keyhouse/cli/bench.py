@@ -23,8 +23,12 @@ def bench(
     only: Annotated[
         str | None, typer.Option(metavar="ROWS", help="Some rows, with commas: 1 to 6, 8, commit, read. [all]")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=5, max=99, help="How often each contestant has its turn.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.01, max=60, help="How long each works in each round, about.")] = 0.3,
+    rounds: Annotated[
+        int, typer.Option(min=5, max=99, metavar="N", help="How often each contestant has its turn.")
+    ] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, max=60, metavar="N", help="How long each works in each round, about.")
+    ] = 0.3,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw it into this file as well.")] = None,
     store: StoreUrl = None,
     data: DataFolder = None,

@@ -18,7 +18,9 @@ from keyhouse.cli.output import number, show_json
 @spread
 def delete(
     system: SystemName,
-    key: Annotated[str | None, typer.Argument(help="The key of a record.", autocompletion=complete_key)] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The key of a record.", autocompletion=complete_key)
+    ] = None,
     prefix: Annotated[
         str | None, typer.Option(metavar="TEXT", help="All records whose keys start with this text.")
     ] = None,

@@ -27,7 +27,11 @@ def describe(
     system: SystemName,
     form: Annotated[
         Form,
-        typer.Option("--as", help="A document; all of it as JSON; its values as JSON Schema; a diagram."),
+        typer.Option(
+            "--as",
+            metavar="FORM",
+            help="`markdown` for people; `json`, all of it; `json-schema`, its values; `mermaid` or `dot`, a diagram.",
+        ),
     ] = Form.MARKDOWN,
     json: Json = False,
 ) -> None:

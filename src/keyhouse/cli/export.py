@@ -22,7 +22,9 @@ from keyhouse.cli.whole import Spaces, stoppable
 def export(
     system: Annotated[
         str | None,
-        typer.Argument(help=SYSTEM_HELP + " Only --data and --records need it.", autocompletion=system_names),
+        typer.Argument(
+            metavar="SYSTEM", help=SYSTEM_HELP + " Only --data and --records need it.", autocompletion=system_names
+        ),
     ] = None,
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file to write; without it, standard output.")

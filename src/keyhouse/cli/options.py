@@ -20,11 +20,15 @@ from keyhouse.cli.target import SYSTEM_HELP, system_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SystemName = Annotated[str, typer.Argument(help=SYSTEM_HELP, autocompletion=system_names)]
-Key = Annotated[str, typer.Argument(help="The key, as it is stored.", autocompletion=complete_key)]
+SystemName = Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP, autocompletion=system_names)]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as it is stored.", autocompletion=complete_key)]
 Prefix = Annotated[
     str,
-    typer.Argument(help="Only keys that start with this text; no character is special.", autocompletion=complete_key),
+    typer.Argument(
+        metavar="PREFIX",
+        help="Only keys that start with this text; no character is special.",
+        autocompletion=complete_key,
+    ),
 ]
 StoreUrl = Annotated[
     str | None,

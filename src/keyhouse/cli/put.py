@@ -21,7 +21,7 @@ def put(
     system: SystemName,
     key: Key,
     value: Annotated[
-        str | None, typer.Argument(help="The value as JSON; without it, --file or standard input.")
+        str | None, typer.Argument(metavar="VALUE", help="The value as JSON; without it, --file or standard input.")
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="The value is text, not JSON.")] = False,
     file: Annotated[Path | None, typer.Option(metavar="PATH", help="Read the value from this file.")] = None,

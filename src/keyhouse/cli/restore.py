@@ -13,7 +13,7 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 
 @examples(
     "keyhouse restore --store sqlite:new.db --from library.jsonl",
-    "keyhouse restore --store postgresql://keyhouse@host/library --from library.jsonl",
+    "keyhouse restore --store postgresql://host/library --from library.jsonl",
     "keyhouse restore --store sqlite:library.db --from library.jsonl --replace",
 )
 def restore(

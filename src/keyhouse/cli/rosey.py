@@ -21,7 +21,9 @@ def _group() -> None:
     "keyhouse rosey acl trivia quote-db > authorization.conf",
 )
 def acl(
-    plugins: Annotated[list[str], typer.Argument(help="The plugins' names, as they stand in their subjects.")],
+    plugins: Annotated[
+        list[str], typer.Argument(metavar="PLUGIN...", help="The plugins' names, as they stand in their subjects.")
+    ],
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]")
     ] = None,

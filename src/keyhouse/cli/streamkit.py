@@ -86,7 +86,9 @@ async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str |
 )
 def export(
     customer: Customers = None,
-    to: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write; without it, standard output.")
+    ] = None,
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,
@@ -125,10 +127,13 @@ async def _export(customers: list[str] | None, to: Path | None, store: str | Non
 @streamkit.command("import")
 @examples(
     "keyhouse streamkit import --store sqlite:streamkit.db --from streamkit.json",
-    "wrangler kv bulk get keys.json --binding STREAMKIT_KV | keyhouse streamkit import --store sqlite:streamkit.db",
+    "wrangler kv bulk get keys.json --binding STREAMKIT_KV > values.json",
+    "keyhouse streamkit import --data keyhouse-data --from values.json",
 )
 def import_(
-    source: Annotated[Path | None, typer.Option("--from", help="The file to read; without it, standard input.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="The file to read; without it, standard input.")
+    ] = None,
     keys: Annotated[
         Literal["v1", "v2"], typer.Option(metavar="VERSION", help="The version of the keys of what is new: v1 or v2.")
     ] = "v1",

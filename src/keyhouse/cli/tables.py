@@ -22,8 +22,15 @@ class Way(StrEnum):
     "keyhouse tables down 'postgresql://owner@host/bot?layout=rosey' --dry-run",
 )
 def tables(
-    way: Annotated[Way, typer.Argument(help="`current` says which version is there; `up` and `down` change it.")],
-    url: Annotated[str, typer.Argument(help="A SQL engine: sqlite:data.db or postgresql://user@host/database")],
+    way: Annotated[
+        Way,
+        typer.Argument(
+            metavar="current|up|down", help="`current` says which version is there; `up` and `down` change it."
+        ),
+    ],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="A SQL engine: sqlite:data.db or postgresql://user@host/database")
+    ],
     to: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Where to go; without it, all the way.", show_default=False)
     ] = None,

@@ -17,13 +17,16 @@ _OPERATOR: Final = "operator"
 
 @examples(
     "TOKEN=$(keyhouse token streamkit --customer 12345)",
-    'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
+    'curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
     "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
     "keyhouse token rosey --operator",
 )
 def token(
     system: Annotated[
-        str, typer.Argument(help="The system that the token is for: streamkit, rosey.", autocompletion=system_names)
+        str,
+        typer.Argument(
+            metavar="SYSTEM", help="The system that the token is for: streamkit, rosey.", autocompletion=system_names
+        ),
     ],
     customer: Annotated[str | None, typer.Option(metavar="ID", help="Whom the token stands for: the tenant.")] = None,
     operator: Annotated[
@@ -33,7 +36,7 @@ def token(
         list[str] | None,
         typer.Option(metavar="NAME", help="What it allows: read or write; may be given several times. [both]"),
     ] = None,
-    hours: Annotated[float, typer.Option(help="How long it is good for.")] = 12.0,
+    hours: Annotated[float, typer.Option(metavar="N", help="How long it is good for.")] = 12.0,
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]")
     ] = None,

@@ -28,6 +28,8 @@ def read_value(value: str | None, file: Path | None, stdin: TextIO, *, as_text: 
         raise UsageError("Give a value: as an argument, by --file, or on standard input.")
     else:
         content = stdin.buffer.read(4 * VALUE_BYTES_MAX)
+        if not content and not as_text:
+            raise UsageError("Nothing came on standard input: give a value there, as an argument, or by --file.")
     return _quoted(content) if as_text else content
 
 

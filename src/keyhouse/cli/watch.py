@@ -12,7 +12,7 @@ from keyhouse.cli.options import JsonLines, Selection, examples, spread
 @examples(
     "keyhouse watch rosey --space trivia --store sqlite:bot.db",
     "keyhouse watch rosey game_ --space trivia --json | jq .value",
-    "keyhouse watch rosey --space trivia --since 17 --count 10 --service nats://127.0.0.1:4222",
+    "keyhouse watch rosey --space trivia --since 17 --service nats://host:4222",
 )
 @spread
 def watch(

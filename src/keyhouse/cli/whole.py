@@ -24,7 +24,8 @@ Spaces = Annotated[
     ),
 ]
 SystemOrNone = Annotated[
-    str | None, typer.Argument(help=SYSTEM_HELP + " Only --data needs it.", autocompletion=system_names)
+    str | None,
+    typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP + " Only --data needs it.", autocompletion=system_names),
 ]
 
 
