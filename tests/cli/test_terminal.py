@@ -129,6 +129,8 @@ def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
 def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
     shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
     assert "Give a value: as an argument, by --file, or on standard input." in shown
+    refused = run("put", "rosey", "theme", *BOT, cwd=tmp_path, given="", code=1).stderr
+    assert "Nothing came on standard input" in refused, "an empty pipe was called a truncated document"
     assert list(tmp_path.iterdir()) == []
 
 
