@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.serve import read_settings
-from keyhouse.systems.rosey import watches
+from keyhouse.systems.rosey import service, watches
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
 from keyhouse.systems.rosey.settings import Settings
@@ -48,6 +48,23 @@ def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -
         assert refused is not None
         assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
         assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused("db.kv.evil.get", "db.kv.quote.set")
+
+    on_sqlite(story)
+
+
+def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
+    on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again when they come."""
+    monkeypatch.setattr(service, "PLUGINS_KEPT", 3)
+
+    async def story(house: House) -> None:
+        for number in range(40):
+            await house.told("quote.set", {"key": "k", "value": number})
+            assert (await house.ask(f"evil{number}.set", {"key": "k", "value": number}))["success"]
+            assert await house.ask("quote.get", {"key": "k"}) == {"success": True, "exists": True, "value": number}
+        assert (await house.ask("evil7.get", {"key": "k"}))["value"] == 7
+        assert len(house.service._plugins) <= 4 and len(house.service._ways) <= 4
 
     on_sqlite(story)
 

@@ -32,7 +32,7 @@ __all__ = ["OPERATIONS", "PluginService", "operator_token", "part"]
 NAME: Final = "rosey"
 
 PLUGINS_KEPT: Final = 10_000
-"""Plugins whose store is kept at hand; beyond it all are made anew as they come."""
+"""Plugins whose store is kept at hand, and subjects whose meaning is; beyond it all are made anew as they come."""
 
 READS: Final = frozenset({"get", "list", "mget", "scan", "count"})
 """What is not done when nobody waits for the answer."""
@@ -157,6 +157,8 @@ class PluginService:
     def _find(self, subject: str, start: int) -> _Way:
         name, operation = _read_subject(subject, start)
         plugin = self._plugins.get(name) or self._know(name)
+        if len(self._ways) >= PLUGINS_KEPT:
+            self._ways = {}
         way = self._ways[subject] = _Way(plugin, operation)
         return way
 
