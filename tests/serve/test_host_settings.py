@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from keyhouse.cli.serve import serve
 from keyhouse.engines.placing import file_of, url_of
@@ -13,6 +14,7 @@ from keyhouse.errors import UsageError
 from keyhouse.serve import Part, host
 from keyhouse.serve.settings import Address, Settings
 from keyhouse.serve.sources import FILE, Given, gather
+from tests.serve import jars
 
 SYSTEMS = ("rosey", "streamkit")
 
@@ -260,3 +262,24 @@ def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -
     with pytest.raises(UsageError, match="plain function") as refused:
         asyncio.run(start())
     assert refused.value.fields == {"system": "mine", "returned": "coroutine"}
+
+
+@pytest.mark.parametrize(
+    ("spelled", "durable"), [("rocksdb:rows", True), ("rocksdb:///rows", True), ("memory:", False)]
+)
+def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_acknowledged_is_warned_of(
+    tmp_path: Path, spelled: str, durable: bool
+) -> None:
+    """`--engine rocksdb:rows` was refused, because each system's folder lies within that one, and nobody made it. That NATS
+    had not been asked to sync was a word in a line among others."""
+
+    async def start() -> None:
+        async with host.Host(given, {"jars": jars.part}):
+            pass
+
+    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": spelled})
+    with capture_logs() as logs:
+        asyncio.run(start())
+    assert (tmp_path / "rows" / "jars").is_dir() is durable
+    warned = [line for line in logs if line["log_level"] == "warning" and "can be lost" in line["event"]]
+    assert [line["system"] for line in warned] == ([] if durable else ["jars"])

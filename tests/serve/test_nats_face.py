@@ -16,6 +16,7 @@ from keyhouse.errors import (
     DocumentError,
     LimitError,
     UnavailableError,
+    UnknownOutcomeError,
 )
 from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect, failure
 from keyhouse.serve.nats.connection import Connection, _State
@@ -87,6 +88,15 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
         assert [line["event"] for line in logs if line["log_level"] == "error"] == ["nats handler failed"]
 
     asyncio.run(scenario())
+
+
+def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
+    """Each engine has a sentence of its own, with advice for who calls it: repeat it with the same batch id. A plugin has
+    none, and was not told that the write may have been done."""
+    error = UnknownOutcomeError("The server did not answer; repeat with the same batch id.", table="secret")
+    answer = json.loads(failure(error))
+    assert answer["error_code"] == "DATABASE_ERROR" and answer["message"].startswith("The outcome is unknown: it may")
+    assert "batch id" not in answer["message"]
 
 
 def test_every_flat_answer_is_utf_8_whatever_the_error_says() -> None:

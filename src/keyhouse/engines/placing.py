@@ -10,6 +10,7 @@ apart is set to the system's name, so that spaces of two systems never meet:
     memory:               an engine for each
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -17,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
-__all__ = ["file_of", "url_of"]
+__all__ = ["file_of", "make_folder", "url_of"]
 
 PLACE: Final = "{system}"
 
@@ -48,6 +49,16 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
             return _with(url.replace(f"//{table}", f"//{table}-{system}", 1), {"layout": system}, set(), alone)
         case _:
             return url
+
+
+def make_folder(url: str) -> None:
+    """The one that a URL for all names, where each system has a folder of its own within it: an engine makes its own, and
+    no folder around that. What can't be made, the engine says."""
+    scheme, _, rest = url.partition(":")
+    folder = rest.removeprefix("///")
+    if scheme == "rocksdb" and PLACE not in url and not folder.startswith("//"):
+        with suppress(OSError):
+            Path(folder).mkdir(exist_ok=True)
 
 
 def _with(url: str, names: dict[str, str], telling: set[str], alone: bool) -> str:

@@ -17,7 +17,7 @@ import structlog
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.jetstream.credentials import sign_in
-from keyhouse.engines.placing import file_of, url_of
+from keyhouse.engines.placing import file_of, make_folder, url_of
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.serve.health import Health
@@ -133,6 +133,8 @@ class Host:
         own, common = self._given.engines.get(name), self._settings.engine
         url = own or common
         place = file_of(name, data) if url is None else url_of(name, url, alone=bool(own) or len(self._services) == 1)
+        if url is not None:
+            make_folder(url)
         try:
             async with asyncio.timeout(ENGINE_SECONDS):
                 engine = await open_engine(place)
@@ -146,7 +148,12 @@ class Host:
                 system=name,
             ) from None
         stack.push_async_callback(engine.close)
-        _log.info("engine open", system=name, engine=public_url(place), durable=engine.capabilities.durable)
+        durable = engine.capabilities.durable
+        _log.info("engine open", system=name, engine=public_url(place), durable=durable)
+        if not durable:
+            _log.warning(
+                "what is acknowledged here can be lost with the machine: keyhouse doctor says why", system=name
+            )
         return engine
 
     # The faces
