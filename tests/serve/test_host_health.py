@@ -5,6 +5,8 @@ import json
 import logging
 import subprocess
 import sys
+import threading
+import time
 from io import StringIO
 from pathlib import Path
 from typing import Literal
@@ -19,9 +21,11 @@ from keyhouse.errors import UnavailableError
 from keyhouse.serve import Context, Part, health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
 from keyhouse.serve.logs import set_up_logs
-from keyhouse.serve.metrics import Metrics
+from keyhouse.serve.metrics import Metrics, Timing
+from keyhouse.serve.probes import probes
 from keyhouse.serve.tasks import Tasks
 from keyhouse.systems.rosey import service as rosey
+from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.streamkit import service as streamkit
 from keyhouse.testing.faults import FaultyEngine, fail
 
@@ -97,6 +101,42 @@ def test_an_answer_holds_for_a_moment() -> None:
         assert calls == 1
 
     asyncio.run(main())
+
+
+def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a thousand plugins, whoever they were, it had 15 MB: each time somebody looked, nobody was answered for 2.7 s."""
+    metrics, writing, most = Metrics("1"), 0, 0
+
+    def page() -> bytes:
+        nonlocal writing, most
+        assert threading.current_thread() is not threading.main_thread()
+        writing += 1
+        most = max(most, writing)
+        time.sleep(0.01)
+        writing -= 1
+        return b"page"
+
+    async def main() -> None:
+        [route] = [route for route in probes(Health(metrics), metrics) if route.path == "/metrics"]
+        replies = await asyncio.gather(*(route.handler() for _ in range(5)))
+        assert [reply.body for reply in replies] == [b"page"] * 5
+
+    monkeypatch.setattr(metrics, "page", page)
+    asyncio.run(main())
+    assert most == 1
+
+
+def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
+    figures = Figures(("get",))
+
+    class Growing(Timing):
+        def rising(self) -> list[tuple[str, float]]:
+            figures.timing("get", f"p{len(figures.timings()['get'])}")  # as a request does meanwhile
+            figures.failed(f"p{len(figures.errors)}", "CONFLICT")
+            return super().rising()
+
+    figures._timings["get"]["first"] = Growing()
+    assert len(list(figures.collect())) > 3
 
 
 def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
