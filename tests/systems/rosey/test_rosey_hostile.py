@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.errors import EngineError, UnavailableError, UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.serve import read_settings
 from keyhouse.systems.rosey import service, watches
@@ -132,9 +132,10 @@ def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled(
         assert (line["log_level"], line["cause"]) == ("error", "OSError: refused") and "exc_info" not in line
         assert line["reason"] == "The server can't be reached. (server='db')"
     assert (logs[0]["error"], logs[0]["plugin"], logs[0]["key"]) == ("DATABASE_ERROR", "trivia", "a")
-    with capture_logs() as logs:
-        journal.failed("set", "trivia", ZeroDivisionError(), answered=True, fields={})
-    assert isinstance(logs[0]["exc_info"], ZeroDivisionError)
+    for error in (ZeroDivisionError(), EngineError("The engine failed in a way that it does not know.")):
+        with capture_logs() as logs:
+            journal.failed("set", "trivia", error, answered=True, fields={})
+        assert logs[0]["exc_info"] is error
 
 
 def test_a_quota_without_a_census_is_refused() -> None:

@@ -1,8 +1,8 @@
 """The log of operations: each at DEBUG, slow ones as a warning, failures by whose fault they are.
 
 Above a thousand operations a second, one in a hundred is shown at DEBUG, of refusals that nobody is told of, and of failures
-that are known: while a database is away, each request is one. A failure has a traceback where nobody foresaw it, and a line
-where one did. Values are never logged, and no text that is longer than a key may be.
+in an outage: while a database is away, each request is one. Such a failure is a line, any other has its traceback. Values are
+never logged, and no text that is longer than a key may be.
 """
 
 import logging
@@ -12,14 +12,25 @@ from typing import Any, Final
 
 import structlog
 
-from keyhouse.errors import KeyhouseError
+from keyhouse.errors import (
+    AccessError,
+    ConflictError,
+    FullError,
+    KeyhouseError,
+    LockedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 
-__all__ = ["Journal", "caused"]
+__all__ = ["Journal", "origin"]
 
 SAMPLED_ABOVE: Final = 1_000
 """Operations in one second that are all shown."""
 
 SAMPLE: Final = 0.01
+
+OUTAGES: Final = (UnavailableError, UnknownOutcomeError, FullError, LockedError, AccessError, ConflictError)
+"""What is foreseen of an engine, or of many callers at once, and comes with every request while it lasts."""
 
 CHARS_MAX: Final = 255
 """Of a text that a plugin has chosen. A key fits; what is longer is none, and may have a million."""
@@ -54,11 +65,9 @@ class Journal:
         """A mistake of the plugin's that it is told of is nobody else's concern; one that it isn't told of is here only."""
         code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
         said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **_short(fields)}
-        if not isinstance(error, KeyhouseError):
-            self._log.error(f"kv {operation} failed", exc_info=error, **said)
-        elif error.status >= 500:
-            if self._is_drawn():
-                self._log.error(f"kv {operation} failed", **said, **caused(error))
+        if not isinstance(error, KeyhouseError) or error.status >= 500:
+            if not isinstance(error, OUTAGES) or self._is_drawn():
+                self._log.error(f"kv {operation} failed", **said, **origin(error))
         elif answered:
             self._log.debug(f"kv {operation} refused", **said)
         elif self._is_drawn():
@@ -72,10 +81,10 @@ class Journal:
             self._log.info("kv cleanup", **said)
 
     def sweep_failed(self, error: KeyhouseError) -> None:
-        self._log.error("kv cleanup failed", operation="kv_cleanup", reason=str(error), **caused(error))
+        self._log.error("kv cleanup failed", operation="kv_cleanup", reason=str(error), **origin(error))
 
     def census_failed(self, error: KeyhouseError) -> None:
-        self._log.error("kv census failed", operation="kv_census", reason=str(error), **caused(error))
+        self._log.error("kv census failed", operation="kv_census", reason=str(error), **origin(error))
 
     def _is_drawn(self) -> bool:
         second = int(time.monotonic())
@@ -86,8 +95,10 @@ class Journal:
         return not (self._busy or self._count > SAMPLED_ABOVE) or self._draw() < SAMPLE
 
 
-def caused(error: KeyhouseError) -> dict[str, str]:
-    """What a driver raised behind an error of ours: what a line says in place of a traceback."""
+def origin(error: BaseException | None) -> dict[str, Any]:
+    """How a failure came about: its traceback; of an outage only what the driver said."""
+    if not isinstance(error, OUTAGES):
+        return {"exc_info": error}
     cause = error.__cause__
     return {} if cause is None else {"cause": f"{type(cause).__name__}: {cause}"}
 

@@ -23,7 +23,7 @@ from keyhouse.serve.nats import Courier
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.figures import Figures
-from keyhouse.systems.rosey.journal import caused
+from keyhouse.systems.rosey.journal import origin
 from keyhouse.systems.rosey.requests import Watch
 from keyhouse.systems.rosey.schema import VALUE
 
@@ -121,12 +121,10 @@ class Watches:
 
 def _failure(changes: "asyncio.Task[None]") -> str:
     error = changes.exception()
-    if not isinstance(error, KeyhouseError):
-        _log.error("kv watch failed", operation="kv_watch", exc_info=error)
-        return KeyhouseError.code
-    if error.status >= 500:
-        _log.error("kv watch failed", operation="kv_watch", error=error.code, reason=str(error), **caused(error))
-    return error.code
+    code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+    if not isinstance(error, KeyhouseError) or error.status >= 500:
+        _log.error("kv watch failed", operation="kv_watch", error=code, reason=str(error), **origin(error))
+    return code
 
 
 class _Push:
