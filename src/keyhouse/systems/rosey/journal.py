@@ -1,8 +1,8 @@
 """The log of operations: each at DEBUG, slow ones as a warning, failures by whose fault they are.
 
 Above a thousand operations a second, one in a hundred is shown at DEBUG, of refusals that nobody is told of, and of failures
-in an outage: while a database is away, each request is one. Such a failure is a line, any other has its traceback. Values are
-never logged, and no text that is longer than a key may be.
+in an outage: while a database is away, each request is one. Such a failure is a line, any other has its traceback. Values
+are never logged, and no text that is longer than a key may be.
 """
 
 import logging
