@@ -8,11 +8,15 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put
+from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import LeaseError
 from keyhouse.store import Store, verify
 from keyhouse.systems.streamkit import CONFIGS, CONFIGS_V2, NOTE, SCHEMAS, Note
+from keyhouse.systems.streamkit.configs import Configs
+from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
-from keyhouse.testing.faults import FaultyEngine, Killed, fail
+from keyhouse.systems.streamkit.quota import Size
+from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.systems.driving import Drive, rows
 from tests.systems.streamkit_service import Asked, app_of
 from tests.systems.test_streamkit_schema import VALUES
@@ -208,3 +212,26 @@ def test_only_spaces_of_customers_are_migrated(drive: Drive) -> None:
 
 def test_every_category_is_declared_at_both_keys() -> None:
     assert CONFIGS.keys() == CONFIGS_V2.keys()
+
+
+@pytest.mark.parametrize("asked", ["replace", "delete"])
+def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
+    """v2 was looked at before v1: a config that another writer moved in between was at neither, so a PUT was told 404, and a
+    DELETE that there was nothing, though it stayed."""
+
+    async def scenario() -> None:
+        note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())
+        other = Configs(Customers(inner, Size(10, 10_000), "v2"))
+        await Configs(Customers(inner, Size(10, 10_000), "v1")).create("12345", "notes", note | {"id": "a"})
+
+        async def move() -> None:
+            await other.replace("12345", "notes", "a", note, lambda revision: None)
+
+        engine = FaultyEngine(inner, meanwhile(2, move, call="read", after=True))  # the first is of the space's version
+        configs = Configs(Customers(engine, Size(10, 10_000), "v1"))
+        if asked == "replace":
+            assert (await configs.replace("12345", "notes", "a", note, lambda revision: None)).id == "a"
+        else:
+            assert await configs.delete("12345", "notes", "a", lambda revision: None)
+
+    asyncio.run(scenario())

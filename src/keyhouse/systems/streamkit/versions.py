@@ -47,9 +47,10 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
         return second or first or (await engine.read(customer, keys[:1]))[0]
 
     async def entry(self, tx: Transaction, identifier: str) -> Entry[T] | None:
-        """As the transaction sees it. Both rows are read, so neither may change before the commit."""
+        """As the transaction sees it. Both rows are read, so neither may change before the commit. v1 is looked at first, so
+        what moves meanwhile is at one of them, also for a transaction that ends without a commit."""
         fields = {self.field: identifier}
-        second, first = await tx.entry(self.v2, **fields), await tx.entry(self.v1, **fields)
+        first, second = await tx.entry(self.v1, **fields), await tx.entry(self.v2, **fields)
         return second or first
 
     async def restore(
