@@ -61,8 +61,19 @@ class NatsDriver(Client):
                     break
         return super()._connect_command()
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        """What is still to be sent is left where there is nobody to take it: the driver would write it to a closed
+        connection, and uvloop raises what nobody expects."""
+        if not self.is_connected or (isinstance(self._transport, _Transport) and self._transport.is_closing):
+            self._pending, self._pending_data_size = [], 0
+        await super()._close(status, do_cbs)
+
 
 class _Transport(TcpTransport):
+    @property
+    def is_closing(self) -> bool:
+        return self._io_writer is None or self._io_writer.is_closing()
+
     async def connect_tls(self, *of: Any, **named: Any) -> None:
         """A connection that could not be encrypted is closed, and what was made for the plain one is not told: who waits for
         its end, as the driver does when it is closed, would wait for ever."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nats
 import pytest
+import uvloop
 from nats.aio.client import Client
 from structlog.testing import capture_logs
 
@@ -208,3 +209,21 @@ def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second
 
     with configured(tmp_path, authorization=users) as server:
         asyncio.run(scenario(server))
+
+
+def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> None:
+    """What was still to be sent was written to a connection that was closed: the service ended with a traceback, and 1."""
+
+    async def scenario(server: ConfiguredServer) -> None:
+        endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
+        async with (
+            connect(server.address()) as connection,
+            NatsFace(connection, [endpoint], name="tested", version="1.2.3"),
+        ):
+            server.kill()
+            await until(lambda: not connection.is_connected)
+            await connection.publish("chat.out", b"to be sent")
+        assert connection.is_closed
+
+    with configured(tmp_path) as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario(server))
