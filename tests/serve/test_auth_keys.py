@@ -255,6 +255,15 @@ def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(story())
 
 
+async def until_found(keys: KeySet, name: str) -> Any:
+    """Ask again as long as the keys are on their way."""
+    async with asyncio.timeout(5):
+        while True:
+            with suppress(UnavailableError):
+                return await keys.find(name)
+            await asyncio.sleep(0.001)
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():
@@ -363,6 +372,13 @@ def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch)
         await until(lambda: found.version == 1)
         assert at.fetches == 1, "the one that was late is the one that counts"
         await found.find("one")
+        come.clear()
+        found._next_fetch_at = 0
+        with pytest.raises(UnavailableError):
+            await found.find("two")  # it is not known yet whether it is unknown
+        come.set()
+        with pytest.raises(TokenError):
+            await until_found(found, "two")
 
     asyncio.run(story())
 

@@ -98,7 +98,7 @@ class KeySet:
             await asyncio.wait([self._fetch()], timeout=JWKS_SECONDS_MAX)
         else:
             self.nudge()
-        if not self._keys:
+        if not self._keys or (self._fetching is not None and not self._has(name)):  # what is on its way may have it
             raise UnavailableError("The keys that verify tokens could not be fetched: try again.")
         if name is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
