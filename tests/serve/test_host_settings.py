@@ -131,6 +131,16 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
         ({"KEYHOUSE_HTTP": "8080"}, None, "give HOST:PORT", {"http": "8080", "source": "KEYHOUSE_HTTP"}),
         ({"KEYHOUSE_HTTP": "host:99999"}, None, "give HOST:PORT", {"http": "host:99999", "source": "KEYHOUSE_HTTP"}),
         ({"KEYHOUSE_NATS": "http://a"}, None, "give nats://host:4222", {"nats": "http://a", "source": "KEYHOUSE_NATS"}),
+        ({"KEYHOUSE_DATA": ""}, None, "is empty", {"setting": "data", "source": "KEYHOUSE_DATA"}),
+        ({"KEYHOUSE_ENGINE": ""}, None, "is empty", {"setting": "engine", "source": "KEYHOUSE_ENGINE"}),
+        (
+            {
+                "KEYHOUSE_ROSEY_ENGINE": ""
+            },  # of a container whose URL was not filled in: rows went into a file within it
+            None,
+            "is empty",
+            {"setting": "rosey.engine", "source": "KEYHOUSE_ROSEY_ENGINE"},
+        ),
         ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "Both faces are off", {}),
         ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "There is no such file", {"file": "gone.toml"}),
     ],
@@ -283,3 +293,14 @@ def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_
     assert (tmp_path / "rows" / "jars").is_dir() is durable
     warned = [line for line in logs if line["log_level"] == "warning" and "can be lost" in line["event"]]
     assert [line["system"] for line in warned] == ([] if durable else ["jars"])
+
+
+def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(tmp_path: Path) -> None:
+    async def start() -> None:
+        async with host.Host(given, {"jars": jars.part}):
+            raise AssertionError
+
+    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off"}, {"KEYHOUSE_ENGINE": "mysql://db"})
+    with pytest.raises(UsageError, match="No engine has this scheme") as refused:
+        asyncio.run(start())
+    assert refused.value.fields["source"] == "KEYHOUSE_ENGINE"

@@ -140,6 +140,8 @@ class Host:
                 engine = await open_engine(place)
         except KeyhouseError as error:
             error.fields["system"] = name
+            if (source := self._given.origins.get(f"{name}.engine" if own else "engine")) is not None:
+                error.fields["source"] = source
             raise
         except TimeoutError:
             raise UnavailableError(

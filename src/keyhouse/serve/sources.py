@@ -80,6 +80,9 @@ def gather(
                 raise unknown_setting(name, [*_OWN, *(f"[{table}]" for table in tables)])
         http = tables.pop(HTTP)
         engines = {name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table}
+        for name, value in (own | {f"{name}.engine": url for name, url in engines.items()}).items():
+            if value == "" and name != "systems":  # of which none are all
+                raise UsageError("A setting is empty: give it a value, or take it out.", setting=name)
         settings = read_settings(Settings, own)
     return Given(settings=settings, tables=tables, engines=engines, http=http, origins=origins)
 
