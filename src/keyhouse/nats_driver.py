@@ -22,6 +22,10 @@ UNTRUSTED: Final = (
     "The NATS server's certificate is not trusted: SSL_CERT_FILE names the file of who signed it, and it must be made for "
     "the host in the URL."
 )
+BROKEN_OFF: Final = (
+    "The NATS server broke off the encrypted connection: it must not ask its clients for a certificate, which Keyhouse has "
+    "none to show."
+)
 
 
 class _UnencryptedError(Error):
@@ -90,4 +94,6 @@ def insecure(cause: BaseException | None) -> str | None:
     """The sentence for a connection that could not be made secure; `None` where it failed for another reason."""
     if isinstance(cause, _UnencryptedError):
         return UNENCRYPTED
-    return UNTRUSTED if isinstance(cause, ssl.SSLError) else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return UNTRUSTED
+    return BROKEN_OFF if isinstance(cause, ssl.SSLError) else None

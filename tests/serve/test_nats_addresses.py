@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -16,7 +17,9 @@ from cryptography.x509.oid import NameOID
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import KeyhouseError, UnavailableError
+from keyhouse.nats_driver import insecure
 from keyhouse.serve.nats import connect
+from keyhouse.serve.nats.connection import Connection, _State
 from keyhouse.systems.rosey.remote import connect as ask
 from tests.engines.nats_configured import ConfiguredServer, configured
 
@@ -109,6 +112,25 @@ def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_a
         asyncio.run(everyone(url))  # type: ignore[arg-type]  # each is a coroutine
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     asyncio.run(everyone(url))  # type: ignore[arg-type]
+
+
+def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_bad_one() -> None:
+    assert "is not trusted" in str(insecure(ssl.SSLCertVerificationError("unable to get local issuer certificate")))
+    assert "must not ask its clients for a certificate" in str(insecure(ssl.SSLError("alert certificate required")))
+    assert insecure(OSError("refused")) is None and insecure(None) is None
+
+
+def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> None:
+    """A connection that was broken off is told of again when it is closed: the error was that of the clock, not of NATS."""
+
+    async def main() -> None:
+        state = _State(Connection())
+        async with asyncio.timeout(1) as state.opening:
+            pass
+        await state.trouble(error := ssl.SSLError("broken off"))
+        assert state.last is error
+
+    asyncio.run(main())
 
 
 @EVERYONE

@@ -275,7 +275,8 @@ class Wire:
             self._trouble = error
         elif is_hopeless(error):  # which the driver answers by asking again and again
             self._trouble = error
-            self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
+            with suppress(RuntimeError):  # it is over already
+                self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         elif self._trouble is None or not is_hopeless(self._trouble):  # a refused connection is often cut off besides
             self._trouble = error
 

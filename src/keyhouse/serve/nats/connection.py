@@ -251,7 +251,8 @@ class _State:
         if (
             not self.connected and self.opening is not None and is_hopeless(error)
         ):  # the driver would ask again and again
-            self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
+            with suppress(RuntimeError):  # it is over already
+                self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__
         self._troubles += 1
         if self.connected and (self._is_due() if self._client.is_connected else self._is_news(reason)):
