@@ -15,7 +15,7 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import Error
 
-__all__ = ["NatsDriver", "insecure"]
+__all__ = ["NatsDriver", "unfit"]
 
 UNENCRYPTED: Final = "The NATS server does not encrypt, and tls:// asks for it: set up TLS there, or say nats://."
 UNTRUSTED: Final = (
@@ -23,9 +23,17 @@ UNTRUSTED: Final = (
     "the host in the URL."
 )
 BROKEN_OFF: Final = (
-    "The NATS server broke off the encrypted connection: it must not ask its clients for a certificate, which Keyhouse has "
-    "none to show."
+    "The NATS server broke off the encrypted connection: it must not ask its clients for a certificate, because Keyhouse "
+    "has none to show."
 )
+NO_GREETING: Final = (
+    "What answers there does not greet as a NATS server does: look at host and port in the URL. With handshake_first, a "
+    "NATS server does not either: leave that out there."
+)
+
+
+class _NoGreetingError(Error):
+    """The first line did not come, or was another's."""
 
 
 class _UnencryptedError(Error):
@@ -45,6 +53,16 @@ class NatsDriver(Client):
         s.last_attempt = time.monotonic()
         self._transport = self._transport or _Transport()  # type: ignore[no-untyped-call]
         await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+
+    async def _process_connect_init(self) -> None:
+        """The driver has one error for a server that refuses and for one that is none; this one can be told by its type."""
+        self._server_info: dict[str, Any] = {}
+        try:
+            await super()._process_connect_init()
+        except Error as error:
+            if self._server_info:
+                raise
+            raise _NoGreetingError(str(error)) from error
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         server = self._current_server
@@ -90,8 +108,11 @@ class _Transport(TcpTransport):
         vars(self._io_writer.transport.get_protocol())["_over_ssl"] = True  # else asyncio logs a warning when it ends
 
 
-def insecure(cause: BaseException | None) -> str | None:
-    """The sentence for a connection that could not be made secure; `None` where it failed for another reason."""
+def unfit(cause: BaseException | None) -> str | None:
+    """The sentence for a connection that could not be made secure, or was not to a NATS server; `None` where it failed for
+    another reason."""
+    if isinstance(cause, _NoGreetingError):
+        return NO_GREETING
     if isinstance(cause, _UnencryptedError):
         return UNENCRYPTED
     if isinstance(cause, ssl.SSLCertVerificationError):

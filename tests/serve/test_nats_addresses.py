@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.nats_driver import insecure
+from keyhouse.nats_driver import unfit
 from keyhouse.serve.nats import connect
 from keyhouse.serve.nats.connection import Connection, _State
 from keyhouse.systems.rosey.remote import connect as ask
@@ -69,6 +69,23 @@ def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_as
     assert b"secret" not in heard
 
 
+@EVERYONE
+def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Connecting) -> None:
+    """`--nats` named the port of HTTP, and the operator looked at user and password."""
+
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
+        with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
+            await everyone(f"nats://keyhouse:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server.close()
+
+    asyncio.run(main())
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one that is made for this machine and signed by itself."""
@@ -115,9 +132,9 @@ def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_a
 
 
 def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_bad_one() -> None:
-    assert "is not trusted" in str(insecure(ssl.SSLCertVerificationError("unable to get local issuer certificate")))
-    assert "must not ask its clients for a certificate" in str(insecure(ssl.SSLError("alert certificate required")))
-    assert insecure(OSError("refused")) is None and insecure(None) is None
+    assert "is not trusted" in str(unfit(ssl.SSLCertVerificationError("unable to get local issuer certificate")))
+    assert "must not ask its clients for a certificate" in str(unfit(ssl.SSLError("alert certificate required")))
+    assert unfit(OSError("refused")) is None and unfit(None) is None
 
 
 def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> None:

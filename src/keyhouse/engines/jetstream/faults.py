@@ -15,7 +15,7 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UsageError,
 )
-from keyhouse.nats_driver import insecure
+from keyhouse.nats_driver import unfit
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ def is_refusal(error: Exception) -> bool:
 
 def is_hopeless(error: Exception) -> bool:
     """Whether to ask again would change nothing."""
-    return is_refusal(error) or insecure(error) is not None
+    return is_refusal(error) or unfit(error) is not None
 
 
 def unreachable(server: str, cause: Exception) -> UnavailableError:
@@ -97,7 +97,7 @@ def unreachable(server: str, cause: Exception) -> UnavailableError:
             "The NATS server refuses the connection; look at the user, the password or the credentials in the URL."
         )
     else:
-        sentence = insecure(cause) or (
+        sentence = unfit(cause) or (
             "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
         )
     return UnavailableError(sentence, server=server, detail=str(cause)).caused_by(cause)

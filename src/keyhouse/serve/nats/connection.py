@@ -15,7 +15,7 @@ from nats.errors import Error as NatsError
 
 from keyhouse.engines.jetstream.faults import is_hopeless, is_refusal
 from keyhouse.errors import UnavailableError
-from keyhouse.nats_driver import NatsDriver, insecure
+from keyhouse.nats_driver import NatsDriver, unfit
 from keyhouse.serve.nats.reading import Parser
 
 CONNECT_SECONDS: Final = 5
@@ -187,7 +187,7 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
         sentence = (
             "The NATS server refuses the connection: look at user and password in its URL, or at nats_credentials."
             if state.last is not None and is_refusal(state.last)
-            else insecure(state.last or error) or "No NATS server answers."
+            else unfit(state.last or error) or "No NATS server answers."
         )
         raise UnavailableError(sentence, servers=_bare(url), reason=str(state.last or error)) from error
     except BaseException:

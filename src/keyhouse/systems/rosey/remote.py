@@ -28,7 +28,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.nats_driver import NatsDriver, insecure
+from keyhouse.nats_driver import NatsDriver, unfit
 from keyhouse.remote import Told
 from keyhouse.store import ANY, Unset
 from keyhouse.systems.rosey.client import (
@@ -88,7 +88,7 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
         cause = connection.told[-1] if connection.told else error
-        sentence = insecure(cause) or "No NATS server lets us in there: start keyhouse serve, or name another."
+        sentence = unfit(cause) or "No NATS server lets us in there: start keyhouse serve, or name another."
         raise UnavailableError(sentence, reason=str(cause) or type(cause).__name__) from None
     except BaseException:
         await connection.close()
