@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import exchange, growth, peers, reading, rosey, sweeping, writing
+from benchmarks import exchange, growth, peers, reading, rosey, served, sweeping, writing
 from benchmarks.growth import Grown
-from benchmarks.report import draw, print_figure, print_growth, print_latencies
+from benchmarks.report import draw, print_figure, print_growth, print_latencies, print_served
 from keyhouse.bench import http
 from keyhouse.bench.figure import Figure
 
@@ -33,6 +33,7 @@ class Report(msgspec.Struct):
     figures: list[Figure]
     growth: list[Grown]
     plugin_growth: list[Grown]
+    served_growth: list[served.Served]
     latencies: list[rosey.Latency]
 
 
@@ -95,7 +96,7 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
     only = options.only
-    report = Report(platform.platform(), platform.python_version(), [], [], [], [])
+    report = Report(platform.platform(), platform.python_version(), [], [], [], [], [])
     if only & {"1", "2"}:
         rounds = 3 if options.quick else 7
         found, report.latencies = await rosey.measure(_made(folder / "rosey"), rounds, quick=options.quick)
@@ -113,6 +114,8 @@ async def run(options: argparse.Namespace, folder: Path) -> Report:
         print_growth(report.growth)
         report.plugin_growth = await growth.measure(_made(folder / "growth-rosey"), sizes, layout="rosey")
         print_growth(report.plugin_growth, of=" in the table of plugin storage")
+        report.served_growth = await served.measure(folder / "growth-rosey", (sizes[0], sizes[-1]))
+        print_served(report.served_growth)
     return report
 
 

@@ -73,7 +73,7 @@ async def _made(folder: Path, size: int, layout: str | None) -> float:
     async with _store(folder, size, layout) as store:
         await _fill(store, 0, size)
         await _look(store, size)
-        memory = _memory()
+        memory = memory_of("self")
     hand = Hand(folder / f"hand-{size}.db")
     for first in range(0, size, 5_000):
         numbers = range(first, min(first + 5_000, size))
@@ -134,10 +134,10 @@ async def _look(store: Store, size: int) -> tuple[float, float]:
     return percentile(gets, 50), percentile(lists, 50)
 
 
-def _memory() -> float:
-    """What the process holds now, in MB; the most it ever held where the system does not say."""
+def memory_of(process: int | str) -> float:
+    """What a process holds now, in MB; the most that this one ever held where the system does not say."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 1e6
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

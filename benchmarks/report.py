@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.growth import Grown
 from benchmarks.rosey import Latency
+from benchmarks.served import Served
 from keyhouse.bench.drawing import svg
 from keyhouse.bench.figure import Figure
 
@@ -40,6 +41,19 @@ def print_growth(grown: list[Grown], of: str = "") -> None:
         f"  get {last.get_p50_us / first.get_p50_us:.2f} x "
         f"(goal 1.5; by hand {last.hand_p50_us / first.hand_p50_us:.2f} x), "
         f"list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
+        f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
+        flush=True,
+    )
+
+
+def print_served(served: list[Served]) -> None:
+    print("\nGrowth of plugin storage over NATS, one request at a time")
+    print("        keys   get p50 ms   list of 1,000 ms   memory of the service MB")
+    for each in served:
+        print(f"  {each.keys:10,} {each.get_ms:12.2f} {each.list_ms:18.2f} {each.memory_mb:26.1f}")
+    first, last = served[0], served[-1]
+    print(
+        f"  get {last.get_ms / first.get_ms:.2f} x (goal 1.5), list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
         f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
         flush=True,
     )

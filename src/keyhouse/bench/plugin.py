@@ -31,10 +31,11 @@ Others = Mapping[str, Contestant] | None
 
 
 class Asker:
-    """The one client of all contestants."""
+    """The one client of all contestants. `service` is the number of the process that it asks."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, service: int) -> None:
         self.client = client
+        self.service = service
         self._gets = [json.dumps({"key": f"game_{number}"}).encode() for number in range(KEYS)]
         self._sets = [json.dumps({"key": f"game_{number}", "value": VALUE}).encode() for number in range(KEYS)]
 
@@ -82,12 +83,12 @@ async def asking(folder: Path, engine: str | None = None) -> AsyncIterator[Asker
             where = engine or f"sqlite:{folder}/rosey.db?layout=rosey"
             async with (
                 child("keyhouse.bench.responder", server.url, "echo", log=folder / "echo.log"),
-                child("keyhouse.bench.responder", server.url, where, log=folder / "rosey.log"),
+                child("keyhouse.bench.responder", server.url, where, log=folder / "rosey.log") as service,
             ):
                 begin_to_ask()
                 client = await nats.connect(server.url)
                 try:
-                    asker = Asker(client)
+                    asker = Asker(client, service.process)
                     await asker.many(asker.set, KEYS)()
                     yield asker
                 finally:
