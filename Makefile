@@ -11,6 +11,7 @@ SIZE ?= 100
 UV := uv==0.13.7
 
 SHELL := /bin/sh
+unexport PYTHONPATH # what is tested, run and measured is what lies here
 unexport PYTHONDONTWRITEBYTECODE # the tests start the program hundreds of times: each would compile it anew
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
