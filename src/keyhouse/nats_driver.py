@@ -49,18 +49,22 @@ class NatsDriver(Client):
         super()._setup_server_pool([each if "://" in each else f"{scheme}://{each}" for each in given])
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """As the driver's own, which has no other transport in its place."""
+        """As the driver's own, which has no other transport in its place, and leaves a connection open that came to nothing
+        while it reconnects: who does not hang up by himself would keep one for each try."""
         s.last_attempt = time.monotonic()
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
         self._transport = self._transport or _Transport()  # type: ignore[no-untyped-call]
         await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
 
     async def _process_connect_init(self) -> None:
-        """The driver has one error for a server that refuses and for one that is none; this one can be told by its type."""
+        """The driver has one error for a server that refuses and for one that is none; this one can be told by its type.
+        What it does not foresee of a stranger's first line would end its reconnecting."""
         self._server_info: dict[str, Any] = {}
         try:
             await super()._process_connect_init()
-        except Error as error:
-            if self._server_info:
+        except Exception as error:
+            if isinstance(error, OSError) or (isinstance(error, Error) and self._server_info):
                 raise
             raise _NoGreetingError(str(error)) from error
 

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.nats_driver import unfit
+from keyhouse.nats_driver import NatsDriver, unfit
 from keyhouse.serve.nats import connect
 from keyhouse.serve.nats.connection import Connection, _State
 from keyhouse.systems.rosey.remote import connect as ask
@@ -81,6 +81,70 @@ def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Conne
         server = await asyncio.start_server(pretend, "127.0.0.1", 0)
         with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
             await everyone(f"nats://keyhouse:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server.close()
+
+    asyncio.run(main())
+
+
+STRANGERS = (b"x" * 100_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
+"""None of them says a whole line of a NATS server. The driver fails at each in another way, that it does not foresee."""
+
+
+@EVERYONE
+@pytest.mark.parametrize("greeting", STRANGERS, ids=lambda greeting: greeting[:24].decode().strip())
+def test_whatever_a_stranger_greets_with_is_told_as_such(everyone: Connecting, greeting: bytes) -> None:
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await reader.read()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
+        with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
+            await everyone(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and_are_hung_up_on() -> None:
+    """One of them ended the task that reconnects, and the service was cut off until somebody started it again. Who did not
+    hang up by himself kept his connection besides: ten a second, and the process had no file left to open."""
+    left = [None, *STRANGERS, None]
+    ended: list[bytes] = []
+
+    async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeting = left.pop(0) if left else None
+        writer.write(greeting or b'INFO {"version": "2.15.1"}\r\n')
+        if greeting is None:
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            if left:
+                writer.close()
+                return
+        await reader.read()
+        ended.append(greeting or b"")
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
+        client = NatsDriver()
+
+        async def hear(error: Exception) -> None: ...
+
+        await client.connect(
+            [f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"],
+            reconnect_time_wait=0,
+            max_reconnect_attempts=-1,
+            error_cb=hear,
+        )
+        async with asyncio.timeout(10):
+            while left:
+                await asyncio.sleep(0.01)
+            while len(ended) < len(STRANGERS):
+                await asyncio.sleep(0.01)
+        assert ended == [*STRANGERS]
+        await client.close()
         server.close()
 
     asyncio.run(main())
