@@ -48,3 +48,49 @@ def test_a_program_ends_though_nobody_ended_its_errands() -> None:
     program = "from keyhouse.engines.errand import Errands; Errands('x').send(lambda: print('done', flush=True))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
     assert (ended.returncode, ended.stdout) == (0, "done\n")
+
+
+OUTLIVED = """
+import threading, time
+from keyhouse.engines import errand
+
+errand.STINT_SECONDS = 0.01
+errands, main = errand.Errands("x"), threading.main_thread()
+
+def sends_while(more, pause):
+    while more():
+        done = threading.Event()
+        errands.send(done.set)
+        assert done.wait(20)
+        time.sleep(pause)
+"""
+
+
+def ended(program: str) -> tuple[int, str, str]:
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    return found.returncode, found.stdout, found.stderr
+
+
+def test_a_program_ends_though_a_thread_of_it_never_pauses() -> None:
+    """One that no program waits for. The executor's, which it does wait for, must not stay because of it."""
+    program = OUTLIVED + "threading.Thread(target=sends_while, args=(lambda: True, 0), daemon=True).start()"
+    assert ended(program) == (0, "", "")
+
+
+def test_a_thread_that_outlives_the_main_one_has_its_errands_done() -> None:
+    """No executor takes anything any more then, and whoever waits for an answer would wait for ever."""
+    program = (
+        OUTLIVED
+        + """
+def outlives():
+    main.join()
+    late = iter(range(3))
+    sends_while(lambda: next(late, None) is not None, 2 * errand.STAY_SECONDS)
+    errands.send(lambda: print("done", flush=True))
+    errands.end()
+
+errands.send(lambda: None)
+threading.Thread(target=outlives).start()
+"""
+    )
+    assert ended(program) == (0, "done\n", "")

@@ -9,6 +9,7 @@ import nats
 import pytest
 import uvloop
 from nats.aio.client import Client
+from nats.errors import BadSubjectError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
@@ -227,3 +228,18 @@ def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> Non
 
     with configured(tmp_path) as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario(server))
+
+
+def test_a_subscription_that_was_refused_takes_nothing_of_the_next() -> None:
+    async def scenario() -> None:
+        taken: list[str] = []
+        async with connect(nats_server().url) as connection, client() as plugin:
+            with pytest.raises(BadSubjectError):
+                await connection.take("tested. ", "", lambda subject, *_: taken.append(subject))
+            heard = await connection.subscribe("tested.next")
+            await settle(connection)
+            await plugin.publish("tested.next", b"{}")
+            assert (await heard.next_msg(10)).data == b"{}"
+        assert not taken
+
+    asyncio.run(scenario())

@@ -4,8 +4,10 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nats.errors import ProtocolError
 from nats.protocol import parser
 
 from keyhouse.serve.nats.reading import Parser
@@ -26,7 +28,7 @@ def with_header(subject: bytes, data: bytes) -> bytes:
 SENT = st.lists(
     st.builds(message, WORDS, st.integers(0, 99), WORDS | st.just(b""), DATA)
     | st.builds(with_header, WORDS, DATA)
-    | st.sampled_from([b"PING\r\n", b"+OK\r\n", b"MSG  a \t1\t2\r\n{}\r\n"]),
+    | st.sampled_from([b"PING\r\n", b"+OK\r\n", b"MSG  a \t1\t2\r\n{}\r\n", b"MSG a 007 2\r\n{}\r\n"]),
     max_size=8,
 )
 
@@ -69,3 +71,16 @@ def test_whole_messages_and_pieces_of_them_are_what_the_driver_reads(sent: list[
     expected = asyncio.run(taken(parser.Parser, [stream]))
     assert asyncio.run(taken(Parser, pieces)) == expected
     assert len(expected) == sum(each != b"+OK\r\n" for each in sent) + 1
+
+
+@pytest.mark.parametrize("kind", [Parser, parser.Parser])
+@pytest.mark.parametrize("line", [b"MSG a %b 2\r\n{}\r\n", b"MSG a 1 %b\r\n{}\r\n"])
+def test_a_number_that_python_refuses_is_a_broken_protocol(kind: type[parser.Parser], line: bytes) -> None:
+    """At any other error the driver stops reading, and stays connected."""
+    with pytest.raises(ProtocolError):
+        asyncio.run(taken(kind, [line % (b"9" * 5_000)]))
+
+
+def test_a_message_larger_than_there_is_is_waited_for() -> None:
+    sent = b"MSG a 99999999999999999999 2\r\n{}\r\nMSG a 1 99999999999999999999\r\n{}\r\n"
+    assert asyncio.run(taken(Parser, [sent])) == asyncio.run(taken(parser.Parser, [sent]))

@@ -168,8 +168,8 @@ class GroupWriter(ABC):
         if self._closed:
             raise self._closed_error()
         if not self._working:
-            self._working = True
             self._loop = asyncio.get_running_loop()  # asks the system for the process's number: not for each job
+            self._working = True
             self._loop.call_soon(self._next)
         job.future = self._loop.create_future()
         self._queue.append(job)

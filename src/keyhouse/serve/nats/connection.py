@@ -69,7 +69,12 @@ class Connection(NatsDriver):
         """Subscribe: from now on, also after a reconnect, its messages are given to `taker`, in their order."""
         number = self._sid + 1  # which `subscribe` gives it; a message may come before that returns
         self.takers[b"%d" % number] = taker
-        subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
+        try:
+            subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
+        except NatsError:
+            if self._sid < number:  # refused: the number is the next one's
+                del self.takers[b"%d" % number]
+            raise
         assert subscription._id == number
         return subscription
 

@@ -32,8 +32,10 @@ class Parser(parser.Parser):
         at = 0
         while data.startswith(b"MSG ", at):
             end = data.find(b"\r\n", at)
+            if not 0 < end - at < parser.MAX_CONTROL_LINE_SIZE:
+                break
             words = data[at + 4 : end].split(b" ")
-            if end < 0 or not 3 <= len(words) <= 4 or not words[1].isdigit() or not words[-1].isdigit():
+            if not 3 <= len(words) <= 4 or not words[1].isdigit() or not words[-1].isdigit():
                 break
             start = end + 2
             stop = start + int(words[-1])
