@@ -355,6 +355,12 @@ def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path)
             reads._storage._timeout = 600  # nobody waits for it
             with pytest.raises(AccessError, match=r"db[.]kv[.]trivia[.]set"):
                 await reads.put("mine", b"2", ttl=None, expect=ANY)
+            writes = (reads.put(key, b"2", ttl=None, expect=ANY) for key in ("mine", "yours", "theirs"))
+            async with asyncio.timeout(30):  # each of them is told, and not only the first
+                at_once = await asyncio.gather(*writes, return_exceptions=True)
+            assert [type(each) for each in at_once] == [AccessError] * 3
+            await reads._connection.flush()
+            assert await reads.get("yours") is None  # what was told of the others is not told of this one
             assert (found := await trivia.get("mine")) is not None and found.value == b"1"
             await reads.close()
             await trivia.close()

@@ -4,7 +4,7 @@ The face tells a value with its revision, and not when it expires. A listing tel
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import Any, Final, TypeVar
 
@@ -102,12 +102,14 @@ class _Refused(NatsError):
 
 class _Connection(NatsDriver):
     """Raises what a server does not allow. It says so beside the request, and the driver goes on to wait for an answer that
-    can't come: so a permission that is missing looked like a service that is not there."""
+    can't come: so a permission that is missing looked like a service that is not there. It does not say of which request
+    either, so one is asked at a time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told: list[Exception] = []
         self._refused = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def hear(self, error: Exception) -> None:
         """Of a server's complaints, those about permissions leave the connection open, and have no type of their own."""
@@ -131,7 +133,11 @@ class _Connection(NatsDriver):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        answer = asyncio.ensure_future(super().request(subject, payload, timeout, old_style, headers))
+        async with self._turn:
+            return await self._request(super().request(subject, payload, timeout, old_style, headers))
+
+    async def _request(self, asked: Coroutine[Any, Any, Msg]) -> Msg:
+        answer = asyncio.ensure_future(asked)
         refused = asyncio.ensure_future(self._refused.wait())
         try:
             await asyncio.wait((answer, refused), return_when=asyncio.FIRST_COMPLETED)
