@@ -2,19 +2,22 @@
 
 import asyncio
 import json
+import os
 import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nats
 import pytest
 
 from keyhouse.bench import Benched, Figure, Result, Scratch, measure, scratch, svg
+from keyhouse.bench.cores import apart
 from keyhouse.bench.library import SCHEMA, TRACK, rows_by_hand, track
 from keyhouse.cli.benching import named_rows
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
 from keyhouse.engines.sql import migrate
-from keyhouse.errors import UsageError
+from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.store import Store
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal
@@ -145,3 +148,22 @@ def test_a_picture_says_where_the_goal_is() -> None:
     drawn = svg("Title & more", "note", [figure])
     assert "put &lt;&amp;&gt;" in drawn and ">0.50<" in drawn and "<line" in drawn
     assert not figure.reached
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't pin")
+def test_client_and_servers_are_kept_apart_and_let_go_whatever_happens() -> None:
+    """On one core only, too: then the client's is the one that there is."""
+    cores = os.sched_getaffinity(0)
+
+    def again() -> set[int]:
+        with apart() as begin_to_ask:
+            begin_to_ask()
+            return os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(1) as threads:
+        with pytest.raises(UnavailableError), apart():
+            threads.submit(int).result()  # makes the thread, where servers are
+            raise UnavailableError("What is to be measured did not start.")
+        assert os.sched_getaffinity(0) == cores
+        assert threads.submit(again).result() == {min(cores)}
+        assert threads.submit(os.sched_getaffinity, 0).result() == cores

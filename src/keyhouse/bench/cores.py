@@ -9,8 +9,10 @@ from contextlib import contextmanager
 @contextmanager
 def apart() -> Iterator[Callable[[], None]]:
     """What this thread starts in the block are servers. Call what the block is given, and from there on the thread is a
-    client. Where there is one core only, or the system can't pin, nothing is done."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    client. Where there is one core only, or the system can't pin, nothing is done.
+
+    The cores are the main thread's: one of an executor that was made in an earlier block is still where it was made."""
+    cores = sorted(os.sched_getaffinity(os.getpid())) if hasattr(os, "sched_setaffinity") else []
     if len(cores) < 2:
         yield lambda: None
         return
