@@ -49,6 +49,24 @@ def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path
     asyncio.run(scenario())
 
 
+def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise SystemExit("neither committed nor rolled back")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            with monkeypatch.context() as patch:
+                patch.setattr(engine._writer, "_commit", fails)
+                with pytest.raises(UnknownOutcomeError):
+                    await engine.commit("s", one(0))
+            assert await engine.commit("s", one(1)) == 1
+            assert await count(engine) == 1
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("failing", "error"), [("full", FullError), ("write", UnknownOutcomeError), ("sync", UnknownOutcomeError)]
 )

@@ -54,6 +54,10 @@ class Writer(GroupWriter):
     def _translated(self, error: Exception) -> KeyhouseError:
         return translated(error, self._path)
 
+    def _revive(self) -> None:
+        """A transaction that neither ended nor could be rolled back: every group behind it would fail."""
+        self._roll_back()
+
     def _prepare(self, group: Group) -> bool:
         try:
             return self._prepared(group)
