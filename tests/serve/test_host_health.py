@@ -1,6 +1,7 @@
 """Readiness says which system can't answer, and why; metrics say what was asked of each engine; tasks are kept up."""
 
 import asyncio
+import gc
 import json
 import logging
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +22,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
 from keyhouse.serve import Context, Part, health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
+from keyhouse.serve.http.metrics import HttpMetrics
 from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.metrics import Metrics, Timing
 from keyhouse.serve.probes import probes
@@ -137,6 +140,36 @@ def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
 
     figures._timings["get"]["first"] = Growing()
     assert len(list(figures.collect())) > 3
+
+
+def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same() -> None:
+    """A list of a dictionary's items is no one step: each pair may begin a collection of garbage, which may run anybody's
+    code, and lets other threads run. The page of metrics then failed, because the dictionary had changed its size."""
+    figures, face, grown, most = Figures(("get",)), HttpMetrics(CollectorRegistry()), 0, 100
+
+    def grow(phase: str, info: dict[str, int]) -> None:
+        nonlocal grown
+        if grown < most:
+            grown += 1
+            figures.timing("get", f"p{grown}")
+            figures.failed("", f"E{grown}")
+            face.count("GET", f"/{grown}", 200, 0.1)
+            face.refuse(grown)
+
+    while grown < most:
+        grow("", {})
+    most += 30
+    held = [(at, at) for at in range(5_000)]  # so many pairs are kept ready by the interpreter, and begin no collection
+    before = gc.get_threshold()
+    gc.callbacks.append(grow)
+    gc.set_threshold(5)
+    try:
+        for _ in chain(figures.collect(), face.collect()):
+            most = grown + 30  # for the next; without an end, there would be none
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(grow)
+    assert held and grown > 130
 
 
 def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:

@@ -39,13 +39,13 @@ class HttpMetrics:
             "How long a request took to answer.",
             labels=["method", "route", "status"],
         )
-        for (method, route, status), timing in list(self._timings.items()):
+        for (method, route, status), timing in self._timings.copy().items():
             seconds.add_metric([method, route, str(status)], timing.rising(), timing.seconds)
         yield seconds
         refused = CounterMetricFamily(
             "keyhouse_http_refused", "What was refused before it reached a route, by status.", labels=["status"]
         )
-        for status, count in list(self._refused.items()):
+        for status, count in self._refused.copy().items():
             refused.add_metric([str(status)], count)
         yield refused
         yield GaugeMetricFamily("keyhouse_http_in_flight", "Requests being answered now.", value=self.in_flight)

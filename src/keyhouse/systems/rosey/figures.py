@@ -20,7 +20,8 @@ OTHERS: Final = "(others)"
 
 
 class Figures:
-    """Is a collector: register it. It may be asked in another thread than it counts in, so it goes through copies."""
+    """Is a collector: register it. It may be asked in another thread than it counts in, so it goes through copies,
+    which are made in one step; a list is not: it may begin a collection of garbage, and with it another thread."""
 
     def __init__(self, operations: tuple[str, ...]) -> None:
         self._timings: dict[str, dict[str, Timing]] = {operation: {} for operation in operations}
@@ -76,7 +77,7 @@ class Figures:
             seconds = HistogramMetricFamily(
                 f"rosey_kv_{operation}_duration_seconds", f"How long `{operation}` took.", labels=["plugin"]
             )
-            for plugin, timing in list(by_plugin.items()):
+            for plugin, timing in by_plugin.copy().items():
                 total.add_metric([plugin], sum(timing.steps))
                 seconds.add_metric([plugin], timing.rising(), timing.seconds)
             yield total
@@ -86,7 +87,7 @@ class Figures:
 
     def _failures(self) -> Iterator[Metric]:
         errors = CounterMetricFamily("rosey_kv_errors", "Refused or failed.", labels=["plugin", "error_code"])
-        for (plugin, code), count in list(self.errors.items()):
+        for (plugin, code), count in self.errors.copy().items():
             errors.add_metric([plugin, code], count)
         yield errors
 
