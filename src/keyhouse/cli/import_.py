@@ -41,8 +41,8 @@ def import_(
 
     They go over those that are there; rows that the export does not have stay. Before a row that differs is replaced, it
     says how many there are, and asks. Rows derived from a record that was replaced stay too: keyhouse verify --repair
-    takes them away. Of a file that is damaged or cut short nothing is written. Cut off, it is run again, and writes only what
-    is not there. From standard input into a store that holds rows, it needs --yes.
+    takes them away. Of a file that is damaged or cut short nothing is written. Cut off, it is run again, and writes only
+    what is not there. From standard input into a store that holds rows, it needs --yes.
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
