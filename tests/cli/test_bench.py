@@ -150,20 +150,34 @@ def test_a_picture_says_where_the_goal_is() -> None:
     assert not figure.reached
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system can't pin")
+def on_cores() -> set[int]:
+    """None, where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
 def test_client_and_servers_are_kept_apart_and_let_go_whatever_happens() -> None:
     """On one core only, too: then the client's is the one that there is."""
-    cores = os.sched_getaffinity(0)
+    cores = on_cores()
 
     def again() -> set[int]:
         with apart() as begin_to_ask:
             begin_to_ask()
-            return os.sched_getaffinity(0)
+            return on_cores()
 
     with ThreadPoolExecutor(1) as threads:
         with pytest.raises(UnavailableError), apart():
             threads.submit(int).result()  # makes the thread, where servers are
             raise UnavailableError("What is to be measured did not start.")
-        assert os.sched_getaffinity(0) == cores
-        assert threads.submit(again).result() == {min(cores)}
-        assert threads.submit(os.sched_getaffinity, 0).result() == cores
+        assert on_cores() == cores
+        assert threads.submit(again).result() == set(sorted(cores)[:1])
+        assert threads.submit(on_cores).result() == cores
+
+
+def test_where_nobody_may_be_pinned_it_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(process: int, cores: list[int]) -> None:
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", forbidden, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+    with apart() as begin_to_ask:
+        begin_to_ask()

@@ -69,6 +69,16 @@ def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_as
     assert b"secret" not in heard
 
 
+Stranger = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def no_greeting(everyone: Connecting, stranger: Stranger) -> None:
+    server = await asyncio.start_server(stranger, "127.0.0.1", 0)
+    with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
+        await everyone(f"nats://keyhouse:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    server.close()
+
+
 @EVERYONE
 def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Connecting) -> None:
     """`--nats` named the port of HTTP, and the operator looked at user and password."""
@@ -77,13 +87,7 @@ def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Conne
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
-        with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
-            await everyone(f"nats://keyhouse:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        server.close()
-
-    asyncio.run(main())
+    asyncio.run(no_greeting(everyone, pretend))
 
 
 STRANGERS = (b"x" * 100_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
@@ -98,13 +102,7 @@ def test_whatever_a_stranger_greets_with_is_told_as_such(everyone: Connecting, g
         await reader.read()
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(pretend, "127.0.0.1", 0)
-        with pytest.raises(UnavailableError, match="does not greet as a NATS server does"):
-            await everyone(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        server.close()
-
-    asyncio.run(main())
+    asyncio.run(no_greeting(everyone, pretend))
 
 
 def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and_are_hung_up_on() -> None:
