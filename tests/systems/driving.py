@@ -53,6 +53,12 @@ async def holds(store: Store, expected: dict[str, Any]) -> None:
     assert [finding async for finding in verify(store)] == []
 
 
+def written(record: Record[Any], value: Any, **changes: Any) -> dict[str, Any]:
+    """The JSON of a record as the store keeps it, with what the store sets in it."""
+    plain: dict[str, Any] = json.loads(record.encode(value))
+    return plain | changes
+
+
 def key_round_trips(template: Template, key: str, fields: dict[str, object]) -> None:
     """The key is built from the fields, read into them, and built again."""
     assert template.build(fields) == key
