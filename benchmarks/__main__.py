@@ -48,9 +48,15 @@ def arguments() -> argparse.Namespace:
         default=set(ROWS + ENGINES),
         help="rows and engines to measure, with commas between them",
     )
-    parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary folder)")
-    parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where the numbers go")
-    parser.add_argument("--plot", type=Path, default=Path("bench.png"), help="where the picture goes")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files are made (default: a temporary folder)"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=Path("bench.json"), help="where the numbers go"
+    )
+    parser.add_argument(
+        "--plot", type=Path, default=Path("bench.png"), help="where the picture goes"
+    )
     return parser.parse_args()
 
 
@@ -69,23 +75,29 @@ async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
     if "3" in only:
         yield await writing.measure(_made(folder / "writing"), rounds, 1_280 if quick else 6_400)
     if only & {"4", "5"}:
-        for figure in await reading.measure(_made(folder / "reading"), rounds, 2_000 if quick else 10_000):
+        for figure in await reading.measure(
+            _made(folder / "reading"), rounds, 2_000 if quick else 10_000
+        ):
             if figure.row in only:
                 yield figure
     if "6" in only:
         size = 4_000 if quick else 20_000
-        figure = await asyncio.to_thread(http.measure, _made(folder / "http"), rounds, size, peers.pocketbase)
-        figure.note += (
-            f". {peers.note('PocketBase, one record by its id, with a token', figure.peer_ratio is not None)}"
+        figure = await asyncio.to_thread(
+            http.measure, _made(folder / "http"), rounds, size, peers.pocketbase
         )
+        figure.note += f". {peers.note('PocketBase, one record by its id, with a token', figure.peer_ratio is not None)}"
         yield figure
     if "8" in only:
         for layout in (None, "rosey"):
             place = _made(folder / f"sweeping-{layout}")
-            for figure in await sweeping.measure(place, rounds, 2_000 if quick else 10_000, layout=layout):
+            for figure in await sweeping.measure(
+                place, rounds, 2_000 if quick else 10_000, layout=layout
+            ):
                 yield figure
     if "exchange" in only:
-        for figure in await exchange.measure(_made(folder / "exchange"), 3, 100_000 if quick else 1_000_000):
+        for figure in await exchange.measure(
+            _made(folder / "exchange"), 3, 100_000 if quick else 1_000_000
+        ):
             yield figure
     for name in ENGINES:
         if name in only:
@@ -99,7 +111,9 @@ async def run(options: argparse.Namespace, folder: Path) -> Report:
     report = Report(platform.platform(), platform.python_version(), [], [], [], [], [])
     if only & {"1", "2"}:
         rounds = 3 if options.quick else 7
-        found, report.latencies = await rosey.measure(_made(folder / "rosey"), rounds, quick=options.quick)
+        found, report.latencies = await rosey.measure(
+            _made(folder / "rosey"), rounds, quick=options.quick
+        )
         for figure in found:
             if figure.row in only:
                 print_figure(figure)
@@ -112,7 +126,9 @@ async def run(options: argparse.Namespace, folder: Path) -> Report:
         sizes = (1_000, 10_000, 100_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
         report.growth = await growth.measure(_made(folder / "growth"), sizes)
         print_growth(report.growth)
-        report.plugin_growth = await growth.measure(_made(folder / "growth-rosey"), sizes, layout="rosey")
+        report.plugin_growth = await growth.measure(
+            _made(folder / "growth-rosey"), sizes, layout="rosey"
+        )
         print_growth(report.plugin_growth, of=" in the table of plugin storage")
         report.served_growth = await served.measure(folder / "growth-rosey", (sizes[0], sizes[-1]))
         print_served(report.served_growth)
@@ -130,7 +146,10 @@ def main() -> None:
         report = asyncio.run(run(options, Path(folder)))
     options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
     drawn = draw(report.figures, options.plot)
-    print(f"Numbers: {options.json}" + (f"   Picture: {options.plot}" if drawn else "   (no matplotlib: no picture)"))
+    print(
+        f"Numbers: {options.json}"
+        + (f"   Picture: {options.plot}" if drawn else "   (no matplotlib: no picture)")
+    )
 
 
 if __name__ == "__main__":

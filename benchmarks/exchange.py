@@ -57,14 +57,27 @@ async def measure(folder: Path, rounds: int, size: int) -> list[Figure]:
             path.unlink()
     note = f"memory grew by {memory.grown:.1f} MB from a tenth of the rows to the end (goal: flat, under 20)"
     return [
-        _figure("export", f"export of {size:,} rows, against a bare dump", spent["export"], spent["dump"], note),
-        _figure("import", f"import of {size:,} rows, against a bare load", spent["import"], spent["load"], note),
+        _figure(
+            "export",
+            f"export of {size:,} rows, against a bare dump",
+            spent["export"],
+            spent["dump"],
+            note,
+        ),
+        _figure(
+            "import",
+            f"import of {size:,} rows, against a bare load",
+            spent["import"],
+            spent["load"],
+            note,
+        ),
     ]
 
 
 def _figure(row: str, work: str, ours: list[float], limit: list[float], note: str) -> Figure:
     results = [
-        Result(name, sorted(found)[len(found) // 2], found) for name, found in (("ours", ours), ("limit", limit))
+        Result(name, sorted(found)[len(found) // 2], found)
+        for name, found in (("ours", ours), ("limit", limit))
     ]
     return Figure(row=row, work=work, unit="rows/s", results=results, goal=0.40, note=note)
 
@@ -91,7 +104,8 @@ async def _dump(source: Path, lines: Path) -> None:
     hand = Hand(source)
     encode = msgspec.json.Encoder().encode_lines
     found = (
-        _Line(space, key, msgspec.Raw(value), expires) for space, key, value, expires in hand.connection.execute(_DUMP)
+        _Line(space, key, msgspec.Raw(value), expires)
+        for space, key, value, expires in hand.connection.execute(_DUMP)
     )
     with lines.open("wb") as file:
         while some := list(islice(found, 2_000)):
@@ -112,7 +126,10 @@ async def _load(lines: Path, target: Path) -> None:
     with lines.open("rb") as file:
         rows = (line for line in file if not line.startswith(b'{"rows"'))
         while some := list(islice(rows, LOAD_ROWS)):
-            found = [(line.space, line.key, bytes(line.value), line.expires) for line in decode(b"".join(some))]
+            found = [
+                (line.space, line.key, bytes(line.value), line.expires)
+                for line in decode(b"".join(some))
+            ]
             hand.connection.execute("BEGIN IMMEDIATE")
             hand.connection.executemany(_INSERT, found)
             hand.connection.execute("COMMIT")

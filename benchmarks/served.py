@@ -36,7 +36,11 @@ async def measure(folder: Path, sizes: tuple[int, ...]) -> list[Served]:
                 rounds[size].append(await _asked(asker, size))
     return [
         Served(
-            size, *(statistics.median(getattr(each, name) for each in found) for name in Served.__struct_fields__[1:])
+            size,
+            *(
+                statistics.median(getattr(each, name) for each in found)
+                for name in Served.__struct_fields__[1:]
+            ),
         )
         for size, found in rounds.items()
     ]
@@ -52,7 +56,9 @@ async def _asked(asker: Asker, size: int) -> Served:
 
     async def page(_: int) -> None:
         first = f"item:{draw.randrange(max(1, size // 1_000)):05d}"
-        answer = await asker.client.request("db.kv.bench.list", json.dumps({"prefix": first}).encode(), timeout=30)
+        answer = await asker.client.request(
+            "db.kv.bench.list", json.dumps({"prefix": first}).encode(), timeout=30
+        )
         assert b'"count":1000' in answer.data[-60:], answer.data[-60:]
 
     spent_on_gets: list[float] = []

@@ -14,10 +14,14 @@ from keyhouse.bench.library import SPACE
 from keyhouse.bench.limit import ByHand
 
 
-async def measure(folder: Path, rounds: int, size: int, *, layout: str | None = None) -> list[Figure]:
+async def measure(
+    folder: Path, rounds: int, size: int, *, layout: str | None = None
+) -> list[Figure]:
     """With a layout, on its table: that of plugin storage keeps its times as text, and two indexes more."""
     clock = ManualClock()
-    engine = await open_engine(f"sqlite:///{folder}/ours.db" + (f"?layout={layout}" if layout else ""), clock=clock)
+    engine = await open_engine(
+        f"sqlite:///{folder}/ours.db" + (f"?layout={layout}" if layout else ""), clock=clock
+    )
     store = Store(rows.NOTES, engine, SPACE)
     hand = Hand(folder / "hand.db")
     row = f"8 {layout}" if layout else "8"
@@ -59,6 +63,8 @@ async def latency(store: Store, clock: ManualClock, rounds: int, size: int, row:
         row=row,
         work="foreground put during the sweep: 1/p99, against the same without it",
         unit="1/s",
-        results=[Result(name, sorted(found)[len(found) // 2], found) for name, found in names.items()],
+        results=[
+            Result(name, sorted(found)[len(found) // 2], found) for name, found in names.items()
+        ],
         goal=0.50,
     )

@@ -74,7 +74,10 @@ class Trivia:
         return f"{user} is right, and has {point['value']} now!"
 
     async def _scores(self) -> str:
-        scores = {found.key.removeprefix("score:"): found.value async for found in self._kv.items("score:")}
+        scores = {
+            found.key.removeprefix("score:"): found.value
+            async for found in self._kv.items("score:")
+        }
         table = sorted(scores.items(), key=lambda each: -each[1])
         return ", ".join(f"{user} {points}" for user, points in table) or "Nobody has a point yet."
 

@@ -48,10 +48,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def is_traced(item: pytest.Item) -> bool:
     parameters = (
-        item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        item.callspec.params.values()
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else ()
     )
     elsewhere = any(isinstance(value, str) and value in UNTRACED_ENGINES for value in parameters)
-    return item.nodeid.startswith(TRACED) and not elsewhere and item.get_closest_marker("long") is None
+    return (
+        item.nodeid.startswith(TRACED) and not elsewhere and item.get_closest_marker("long") is None
+    )
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,7 +9,9 @@ import pytest
 
 SOAK = os.environ.get("KEYHOUSE_SOAK", "")
 if SOAK and not re.fullmatch(r"[1-9]\d{0,3}", SOAK):
-    raise pytest.UsageError(f"KEYHOUSE_SOAK is a percentage of a release's length, such as 100, and not {SOAK!r}.")
+    raise pytest.UsageError(
+        f"KEYHOUSE_SOAK is a percentage of a release's length, such as 100, and not {SOAK!r}."
+    )
 
 
 def size(everyday: int, release: int) -> int:

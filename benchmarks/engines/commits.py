@@ -30,7 +30,9 @@ VALUE = b'{"title":"' + b"v" * 280 + b'"}'
 def rows(number: int, derived: int) -> Rows:
     """A record of about 300 bytes, and its derived rows."""
     record = [(f"t/{number:012d}/01ARZ3NDEKTSV4RRFFQ69G5FAV", VALUE)]
-    return record + [(f"idx/track/{n}/{number:012d}/01ARZ3NDEKTSV4RRFFQ69G5FAV", b"1") for n in range(derived)]
+    return record + [
+        (f"idx/track/{n}/{number:012d}/01ARZ3NDEKTSV4RRFFQ69G5FAV", b"1") for n in range(derived)
+    ]
 
 
 class Groups:
@@ -66,7 +68,9 @@ def of_engine(engine: Engine, *, spaces: int = 1) -> Commit:
 
     async def commit(written: Rows) -> object:
         space = SPACE if spaces == 1 else f"{SPACE}{next(turn) % spaces}"
-        return await engine.commit(space, Batch(puts=tuple([Put(key, value) for key, value in written])))
+        return await engine.commit(
+            space, Batch(puts=tuple([Put(key, value) for key, value in written]))
+        )
 
     return commit
 
@@ -101,7 +105,14 @@ def reading(read: Read, readers: int, reads: int) -> Contestant:
 
 
 async def measure_commits(
-    name: str, engine: Engine, write: Write, *, rounds: int, alone: int, each: int, rows_max: int = 1_000
+    name: str,
+    engine: Engine,
+    write: Write,
+    *,
+    rounds: int,
+    alone: int,
+    each: int,
+    rows_max: int = 1_000,
 ) -> list[Figure]:
     """Four figures. `alone` and `each`: the commits of one writer in a round, and of each of 64."""
 
@@ -111,18 +122,27 @@ async def measure_commits(
     ours, grouped = of_engine(engine), Groups(write, rows_max)
     figures: list[Figure] = []
     for derived in (0, DERIVED):
-        limit = {"ours": writing(ours, 1, alone, derived), "limit": writing(single, 1, alone, derived)}
+        limit = {
+            "ours": writing(ours, 1, alone, derived),
+            "limit": writing(single, 1, alone, derived),
+        }
         figures.append(await figure(name, f"commit of {_named(derived)}, 1 writer", limit, rounds))
         contestants = {
             "ours": writing(ours, WRITERS, each, derived),
             "limit": writing(grouped.commit, WRITERS, each, derived),
             "single": writing(single, WRITERS, max(1, each // 4), derived),
         }
-        figures.append(await figure(name, f"commit of {_named(derived)}, {WRITERS} writers", contestants, rounds))
+        figures.append(
+            await figure(
+                name, f"commit of {_named(derived)}, {WRITERS} writers", contestants, rounds
+            )
+        )
     return figures
 
 
-async def measure_reads(name: str, engine: Engine, read: Read, *, rounds: int, alone: int, each: int) -> list[Figure]:
+async def measure_reads(
+    name: str, engine: Engine, read: Read, *, rounds: int, alone: int, each: int
+) -> list[Figure]:
     """A row by its key; bare, one request for each."""
 
     async def ours(key: str) -> object:

@@ -46,11 +46,16 @@ class Bare:
             for key, _ in written
         ]
         entry = {"space": {"S": "s:s"}, "key": {"S": f"c{last:0>16}"}, "changes": {"L": changes}}
-        items: list[dict[str, Any]] = [{"Update": head}, {"Put": {"TableName": f"{BARE}.log", "Item": entry}}]
+        items: list[dict[str, Any]] = [
+            {"Update": head},
+            {"Put": {"TableName": f"{BARE}.log", "Item": entry}},
+        ]
         for revision, written in numbered:
             for key, value in written:
                 item = {"space": {"S": SPACE}, "key": {"S": key}, "revision": {"N": revision}}
-                items.append({"Put": {"TableName": BARE, "Item": item | {"value": {"S": value.decode()}}}})
+                items.append(
+                    {"Put": {"TableName": BARE, "Item": item | {"value": {"S": value.decode()}}}}
+                )
         await self._client.transact_write_items(TransactItems=items)
 
 
@@ -64,7 +69,9 @@ async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
 
 async def _measured(endpoint: str, rounds: int, quick: bool) -> list[Figure]:
     engines = {name: await _opened(name, endpoint) for name in (BARE, OURS)}
-    config = AioConfig(max_pool_connections=64, parameter_validation=False, retries={"total_max_attempts": 1})
+    config = AioConfig(
+        max_pool_connections=64, parameter_validation=False, retries={"total_max_attempts": 1}
+    )
     async with get_session().create_client(
         "dynamodb",
         config=config,
@@ -75,8 +82,12 @@ async def _measured(endpoint: str, rounds: int, quick: bool) -> list[Figure]:
     ) as client:
         bare, ours = Bare(client), engines[OURS]
         alone = 10 if quick else 40
-        figures = await measure_commits("dynamodb", ours, bare.write, rounds=rounds, alone=alone, each=3, rows_max=96)
-        figures += await measure_reads("dynamodb", ours, bare.read, rounds=rounds, alone=alone, each=2)
+        figures = await measure_commits(
+            "dynamodb", ours, bare.write, rounds=rounds, alone=alone, each=3, rows_max=96
+        )
+        figures += await measure_reads(
+            "dynamodb", ours, bare.read, rounds=rounds, alone=alone, each=2
+        )
     for each in engines.values():
         await each.close()
     return figures
@@ -84,6 +95,10 @@ async def _measured(endpoint: str, rounds: int, quick: bool) -> list[Figure]:
 
 async def _opened(table: str, endpoint: str) -> DynamoDBEngine:
     where = Settings(
-        table=table, region=REGION, endpoint=endpoint, access_key_id=ACCESS_KEY, secret_access_key=ACCESS_KEY
+        table=table,
+        region=REGION,
+        endpoint=endpoint,
+        access_key_id=ACCESS_KEY,
+        secret_access_key=ACCESS_KEY,
     )
     return await DynamoDBEngine.open(where)

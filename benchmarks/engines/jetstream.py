@@ -38,7 +38,11 @@ class Bare:
         for number, (key, value) in enumerate(written[:-1], 1):
             headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
             await self._client.publish(f"$KV.{BARE}.{key}", value, headers=headers)
-        headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(written)), "Nats-Batch-Commit": "1"}
+        headers = {
+            "Nats-Batch-Id": batch,
+            "Nats-Batch-Sequence": str(len(written)),
+            "Nats-Batch-Commit": "1",
+        }
         key, value = written[-1]
         answer = await self._client.request(f"$KV.{BARE}.{key}", value, timeout=30, headers=headers)
         assert "error" not in json.loads(answer.data), answer.data
@@ -62,7 +66,13 @@ async def _measured(url: str, rounds: int, quick: bool, replicas: int) -> list[F
     bare = Bare(client, await client.jetstream().key_value(BARE))
     name = "jetstream" if replicas == 1 else f"jetstream-r{replicas}"
     figures = await measure_commits(
-        name, engine, bare.write, rounds=rounds, alone=12 if quick else 40, each=4 if quick else 12, rows_max=960
+        name,
+        engine,
+        bare.write,
+        rounds=rounds,
+        alone=12 if quick else 40,
+        each=4 if quick else 12,
+        rows_max=960,
     )
     figures += await measure_reads(name, engine, bare.read, rounds=rounds, alone=100, each=50)
     await engine.close()

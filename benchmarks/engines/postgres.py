@@ -9,7 +9,16 @@ from statistics import median
 
 import asyncpg
 
-from benchmarks.engines.commits import SPACE, WRITERS, Rows, figure, measure_commits, measure_reads, of_engine, writing
+from benchmarks.engines.commits import (
+    SPACE,
+    WRITERS,
+    Rows,
+    figure,
+    measure_commits,
+    measure_reads,
+    of_engine,
+    writing,
+)
 from benchmarks.sweeping import latency
 from keyhouse import ManualClock, Store, sweep
 from keyhouse.bench import rows
@@ -69,7 +78,9 @@ class Bare:
         logs = ['[["' + '","'.join([key for key, _ in written]) + '"],[]]' for written in group]
         keys = [key for written in group for key, _ in written]
         values = [value.decode() for written in group for _, value in written]
-        of_rows = [revision for revision, written in zip(revisions, group, strict=True) for _ in written]
+        of_rows = [
+            revision for revision, written in zip(revisions, group, strict=True) for _ in written
+        ]
         connection = await self.free.get()
         await connection.fetch(WRITE, revisions, logs, keys, values, of_rows)
         self.free.put_nowait(connection)
@@ -85,14 +96,18 @@ async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
     try:
         await bare.connect(server.url)
         each = 8 if quick else 30
-        figures = await measure_commits("postgres", engine, bare.write, rounds=rounds, alone=100, each=each)
+        figures = await measure_commits(
+            "postgres", engine, bare.write, rounds=rounds, alone=100, each=each
+        )
         contestants = {
             "ours": writing(of_engine(engine, spaces=WRITERS), WRITERS, each, 0),
             "limit": writing(of_engine(engine), WRITERS, each, 0),
         }
         work = "commit of one row, 64 writers of 64 spaces, against the same of one space"
         figures.append(await figure("postgres", work, contestants, rounds))
-        figures += await measure_reads("postgres", engine, bare.read, rounds=rounds, alone=200, each=50)
+        figures += await measure_reads(
+            "postgres", engine, bare.read, rounds=rounds, alone=200, each=50
+        )
         figures += await _sweeping(server.url, bare, rounds, 2_000 if quick else SWEPT)
         return figures
     finally:
@@ -111,7 +126,10 @@ async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> list[Figure
     for turn in range(rounds):
         keys = [f"note:{turn}-{number}" for number in range(size)]
         for start in range(0, size, 1_000):
-            puts = [Put(key, b'{"text":"some text"}', clock.now() + 10) for key in keys[start : start + 1_000]]
+            puts = [
+                Put(key, b'{"text":"some text"}', clock.now() + 10)
+                for key in keys[start : start + 1_000]
+            ]
             await engine.commit(SPACE, Batch(puts=tuple(puts)))
         await connection.execute("DELETE FROM bare_rows")
         await connection.execute(FILL, keys, '{"text":"some text"}')

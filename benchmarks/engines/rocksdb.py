@@ -11,7 +11,17 @@ from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from benchmarks.engines.commits import DERIVED, WRITERS, Groups, Rows, figure, measure_reads, of_engine, rows, writing
+from benchmarks.engines.commits import (
+    DERIVED,
+    WRITERS,
+    Groups,
+    Rows,
+    figure,
+    measure_reads,
+    of_engine,
+    rows,
+    writing,
+)
 from keyhouse.bench.contest import Contestant
 from keyhouse.bench.figure import Figure
 from keyhouse.engines.rocksdb import RocksdbEngine
@@ -35,7 +45,8 @@ class Bare:
         async def run() -> int:
             for _ in range(groups):
                 self._database.write(
-                    self._batch([rows(next(self._numbers), derived) for _ in range(group)]), self._sync
+                    self._batch([rows(next(self._numbers), derived) for _ in range(group)]),
+                    self._sync,
                 )
             return group * groups
 
@@ -43,7 +54,9 @@ class Bare:
 
     def served(self, group: list[Rows]) -> Awaitable[None]:
         self._database.write(self._batch(group))
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._database.flush_wal, True)
+        return asyncio.get_running_loop().run_in_executor(
+            self._thread, self._database.flush_wal, True
+        )
 
     async def read(self, key: str) -> object:
         data = self._database.get(b"s\0" + key.encode())
@@ -57,7 +70,9 @@ class Bare:
             for key, value in written:
                 batch[b"s\0" + key.encode()] = head + value
             names = '","'.join([key for key, _ in written])
-            batch.put(struct.pack(">Q", self._revision), f'["s",["{names}"],[]]'.encode(), self._changes)
+            batch.put(
+                struct.pack(">Q", self._revision), f'["s",["{names}"],[]]'.encode(), self._changes
+            )
         return batch
 
     def close(self) -> None:
@@ -79,7 +94,9 @@ async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
             what = f"a record and {derived} derived rows" if derived else "one row"
             work = f"commit of {what}, {writers} writer{'s' if writers > 1 else ''}"
             figures.append(await figure("rocksdb", work, contestants, rounds))
-    figures += await measure_reads("rocksdb", engine, bare.read, rounds=rounds, alone=2_000, each=50)
+    figures += await measure_reads(
+        "rocksdb", engine, bare.read, rounds=rounds, alone=2_000, each=50
+    )
     await engine.close()
     bare.close()
     return figures

@@ -9,7 +9,9 @@ from keyhouse.bench.figure import Figure
 from keyhouse.bench.hand import UPSERT, Hand
 from keyhouse.engines.sqlite import SqliteEngine
 
-CHANGES = "CREATE TABLE changes(revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL)"
+CHANGES = (
+    "CREATE TABLE changes(revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL)"
+)
 LOG = "INSERT INTO changes VALUES(?, ?, ?)"
 
 
@@ -29,11 +31,19 @@ class Bare:
         connection = self.hand.connection
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
-            UPSERT, [(SPACE, key, value, revision) for revision, written in numbered for key, value in written]
+            UPSERT,
+            [
+                (SPACE, key, value, revision)
+                for revision, written in numbered
+                for key, value in written
+            ],
         )
         connection.executemany(
             LOG,
-            [(revision, SPACE, '[["' + '","'.join([key for key, _ in rows]) + '"],[]]') for revision, rows in numbered],
+            [
+                (revision, SPACE, '[["' + '","'.join([key for key, _ in rows]) + '"],[]]')
+                for revision, rows in numbered
+            ],
         )
         connection.execute("COMMIT")
 
@@ -41,7 +51,9 @@ class Bare:
 async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
     engine, bare = SqliteEngine.open(folder / "ours.db"), Bare(folder / "bare.db")
     each = 8 if quick else 30
-    figures = await measure_commits("sqlite", engine, bare.write, rounds=rounds, alone=100, each=each)
+    figures = await measure_commits(
+        "sqlite", engine, bare.write, rounds=rounds, alone=100, each=each
+    )
     figures += await measure_reads("sqlite", engine, bare.read, rounds=rounds, alone=2_000, each=50)
     await engine.close()
     bare.hand.close()

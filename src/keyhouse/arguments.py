@@ -28,7 +28,10 @@ def checked(error: type[KeyhouseError]) -> Callable[[F], F]:
         @wraps(function)
         def call(*args: Any, **named: Any) -> Any:
             places, hints = _taken(function)
-            for name, value in (*zip(chain(places, repeat(places[-1])), args, strict=False), *named.items()):
+            for name, value in (
+                *zip(chain(places, repeat(places[-1])), args, strict=False),
+                *named.items(),
+            ):
                 hint = hints.get(name, hints["**"])
                 if not _fits(value, hint):
                     raise _refusal(error, function, args, name, hint, value)
@@ -66,7 +69,9 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is tuple:
         return isinstance(value, tuple) and _fits_each(value, inner)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, origin) and all(_fits(n, inner[0]) and _fits(v, inner[1]) for n, v in value.items())
+        return isinstance(value, origin) and all(
+            _fits(n, inner[0]) and _fits(v, inner[1]) for n, v in value.items()
+        )
     if hint in (int, float) and isinstance(value, bool):
         return False
     return not isinstance(value, type) and isinstance(value, origin or hint)
@@ -79,8 +84,15 @@ def _fits_each(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
 
 
 def _refusal(
-    error: type[KeyhouseError], function: Callable[..., Any], args: tuple[Any, ...], name: str, hint: Any, value: object
+    error: type[KeyhouseError],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    name: str,
+    hint: Any,
+    value: object,
 ) -> KeyhouseError:
     of = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
     needed = _MODULES.sub("", hint.__name__ if isinstance(hint, type) else str(hint))
-    return error("An argument is not what it must be.", of=of, argument=name, needed=needed, given=value)
+    return error(
+        "An argument is not what it must be.", of=of, argument=name, needed=needed, given=value
+    )

@@ -63,7 +63,9 @@ _ULID_MAX = 2**128 - 1
 
 def ulid_text(number: int) -> str:
     """A ULID's 128 bits in its 26 characters: they sort alike."""
-    return "".join([_CROCKFORD[number >> shift & 31] for shift in range(5 * (_ULID_CHARS - 1), -1, -5)])
+    return "".join(
+        [_CROCKFORD[number >> shift & 31] for shift in range(5 * (_ULID_CHARS - 1), -1, -5)]
+    )
 
 
 def ulid_number(text: str) -> int:

@@ -9,7 +9,9 @@ from keyhouse.errors import CounterError
 from keyhouse.limits import COUNTER_MAX
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
-_DIGITS_MAX = len(str(COUNTER_MAX)) + 1  # the sign; a longer text is out of bounds, and slow to parse
+_DIGITS_MAX = (
+    len(str(COUNTER_MAX)) + 1
+)  # the sign; a longer text is out of bounds, and slow to parse
 
 
 def number_of(key: str, value: bytes) -> int:

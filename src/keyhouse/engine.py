@@ -137,7 +137,9 @@ class Engine(Protocol):
         """The rows in the order of `keys`; `None` where absent. Not one snapshot: each row is a whole row, of its time."""
         ...
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         """Up to `limit` (at least 1) live rows of the span, from one snapshot. With `keys_only`, values are `b""`."""
         ...
 
@@ -145,7 +147,9 @@ class Engine(Protocol):
         """Apply all or nothing: see the head of this file. The batch keeps to `capabilities`: the store has checked."""
         ...
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
 
         Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
@@ -234,7 +238,11 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
     if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
         _check_sizes(batch, capabilities)
     if batch.id is not None and not _is_batch_id(batch.id):
-        raise LimitError("A batch id is text of 1 to 128 bytes, without U+0000.", id=batch.id, limit=BATCH_ID_BYTES_MAX)
+        raise LimitError(
+            "A batch id is text of 1 to 128 bytes, without U+0000.",
+            id=batch.id,
+            limit=BATCH_ID_BYTES_MAX,
+        )
 
 
 def _is_batch_id(id: object) -> bool:
@@ -248,7 +256,9 @@ def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
     """Exactly, for a batch that is large as a whole: a smaller one can't break these limits."""
     for put in batch.puts:
         if len(put.value) > VALUE_BYTES_MAX:
-            raise LimitError("The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX)
+            raise LimitError(
+                "The value is too large.", key=put.key, bytes=len(put.value), limit=VALUE_BYTES_MAX
+            )
     size = sum(len(put.value) + len(put.key.encode()) for put in batch.puts)
     if size > capabilities.commit_bytes_max:
         raise LimitError(

@@ -17,7 +17,9 @@ from nats.errors import Error
 
 __all__ = ["NatsDriver", "unfit"]
 
-UNENCRYPTED: Final = "The NATS server does not encrypt, and tls:// asks for it: set up TLS there, or say nats://."
+UNENCRYPTED: Final = (
+    "The NATS server does not encrypt, and tls:// asks for it: set up TLS there, or say nats://."
+)
 UNTRUSTED: Final = (
     "The NATS server's certificate is not trusted: SSL_CERT_FILE names the file of who signed it, and it must be made for "
     "the host in the URL."
@@ -46,7 +48,9 @@ class NatsDriver(Client):
     def _setup_server_pool(self, connect_url: str | list[str]) -> None:
         given = [connect_url] if isinstance(connect_url, str) else connect_url
         scheme = given[0].partition("://")[0] if given and "://" in given[0] else "nats"
-        super()._setup_server_pool([each if "://" in each else f"{scheme}://{each}" for each in given])
+        super()._setup_server_pool(
+            [each if "://" in each else f"{scheme}://{each}" for each in given]
+        )
 
     async def _connect_to_server(self, s: Srv) -> None:
         """As the driver's own, which has no other transport in its place, and leaves a connection open that came to nothing
@@ -82,7 +86,11 @@ class NatsDriver(Client):
             for server in (self._current_server, *self._server_pool):
                 if server is not None and server.uri.username is not None:
                     user, password = server.uri.username, server.uri.password
-                    names = {"token": user} if password is None else {"user": user, "password": password}
+                    names = (
+                        {"token": user}
+                        if password is None
+                        else {"user": user, "password": password}
+                    )
                     self.options |= {name: unquote(value) for name, value in names.items()}
                     break
         return super()._connect_command()
@@ -90,7 +98,9 @@ class NatsDriver(Client):
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         """What is still to be sent is left where there is nobody to take it: the driver would write it to a closed
         connection, and uvloop raises what nobody expects."""
-        if not self.is_connected or (isinstance(self._transport, _Transport) and self._transport.is_closing):
+        if not self.is_connected or (
+            isinstance(self._transport, _Transport) and self._transport.is_closing
+        ):
             self._pending, self._pending_data_size = [], 0
         await super()._close(status, do_cbs)
 
@@ -109,7 +119,9 @@ class _Transport(TcpTransport):
             self._io_reader = self._io_writer = None
             raise
         assert self._io_writer is not None
-        vars(self._io_writer.transport.get_protocol())["_over_ssl"] = True  # else asyncio logs a warning when it ends
+        vars(self._io_writer.transport.get_protocol())["_over_ssl"] = (
+            True  # else asyncio logs a warning when it ends
+        )
 
 
 def unfit(cause: BaseException | None) -> str | None:

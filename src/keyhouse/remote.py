@@ -37,11 +37,15 @@ class Remote(Protocol):
 
     async def count(self, prefix: str) -> int: ...
 
-    def watch(self, prefix: str, since: int | None, begun: Callable[[int], None]) -> AsyncGenerator[Told, None]:
+    def watch(
+        self, prefix: str, since: int | None, begun: Callable[[int], None]
+    ) -> AsyncGenerator[Told, None]:
         """The changes from now on, or after a revision, without end. `begun` is told the revision at which it begins."""
         ...
 
-    async def put(self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None) -> Told:
+    async def put(
+        self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
+    ) -> Told:
         """Write it, if it is as expected: RevisionError when it is not. `value` is JSON."""
         ...
 

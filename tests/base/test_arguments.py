@@ -44,7 +44,9 @@ class Kept:
         ((), {"make": len, "a": int, "segment": Ulid(), "anything": object(), "further": b"x"}),
     ],
 )
-def test_what_has_its_annotation_is_let_through(args: tuple[Any, ...], named: dict[str, Any]) -> None:
+def test_what_has_its_annotation_is_let_through(
+    args: tuple[Any, ...], named: dict[str, Any]
+) -> None:
     assert called(*args, **named) == (args[0] if args else "")
 
 
@@ -69,7 +71,9 @@ def test_what_has_its_annotation_is_let_through(args: tuple[Any, ...], named: di
         ((), {"further": "x"}, "further"),
     ],
 )
-def test_what_has_not_is_refused_by_its_name(args: tuple[Any, ...], named: dict[str, Any], argument: str) -> None:
+def test_what_has_not_is_refused_by_its_name(
+    args: tuple[Any, ...], named: dict[str, Any], argument: str
+) -> None:
     with pytest.raises(UsageError, match=r"An argument is not what it must be\.") as refused:
         called(*args, **named)
     assert refused.value.fields["of"] == "called" and refused.value.fields["argument"] == argument

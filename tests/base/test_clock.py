@@ -23,7 +23,17 @@ def test_ulids_sort_as_their_numbers(pair: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0" * 25, "0" * 27, "8" + "0" * 25, "I" * 26, "o" * 26, "01arz3ndektsv4rrffq69g5fav", "é" * 26]
+    "text",
+    [
+        "",
+        "0" * 25,
+        "0" * 27,
+        "8" + "0" * 25,
+        "I" * 26,
+        "o" * 26,
+        "01arz3ndektsv4rrffq69g5fav",
+        "é" * 26,
+    ],
 )
 def test_what_is_no_ulid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ULID"):

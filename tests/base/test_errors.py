@@ -34,7 +34,10 @@ def drawn() -> dict[str, str]:
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:
-    actual = {name: kind.__bases__[0].__name__ if kind is not KeyhouseError else "" for name, kind in tree().items()}
+    actual = {
+        name: kind.__bases__[0].__name__ if kind is not KeyhouseError else ""
+        for name, kind in tree().items()
+    }
     assert drawn() == actual
 
 

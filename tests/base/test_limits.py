@@ -7,13 +7,22 @@ from keyhouse.errors import LimitError
 from keyhouse.limits import BATCH_ID_BYTES_MAX, VALUE_BYTES_MAX
 
 SMALL = Capabilities(
-    name="small", durable=True, shared=False, commit_rows_max=3, commit_bytes_max=VALUE_BYTES_MAX + 100
+    name="small",
+    durable=True,
+    shared=False,
+    commit_rows_max=3,
+    commit_bytes_max=VALUE_BYTES_MAX + 100,
 )
 
 
 def test_a_batch_within_the_limits_is_accepted() -> None:
     check_limits(Batch(), SMALL)
-    check_limits(Batch(puts=(Put("a", b"1"),), deletes=("b",), adds=(Add("c", 1),), id="x" * BATCH_ID_BYTES_MAX), SMALL)
+    check_limits(
+        Batch(
+            puts=(Put("a", b"1"),), deletes=("b",), adds=(Add("c", 1),), id="x" * BATCH_ID_BYTES_MAX
+        ),
+        SMALL,
+    )
     check_limits(Batch(puts=(Put("a", b"x" * VALUE_BYTES_MAX),)), SMALL)
 
 

@@ -27,5 +27,7 @@ def run(
         encoding="utf-8",
         timeout=60,
     )
-    assert code is None or ran.returncode == code, f"exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+    assert code is None or ran.returncode == code, (
+        f"exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+    )
     return ran

@@ -32,7 +32,9 @@ def on_terminal(
     process, terminal = pty.fork()
     if process == 0:  # pragma: no cover  # the child becomes the program
         os.chdir(cwd)
-        settings = {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", "LINES": "24"} | (environment or {})
+        settings = {"PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", "LINES": "24"} | (
+            environment or {}
+        )
         os.environ.pop("NO_COLOR", None)
         os.environ.pop("COLUMNS", None)
         os.execve(

@@ -57,7 +57,9 @@ def test_it_works_beside_the_store_and_leaves_it_as_it_was(tmp_path: Path) -> No
     assert [figure["row"] for figure in done["figures"]] == ["3", "4", "5", "8", "commit", "read"]
     for figure in done["figures"]:
         ours, limit = figure["results"]
-        assert len(ours["rounds"]) == len(limit["rounds"]) == 5 and figure["against"] == "apsw by hand"
+        assert (
+            len(ours["rounds"]) == len(limit["rounds"]) == 5 and figure["against"] == "apsw by hand"
+        )
         assert figure["ratio"] == pytest.approx(ours["median"] / limit["median"])
     assert "a file of its own beside it, which goes at the end" in ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "b.svg"]
@@ -68,7 +70,14 @@ def test_it_works_beside_the_store_and_leaves_it_as_it_was(tmp_path: Path) -> No
 def test_ctrl_c_removes_what_it_made(tmp_path: Path) -> None:
     filled(tmp_path)
     shown = on_terminal(
-        "bench", "--store", "sqlite:a.db", "--only", "3,4", cwd=tmp_path, typed=[("how fast is it?", CTRL_C)], code=130
+        "bench",
+        "--store",
+        "sqlite:a.db",
+        "--only",
+        "3,4",
+        cwd=tmp_path,
+        typed=[("how fast is it?", CTRL_C)],
+        code=130,
     )
     assert "Stopped. What it had made is removed." in shown and "Traceback" not in shown
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
@@ -85,13 +94,17 @@ def test_a_row_that_there_is_not_is_refused_by_its_name() -> None:
     assert named_rows("read,3") == ["3", "read"]
 
 
-def test_in_an_engine_that_others_use_it_has_spaces_of_its_own_and_empties_them(tmp_path: Path) -> None:
+def test_in_an_engine_that_others_use_it_has_spaces_of_its_own_and_empties_them(
+    tmp_path: Path,
+) -> None:
     """As on NATS and DynamoDB. A sweep, which is of all spaces, is not measured, and it says so."""
     filled(tmp_path)
     url = f"sqlite:{tmp_path}/a.db"
 
     async def scenario() -> tuple[Benched, list[str]]:
-        place = Scratch(url, url, "spaces of its own", "keyhouse-bench-1", is_alone=False, is_shared=True)
+        place = Scratch(
+            url, url, "spaces of its own", "keyhouse-bench-1", is_alone=False, is_shared=True
+        )
         done = await measure(place, ["3", "8"], rounds=5, seconds=0.01, say=unheard, show=unheard)
         engine = await open_engine(url)
         left = [space async for space in engine.spaces()]
@@ -107,7 +120,9 @@ def test_in_an_engine_that_others_use_it_has_spaces_of_its_own_and_empties_them(
 def test_on_postgresql_it_has_tables_of_its_own_and_drops_them() -> None:
     async def scenario() -> tuple[Benched, str | None]:
         async with scratch(await postgres_schema()) as place:
-            done = await measure(place, ["3", "8"], rounds=5, seconds=0.01, say=unheard, show=unheard)
+            done = await measure(
+                place, ["3", "8"], rounds=5, seconds=0.01, say=unheard, show=unheard
+            )
             assert await asyncio.to_thread(migrate.current, place.url) is not None
         return done, await asyncio.to_thread(migrate.current, place.url)
 
@@ -144,7 +159,9 @@ def unheard(said: object) -> None:
 
 def test_a_picture_says_where_the_goal_is() -> None:
     results = [Result("ours", 50.0, [50.0]), Result("limit", 100.0, [100.0])]
-    figure = Figure(row="3", work="put <&>", unit="records/s", results=results, goal=0.6, against="hand")
+    figure = Figure(
+        row="3", work="put <&>", unit="records/s", results=results, goal=0.6, against="hand"
+    )
     drawn = svg("Title & more", "note", [figure])
     assert "put &lt;&amp;&gt;" in drawn and ">0.50<" in drawn and "<line" in drawn
     assert not figure.reached
@@ -173,7 +190,9 @@ def test_client_and_servers_are_kept_apart_and_let_go_whatever_happens() -> None
         assert threads.submit(on_cores).result() == cores
 
 
-def test_where_nobody_may_be_pinned_it_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_may_be_pinned_it_is_measured_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def forbidden(process: int, cores: list[int]) -> None:
         raise PermissionError("Operation not permitted")
 

@@ -16,12 +16,19 @@ BOARD = "keyhouse.demo.clips:BOARD"
         ("get m : B idx : clip : ta", 8, ["get", "m:B", "idx:clip:ta"], "idx:clip:"),
         ("get rosey idx :", 3, ["get", "rosey", "idx:"], "idx:"),
         ("get rosey", 2, ["get", "rosey"], ""),
-        ("list rosey --store = sqlite : a", 6, ["list", "rosey", "--store=sqlite:a"], "--store=sqlite:"),
+        (
+            "list rosey --store = sqlite : a",
+            6,
+            ["list", "rosey", "--store=sqlite:a"],
+            "--store=sqlite:",
+        ),
         ("get a :: b", 3, ["get", "a::b"], "a::"),
         ("get m:B idx:clip", 2, ["get", "m:B", "idx:clip"], ""),
     ],
 )
-def test_what_bash_took_apart_is_put_together(typed: str, current: int, whole: list[str], known: str) -> None:
+def test_what_bash_took_apart_is_put_together(
+    typed: str, current: int, whole: list[str], known: str
+) -> None:
     words, at, before = rejoined(typed.split(), current)
     assert (words, before) == (whole, known)
     assert at == (len(whole) if current == len(typed.split()) else len(whole) - 1)

@@ -90,7 +90,9 @@ def test_a_pipe_gets_the_value_alone(folder: Path) -> None:
 
 
 def test_a_derived_row_is_read_like_any_other(folder: Path) -> None:
-    row = json.loads(run("get", BOARD, "idx:clip:title:what a goal!", *STORE, "--json", cwd=folder).stdout)
+    row = json.loads(
+        run("get", BOARD, "idx:clip:title:what a goal!", *STORE, "--json", cwd=folder).stdout
+    )
     assert (row["kind"], row["record"], row["value"]) == ("unique", "clip", "goal")
 
 
@@ -104,10 +106,18 @@ def test_what_is_not_there_ends_with_3(folder: Path) -> None:
 
 def test_a_row_that_can_not_be_read_is_an_error_and_not_a_null(folder: Path) -> None:
     """Found by a review: a pipe got `null` and the exit code 0, and wrote it back."""
-    run(program=("-m", "apsw", "clips.db", "UPDATE rows SET value = '{' WHERE key = 'clip:goal'"), cwd=folder)
+    run(
+        program=("-m", "apsw", "clips.db", "UPDATE rows SET value = '{' WHERE key = 'clip:goal'"),
+        cwd=folder,
+    )
     ran = run("get", BOARD, "clip:goal", *STORE, cwd=folder, code=1)
     assert ran.stdout == "" and "The row can't be read; `keyhouse explain` shows it." in ran.stderr
-    assert json.loads(run("get", BOARD, "clip:goal", *STORE, "--json", cwd=folder, code=1).stderr)["status"] == 500
+    assert (
+        json.loads(run("get", BOARD, "clip:goal", *STORE, "--json", cwd=folder, code=1).stderr)[
+            "status"
+        ]
+        == 500
+    )
 
 
 def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
@@ -121,8 +131,16 @@ def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
 
 
 def test_a_revision_can_be_expected(folder: Path) -> None:
-    assert "expected=7" in run("put", BOARD, "clip:goal", GOAL, "--expect", "7", *STORE, cwd=folder, code=4).stderr
-    assert "found=1" in run("put", BOARD, "clip:goal", GOAL, "--expect", "absent", *STORE, cwd=folder, code=4).stderr
+    assert (
+        "expected=7"
+        in run("put", BOARD, "clip:goal", GOAL, "--expect", "7", *STORE, cwd=folder, code=4).stderr
+    )
+    assert (
+        "found=1"
+        in run(
+            "put", BOARD, "clip:goal", GOAL, "--expect", "absent", *STORE, cwd=folder, code=4
+        ).stderr
+    )
     run("put", BOARD, "clip:goal", GOAL, "--expect", "1", *STORE, cwd=folder)
     other = GOAL.replace("What", "Oh, what")
     run("put", BOARD, "clip:late", other, "--expect", "absent", *STORE, cwd=folder)
@@ -130,12 +148,17 @@ def test_a_revision_can_be_expected(folder: Path) -> None:
 
 def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
     where = ("--store", "sqlite:bot.db", "--space", "trivia")
-    written = json.loads(run("put", "rosey", "theme", "1", "--ttl", "24h", *where, "--json", cwd=tmp_path).stdout)
+    written = json.loads(
+        run("put", "rosey", "theme", "1", "--ttl", "24h", *where, "--json", cwd=tmp_path).stdout
+    )
     assert written["expires"] is not None
-    assert json.loads(run("explain", "rosey", "theme", *where, "--json", cwd=tmp_path).stdout)["found"][0]["stored"][
-        "seconds_left"
-    ] in range(86_300, 86_401)
-    assert "15m" in run("put", "rosey", "theme", "1", "--ttl", "soon", *where, cwd=tmp_path, code=1).stderr
+    assert json.loads(run("explain", "rosey", "theme", *where, "--json", cwd=tmp_path).stdout)[
+        "found"
+    ][0]["stored"]["seconds_left"] in range(86_300, 86_401)
+    assert (
+        "15m"
+        in run("put", "rosey", "theme", "1", "--ttl", "soon", *where, cwd=tmp_path, code=1).stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +168,10 @@ def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
         (("clip:goal", "{"), "The value is not JSON"),
         (("clip:goal", "dark"), "add --text"),
         (("clip:goal", "[" * 100_000), "The value is not JSON"),
-        (("clip:goal", '{"id": "other", "title": "T", "second": 2, "viewer": "A"}'), "has another value there"),
+        (
+            ("clip:goal", '{"id": "other", "title": "T", "second": 2, "viewer": "A"}'),
+            "has another value there",
+        ),
         (("clip:late", GOAL), "Another record holds this value"),
         (("idx:clip:tag:goal:goal", "1"), "A derived row follows from its record"),
         (("clips:goal", GOAL), "No template of the system builds this key"),
@@ -171,11 +197,24 @@ def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path
     """Else a change of the name of a user, by `get` and `put`, would take the password away."""
     ulid = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
     where = ("--store", "sqlite:a.db", "--space", "main")
-    user = {"id": ulid, "username": "ada", "role": "listener", "password_hash": "secret", "display_name": "Ada"}
+    user = {
+        "id": ulid,
+        "username": "ada",
+        "role": "listener",
+        "password_hash": "secret",
+        "display_name": "Ada",
+    }
     run("put", "audiobooks", f"u:{ulid}", json.dumps(user), *where, cwd=tmp_path)
     shown = json.loads(run("get", "audiobooks", f"u:{ulid}", *where, cwd=tmp_path).stdout)
     assert "password_hash" not in shown
-    run("put", "audiobooks", f"u:{ulid}", json.dumps(shown | {"username": "lovelace"}), *where, cwd=tmp_path)
+    run(
+        "put",
+        "audiobooks",
+        f"u:{ulid}",
+        json.dumps(shown | {"username": "lovelace"}),
+        *where,
+        cwd=tmp_path,
+    )
     [line] = [
         line
         for line in run("export", "--store", "sqlite:a.db", cwd=tmp_path).stdout.splitlines()
@@ -194,27 +233,48 @@ def test_rows_are_listed_by_prefix_kind_and_number(folder: Path) -> None:
     assert listed("idx:clip:t") == listed("idx:clip:t", "--only", "derived")
     assert listed("--only", "records") == listed("--only", "clip") == ["clip:goal"]
     assert listed("--limit", "2") == ["clip:goal", "idx:clip:second:000754:goal"]
-    assert listed("--after", "idx:clip:second:000754:goal", "--limit", "1") == ["idx:clip:tag:goal:goal"]
+    assert listed("--after", "idx:clip:second:000754:goal", "--limit", "1") == [
+        "idx:clip:tag:goal:goal"
+    ]
     assert listed("--reverse") == listed()[::-1]
     assert "known=" in run("list", BOARD, "--only", "none", *STORE, cwd=folder, code=1).stderr
 
 
 def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path) -> None:
-    key, _, value = run("scan", BOARD, "clip:", *STORE, cwd=folder).stdout.rstrip("\n").partition("\t")
+    key, _, value = (
+        run("scan", BOARD, "clip:", *STORE, cwd=folder).stdout.rstrip("\n").partition("\t")
+    )
     assert (key, json.loads(value)["viewer"]) == ("clip:goal", "Ada")
-    [row] = lines(run("scan", BOARD, "idx:clip:tag:goal:", "--resolve", *STORE, "--json", cwd=folder).stdout)
+    [row] = lines(
+        run("scan", BOARD, "idx:clip:tag:goal:", "--resolve", *STORE, "--json", cwd=folder).stdout
+    )
     assert (row["key"], row["value"]["viewer"]) == ("clip:goal", "Ada")
 
 
 def test_rows_are_counted(folder: Path) -> None:
     assert run("count", BOARD, *STORE, cwd=folder).stdout == "5\n"
-    told = json.loads(run("count", BOARD, "clip:", "--only", "records", *STORE, "--json", cwd=folder).stdout)
+    told = json.loads(
+        run("count", BOARD, "clip:", "--only", "records", *STORE, "--json", cwd=folder).stdout
+    )
     assert told == {"space": "channel-7", "prefix": "clip:", "only": "records", "rows": 1}
 
 
 def test_spaces_are_named(folder: Path) -> None:
-    run("put", BOARD, "screen", '"on"', "--store", "sqlite:clips.db", "--space", "a\x1b[31m\nb", cwd=folder)
-    assert run("spaces", "--store", "sqlite:clips.db", cwd=folder).stdout == "a\\x1b[31m\\nb\nchannel-7\n"
+    run(
+        "put",
+        BOARD,
+        "screen",
+        '"on"',
+        "--store",
+        "sqlite:clips.db",
+        "--space",
+        "a\x1b[31m\nb",
+        cwd=folder,
+    )
+    assert (
+        run("spaces", "--store", "sqlite:clips.db", cwd=folder).stdout
+        == "a\\x1b[31m\\nb\nchannel-7\n"
+    )
     told = lines(run("spaces", "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
     assert [each["space"] for each in told] == ["a\x1b[31m\nb", "channel-7"]
 
@@ -225,8 +285,12 @@ def test_spaces_are_named(folder: Path) -> None:
 def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
     environment = {"KEYHOUSE_STORE": "sqlite:clips.db", "KEYHOUSE_SPACE": "channel-7"}
     assert run("count", BOARD, cwd=folder, environment=environment).stdout == "5\n"
-    assert run("count", BOARD, "--space", "other", cwd=folder, environment=environment).stdout == "0\n"
-    assert "revision" in run("explain", BOARD, "clip:goal", cwd=folder, environment=environment).stdout
+    assert (
+        run("count", BOARD, "--space", "other", cwd=folder, environment=environment).stdout == "0\n"
+    )
+    assert (
+        "revision" in run("explain", BOARD, "clip:goal", cwd=folder, environment=environment).stdout
+    )
     without = {"KEYHOUSE_STORE": "sqlite:clips.db"}
     assert "clip:{id}" in run("explain", BOARD, "clip:goal", cwd=folder, environment=without).stdout
 
@@ -236,12 +300,26 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
     [
         (("list", BOARD), "Say which store"),
         (("get", BOARD, "clip:goal"), "Say which store"),
-        (("delete", BOARD, "--prefix", "clip:", "--store", "sqlite:gone.db"), "Say with --space which space"),
-        (("list", BOARD, "--store", "sqlite:clips.db"), "Say with --space which space. (space_is='a channel')"),
+        (
+            ("delete", BOARD, "--prefix", "clip:", "--store", "sqlite:gone.db"),
+            "Say with --space which space",
+        ),
+        (
+            ("list", BOARD, "--store", "sqlite:clips.db"),
+            "Say with --space which space. (space_is='a channel')",
+        ),
         (("list", BOARD, "--store", "a", "--data", "b"), "one of --store, --data and --service"),
         (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),
         (
-            ("get", "streamkit", "cust_1_streamkit_notes_a", "--space", "2", "--store", "sqlite:clips.db"),
+            (
+                "get",
+                "streamkit",
+                "cust_1_streamkit_notes_a",
+                "--space",
+                "2",
+                "--store",
+                "sqlite:clips.db",
+            ),
             "another space",
         ),
         (("list", BOARD, "\udcff", *STORE), "not text in UTF-8"),
@@ -252,26 +330,36 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_named_well_is_asked_for(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_is_not_named_well_is_asked_for(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
     assert words in run(*arguments, cwd=folder, code=1).stderr
 
 
 def test_a_key_that_names_its_space_needs_no_other_word(tmp_path: Path) -> None:
     key, where = "cust_12345_streamkit_notes_stream-ideas", ("--store", "sqlite:s.db")
     value = '{"title": "Ideas", "content": "x"}'
-    assert "in the space `12345`" in run("put", "streamkit", key, value, *where, cwd=tmp_path).stdout
+    assert (
+        "in the space `12345`" in run("put", "streamkit", key, value, *where, cwd=tmp_path).stdout
+    )
     assert json.loads(run("get", "streamkit", key, *where, cwd=tmp_path).stdout)["title"] == "Ideas"
 
 
 def test_a_shell_is_offered_systems_spaces_and_keys(folder: Path) -> None:
     def offered(*words: str) -> list[str]:
-        told = {"_KEYHOUSE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        told = {
+            "_KEYHOUSE_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
         return run(cwd=folder, environment=told).stdout.split()
 
     where = ("keyhouse", "list", "--store", "sqlite:clips.db")
     assert offered("keyhouse", "get", "ro") == ["rosey"]
     assert offered(*where, "--space", "ch") == ["channel-7"]
-    assert offered(*where, "--space", "channel-7", BOARD, "idx:clip:s") == ["idx:clip:second:000754:goal"]
+    assert offered(*where, "--space", "channel-7", BOARD, "idx:clip:s") == [
+        "idx:clip:second:000754:goal"
+    ]
     assert offered("keyhouse", "list", "--store", "sqlite:gone.db", "--space", "ch") == []
     assert not (folder / "gone.db").exists()
 
@@ -280,13 +368,32 @@ def test_a_shell_is_offered_systems_spaces_and_keys(folder: Path) -> None:
 
 
 def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
-    program = [sys.executable, "-m", "keyhouse.cli", "watch", BOARD, *STORE, "--only", "clip", "--count", "2", "--json"]
+    program = [
+        sys.executable,
+        "-m",
+        "keyhouse.cli",
+        "watch",
+        BOARD,
+        *STORE,
+        "--only",
+        "clip",
+        "--count",
+        "2",
+        "--json",
+    ]
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(
-        program, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        program,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as watching:
         assert watching.stderr is not None and watching.stdout is not None
-        assert watching.stderr.readline() == "Watching channel-7 from revision 1 on; Ctrl-C ends it.\n"
+        assert (
+            watching.stderr.readline() == "Watching channel-7 from revision 1 on; Ctrl-C ends it.\n"
+        )
         run("put", BOARD, "clip:goal", GOAL.replace("754", "748"), *STORE, cwd=folder)
         assert json.loads(watching.stdout.readline())["value"]["second"] == 748
         run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=folder)
@@ -296,7 +403,9 @@ def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
 
 
 def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
-    shown = run("watch", BOARD, *STORE, "--since", "0", "--count", "5", cwd=folder).stdout.splitlines()
+    shown = run(
+        "watch", BOARD, *STORE, "--since", "0", "--count", "5", cwd=folder
+    ).stdout.splitlines()
     assert shown[0].split("\t")[:3] == ["1", "put", "clip:goal"]
     assert len(shown) == 5
 
@@ -306,20 +415,33 @@ def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
 
 def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
     assert "add --yes" in run("delete", BOARD, "clip:goal", *STORE, cwd=folder, code=1).stderr
-    dry = json.loads(run("delete", BOARD, "clip:goal", "--dry-run", "--json", *STORE, cwd=folder).stdout)
+    dry = json.loads(
+        run("delete", BOARD, "clip:goal", "--dry-run", "--json", *STORE, cwd=folder).stdout
+    )
     assert dry == {"space": "channel-7", "records": 1, "left": 0, "dry_run": True}
     assert (
-        "expected=9" in run("delete", BOARD, "clip:goal", "--expect", "9", "--yes", *STORE, cwd=folder, code=4).stderr
+        "expected=9"
+        in run(
+            "delete", BOARD, "clip:goal", "--expect", "9", "--yes", *STORE, cwd=folder, code=4
+        ).stderr
     )
     assert len(everything(folder)) == 5
-    assert "Deleted 1 record," in run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder).stdout
+    assert (
+        "Deleted 1 record," in run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder).stdout
+    )
     assert everything(folder) == []
     run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder, code=3)
 
 
 def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None:
-    assert "1 record would go" in run("delete", BOARD, "--prefix", "", "--dry-run", *STORE, cwd=folder).stdout
-    assert "Deleted 1 record," in run("delete", BOARD, "--whole-space", "--yes", *STORE, cwd=folder).stdout
+    assert (
+        "1 record would go"
+        in run("delete", BOARD, "--prefix", "", "--dry-run", *STORE, cwd=folder).stdout
+    )
+    assert (
+        "Deleted 1 record,"
+        in run("delete", BOARD, "--whole-space", "--yes", *STORE, cwd=folder).stdout
+    )
     assert everything(folder) == []
 
 
@@ -332,7 +454,9 @@ def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None
         (("idx:clip:tag:goal:goal",), "A derived row follows from its record"),
     ],
 )
-def test_what_can_not_be_deleted_is_refused(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_can_not_be_deleted_is_refused(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
     before = everything(folder)
     assert words in run("delete", BOARD, *arguments, "--yes", *STORE, cwd=folder, code=1).stderr
     assert everything(folder) == before
@@ -345,7 +469,9 @@ def test_rows_and_bytes_are_counted_by_space_and_template(folder: Path) -> None:
     shown = run("stats", BOARD, "--store", "sqlite:clips.db", cwd=folder).stdout
     assert "5 rows in 1 space, " in shown
     assert "idx:clip:tag:{tag:norm}:{id}       index of clip   2 rows" in shown
-    told = json.loads(run("stats", BOARD, "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
+    told = json.loads(
+        run("stats", BOARD, "--store", "sqlite:clips.db", "--json", cwd=folder).stdout
+    )
     rows = everything(folder)
     assert told["bytes"] == sum(len(row.key.encode()) + len(row.value) for row in rows)
     assert told["spaces"][0]["space"] == "channel-7"
@@ -368,7 +494,9 @@ def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> 
     assert "settings can't be read" in run("spaces", "rosey", cwd=tmp_path, code=1).stderr
 
 
-def test_a_service_and_the_command_line_name_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_and_the_command_line_name_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`served` reads three settings by itself, so as to start quickly; here it is held to how the service reads them."""
     from keyhouse.cli.served import served_url
     from keyhouse.engines.placing import file_of, url_of
@@ -383,7 +511,10 @@ def test_a_service_and_the_command_line_name_the_same_place(tmp_path: Path, monk
         ('data = "d"', {}),
         ('engine = "sqlite:all.db"', {}),
         ('engine = "rocksdb:all"\n[rosey]\nengine = "sqlite:own.db"', {}),
-        ('engine = "sqlite:all.db"', {"KEYHOUSE_ENGINE": "rocksdb:here", "KEYHOUSE_STREAMKIT_ENGINE": "memory:"}),
+        (
+            'engine = "sqlite:all.db"',
+            {"KEYHOUSE_ENGINE": "rocksdb:here", "KEYHOUSE_STREAMKIT_ENGINE": "memory:"},
+        ),
         ('data = "d"', {"KEYHOUSE_DATA": "e"}),
     ):
         (tmp_path / "keyhouse.toml").write_text(settings)
@@ -395,13 +526,27 @@ def test_a_service_and_the_command_line_name_the_same_place(tmp_path: Path, monk
                 own, shared = given.engines.get(system), given.settings.engine
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
-                assert served_url(system) == (expected or file_of(system, Path(given.settings.data)))
+                assert served_url(system) == (
+                    expected or file_of(system, Path(given.settings.data))
+                )
 
 
 def test_tables_of_a_layout_are_not_taken_for_an_empty_store(tmp_path: Path) -> None:
     """It showed no rows, and made tables beside the ones that hold them."""
-    run("put", "rosey", "theme", "1", "--space", "trivia", "--store", "sqlite:bot.db?layout=rosey", cwd=tmp_path)
+    run(
+        "put",
+        "rosey",
+        "theme",
+        "1",
+        "--space",
+        "trivia",
+        "--store",
+        "sqlite:bot.db?layout=rosey",
+        cwd=tmp_path,
+    )
     before = (tmp_path / "bot.db").read_bytes()
-    ran = run("list", "rosey", "--space", "trivia", "--store", "sqlite:bot.db", cwd=tmp_path, code=1)
+    ran = run(
+        "list", "rosey", "--space", "trivia", "--store", "sqlite:bot.db", cwd=tmp_path, code=1
+    )
     assert "?layout=NAME" in ran.stderr and "plugin_kv_storage" in ran.stderr
     assert (tmp_path / "bot.db").read_bytes() == before

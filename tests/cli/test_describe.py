@@ -60,7 +60,10 @@ class Short(Struct, omit_defaults=True, tag="short"):
         (str, "text"),
         (int, "integer"),
         (int | float, "number"),
-        (Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)], "number (from 0)"),
+        (
+            Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)],
+            "number (from 0)",
+        ),
         (bool, "boolean"),
         (Any, "any JSON"),
         (str | None, "text | null"),
@@ -159,7 +162,13 @@ ACCOUNT = Record(
     Index("idx:domain:{domain}:{id:ulid}", fields={"domain": by_domain}, when=is_new),
     Index("idx:hash:{hash}:{id:ulid}", fields={"hash": "pass_hash"}, when=lambda account: True),
     Summary("members:{parent:ulid?}", member="id", under="ids"),
-    Summary("map:{state:new|old}", member="id", under="map", entry=lambda account: {}, constant={"schema": 1}),
+    Summary(
+        "map:{state:new|old}",
+        member="id",
+        under="map",
+        entry=lambda account: {},
+        constant={"schema": 1},
+    ),
     Count("count:{state:new|old}"),
     computed={"lower_name": lambda account: account.name.lower()},
     version=("schema_version", 3),
@@ -177,7 +186,9 @@ NEXT = Counter("visit:{account}:next", name="next visit")
 VISITS = Record(Visits, "visits:{account}", name="visits")
 VISIT = Log(Visit, "visit:{account}:{at:ulid}", name="visit", state=VISITS, fold=fold)
 LINE = Log(Visit, "line:{account}:{number:010d}", name="line", sequence=NEXT)
-LATER = Log(Visit, "later:{account}:{at:ulid}", name="later", state=VISITS, fold=fold, deferred=True)
+LATER = Log(
+    Visit, "later:{account}:{at:ulid}", name="later", state=VISITS, fold=fold, deferred=True
+)
 WORLD = Schema(
     "world",
     *(ACCOUNT, SESSION, TOKEN, CODE, OFFER, NEXT, VISITS, VISIT, LINE, LATER),
@@ -248,7 +259,9 @@ def test_the_document_says(line: str) -> None:
 
 
 def test_a_system_of_several_schemas_has_a_chapter_for_each() -> None:
-    page = document("Two", "", [TEXT, describe(Schema("other", SESSION, space=Space("a shop"), doc="Another."))])
+    page = document(
+        "Two", "", [TEXT, describe(Schema("other", SESSION, space=Space("a shop"), doc="Another."))]
+    )
     assert [line for line in page.splitlines() if line.startswith("## ")] == [
         "## world",
         "## other",
@@ -263,7 +276,10 @@ def test_a_system_of_several_schemas_has_a_chapter_for_each() -> None:
     [
         (Space("a shop"), "A space is a shop."),
         (Space("a bucket", name="acl"), "A space is a bucket; there is one, `acl`."),
-        (Space("a shop", field="shop"), "A space is a shop. Its name is repeated in keys as `{shop}`."),
+        (
+            Space("a shop", field="shop"),
+            "A space is a shop. Its name is repeated in keys as `{shop}`.",
+        ),
     ],
 )
 def test_a_space_is_described(space: Space, sentence: str) -> None:
@@ -271,7 +287,8 @@ def test_a_space_is_described(space: Space, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(1, "1 second"), (90, "90 seconds"), (3_600, "1 hour"), (2_592_000, "30 days")]
+    ("seconds", "text"),
+    [(1, "1 second"), (90, "90 seconds"), (3_600, "1 hour"), (2_592_000, "30 days")],
 )
 def test_a_length_of_time_is_told_in_its_largest_whole_unit(seconds: int, text: str) -> None:
     assert seconds_text(seconds) == text
@@ -283,6 +300,12 @@ def test_the_program_prints_markdown_and_json_of_a_schema_of_ones_own() -> None:
     told = json.loads(run("describe", "keyhouse.demo.clips:NEXT_BOARD", "--json").stdout)
     assert told["name"] == "clips"
     described = msgspec.convert(told["schemas"], list[SchemaText])
-    assert [record.name for record in described[0].records] == ["clip", "on screen", "version", "migration", "job"]
+    assert [record.name for record in described[0].records] == [
+        "clip",
+        "on screen",
+        "version",
+        "migration",
+        "job",
+    ]
     for record in described[0].records:
         assert f"`{record.key}`" in page

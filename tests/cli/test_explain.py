@@ -41,7 +41,9 @@ PICK = Record(
 )
 SHOP = Schema("shop", PICK, space=Space("a shop", field="shop"))
 ONE = Schema("one", Record(int, "one", name="one"), space=Space("a bucket", name="bucket-1"))
-PLACED = Schema("placed", Record(int, "{place}/one", name="one"), space=Space("a shop"), fixed={"place": "main"})
+PLACED = Schema(
+    "placed", Record(int, "{place}/one", name="one"), space=Space("a shop"), fixed={"place": "main"}
+)
 
 
 # What a key is
@@ -51,7 +53,9 @@ def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
     found = explain(BOARD, "clip:a:b")
     assert found is not None
     assert (found.kind, found.record, found.template) == ("record", "clip", "clip:{id}")
-    assert [(field.name, field.value, field.type) for field in found.fields] == [("id", "a:b", "text")]
+    assert [(field.name, field.value, field.type) for field in found.fields] == [
+        ("id", "a:b", "text")
+    ]
     assert found.earns == [
         Relation("index", "idx:clip:second:{second}:a:b"),
         Relation("index", "idx:clip:tag:{tag}:a:b"),
@@ -67,7 +71,9 @@ def test_an_index_row_leads_back_to_its_record() -> None:
     assert {field.name: field.value for field in found.fields} == {"second": 754, "id": "goal"}
 
 
-@pytest.mark.parametrize(("key", "held"), [("a/kind/b", ["id"]), ("a/list/b", ["id"]), ("a/count/b", [])])
+@pytest.mark.parametrize(
+    ("key", "held"), [("a/kind/b", ["id"]), ("a/list/b", ["id"]), ("a/count/b", [])]
+)
 def test_a_row_whose_value_holds_the_id_says_so(key: str, held: list[str]) -> None:
     found = explain(SHOP, key)
     assert found is not None
@@ -87,7 +93,11 @@ def test_a_key_of_no_template_is_nothing() -> None:
         ("clips:goal", "clip:{id}", "its keys start with `clip:`"),
         ("clip:", "clip:{id}", "it goes on with `id`"),
         ("screen2", "screen", "it ends before `2`"),
-        ("idx:clip:tag:goal", "idx:clip:tag:{tag:norm}:{id}", "behind `tag` it has `:`, which the key does not"),
+        (
+            "idx:clip:tag:goal",
+            "idx:clip:tag:{tag:norm}:{id}",
+            "behind `tag` it has `:`, which the key does not",
+        ),
         (
             "idx:clip:second:12:goal",
             "idx:clip:second:{second:06d}:{id}",
@@ -101,7 +111,9 @@ def test_a_key_of_no_template_is_nothing() -> None:
         ("xyz", "clip:{id}", "its keys start with `clip:`"),
     ],
 )
-def test_a_wrong_key_is_told_what_it_is_nearest_to_and_why_not(key: str, template: str, why: str) -> None:
+def test_a_wrong_key_is_told_what_it_is_nearest_to_and_why_not(
+    key: str, template: str, why: str
+) -> None:
     closest = nearest([BOARD], key)[0]
     assert (closest.template, closest.why) == (template, why)
 
@@ -142,7 +154,9 @@ def test_to_read_a_row_its_space_must_be_known() -> None:
 # What is stored
 
 
-def stored_in(tmp_path: Path, schema: Schema, work: Callable[[Store], Awaitable[object]], **fixed: Any) -> str:
+def stored_in(
+    tmp_path: Path, schema: Schema, work: Callable[[Store], Awaitable[object]], **fixed: Any
+) -> str:
     """A SQLite file in which the work was done; its URL."""
     url = f"sqlite:{tmp_path / 'test.db'}"
 
@@ -170,7 +184,10 @@ def test_a_record_is_shown_with_its_revision_and_the_rows_it_has(tmp_path: Path)
 def test_rows_that_are_gone_or_wrong_show(tmp_path: Path) -> None:
     async def break_them(store: Store) -> None:
         await fill(store)
-        batch = Batch(puts=(Put("idx:clip:title:kick-off", b'"goal"'),), deletes=("idx:clip:second:000012:kick-off",))
+        batch = Batch(
+            puts=(Put("idx:clip:title:kick-off", b'"goal"'),),
+            deletes=("idx:clip:second:000012:kick-off",),
+        )
         await store.engine.commit("a", batch)
 
     stored = read_stored(BOARD, stored_in(tmp_path, BOARD, break_them), "a", "clip:kick-off", {})
@@ -187,7 +204,10 @@ def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: P
         stored = read_stored(SHOP, url, "a", key, {})
         assert stored is not None and "hush" not in repr(stored)
         assert (
-            "hush" not in run("explain", f"{__name__}:SHOP", key, "--store", url, cwd=Path(__file__).parents[2]).stdout
+            "hush"
+            not in run(
+                "explain", f"{__name__}:SHOP", key, "--store", url, cwd=Path(__file__).parents[2]
+            ).stdout
         )
 
 
@@ -199,14 +219,21 @@ def test_a_derived_row_shows_its_records(tmp_path: Path) -> None:
     stored = read_stored(SHOP, stored_in(tmp_path, SHOP, put), "a", "a/list/c", {})
     assert stored is not None
     assert stored.value == {"ids": ["b", "gone"]}
-    assert [(near.key, near.state) for near in stored.neighbours] == [("a/pick/b", "there"), ("a/pick/gone", "missing")]
+    assert [(near.key, near.state) for near in stored.neighbours] == [
+        ("a/pick/b", "there"),
+        ("a/pick/gone", "missing"),
+    ]
     count = read_stored(SHOP, f"sqlite:{tmp_path / 'test.db'}", "a", "a/count/c", {})
     assert count is not None
     assert (count.value, count.neighbours) == (1, [])
 
 
-@pytest.mark.parametrize(("key", "value"), [("a/pick/b", b"[]"), ("a/list/c", b"7"), ("a/pick/b", b"not JSON")])
-def test_a_row_that_does_not_read_says_so_and_shows_nothing(tmp_path: Path, key: str, value: bytes) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"), [("a/pick/b", b"[]"), ("a/list/c", b"7"), ("a/pick/b", b"not JSON")]
+)
+def test_a_row_that_does_not_read_says_so_and_shows_nothing(
+    tmp_path: Path, key: str, value: bytes
+) -> None:
     async def spoil(store: Store) -> None:
         await store.engine.commit("a", Batch(puts=(Put(key, value),)))
 
@@ -233,7 +260,10 @@ def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
     stored = read_stored(BOARD, url, "a", "screen", {})
     assert stored is not None and stored.seconds_left is not None
     assert 0 <= stored.seconds_left <= 30
-    assert "left, until 20" in run("explain", BOARD_NAME, "screen", "--store", url, "--space", "a").stdout
+    assert (
+        "left, until 20"
+        in run("explain", BOARD_NAME, "screen", "--store", url, "--space", "a").stdout
+    )
 
 
 def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
@@ -299,9 +329,13 @@ def test_a_key_of_no_template_ends_with_1_and_shows_the_nearest() -> None:
 
 def test_the_program_answers_programs(tmp_path: Path) -> None:
     url = stored_in(tmp_path, BOARD, fill)
-    answer = json.loads(run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a", "--json").stdout)
+    answer = json.loads(
+        run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a", "--json").stdout
+    )
     [reading] = answer["found"]
-    assert reading["explanation"]["fields"] == [{"name": "id", "type": "text", "source": "", "value": "goal"}]
+    assert reading["explanation"]["fields"] == [
+        {"name": "id", "type": "text", "source": "", "value": "goal"}
+    ]
     assert reading["stored"]["revision"] == 1
     assert answer["nearest"] == []
 
@@ -316,10 +350,16 @@ def test_characters_that_a_terminal_would_obey_are_shown_as_escapes() -> None:
     assert "\x1b" not in run("explain", BOARD_NAME, "clip:\x1b[31mred").stdout
 
 
-def test_on_a_terminal_the_same_is_shown_in_colour(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_on_a_terminal_the_same_is_shown_in_colour(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    report = Report("clip:\x1b", "The record `clip`.", [Part("Fields", [("id", "`goal`", "text")]), Part("None", [])])
+    report = Report(
+        "clip:\x1b",
+        "The record `clip`.",
+        [Part("Fields", [("id", "`goal`", "text")]), Part("None", [])],
+    )
     show_reports([report, report])
     shown = capsys.readouterr().out
     for word in ("clip:\\x1b", "The record ", "Fields", "goal"):

@@ -34,7 +34,9 @@ def cpu_seconds(cache: Path, *arguments: str) -> float:
     times = []
     for _ in range(6):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, *arguments], env=environment, capture_output=True, check=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(times)
@@ -45,19 +47,38 @@ def test_help_answers_at_once(tmp_path: Path) -> None:
     assert taken < max(HELP_SECONDS_MAX, BARE_RATIO_MAX * cpu_seconds(tmp_path, "-c", "pass"))
 
 
-HEAVY = ("rich", "apsw", "interegular", "pydantic", "asyncpg", "nats", "starlette", "prometheus_client", "structlog")
+HEAVY = (
+    "rich",
+    "apsw",
+    "interegular",
+    "pydantic",
+    "asyncpg",
+    "nats",
+    "starlette",
+    "prometheus_client",
+    "structlog",
+)
 """What takes long to import. Help does without all of it: how long that takes, everything takes to begin."""
 
 
 def test_help_needs_neither_rich_nor_a_driver() -> None:
     program = "import sys; from keyhouse.cli.app import app; app(['--help'], standalone_mode=False)"
-    shown = run(program=("-c", f"{program}; print('loaded:', [m for m in sys.modules if m in {HEAVY}])"))
+    shown = run(
+        program=("-c", f"{program}; print('loaded:', [m for m in sys.modules if m in {HEAVY}])")
+    )
     assert "loaded: []" in shown.stdout
 
 
 def test_help_names_every_command_and_every_exit_code() -> None:
     shown = run("--help").stdout
-    for word in ("describe", "explain", "Exit codes:", "  0  Done.", "  3  Not there", "130  Stopped"):
+    for word in (
+        "describe",
+        "explain",
+        "Exit codes:",
+        "  0  Done.",
+        "  3  Not there",
+        "130  Stopped",
+    ):
         assert word in shown
 
 
@@ -75,7 +96,9 @@ def test_every_help_fits_a_terminal_and_says_what_stands_for_what_in_capitals() 
     for name, _ in commands(typer.main.get_command(app)):
         shown = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=80).stdout
         usage, *lines = shown.splitlines()
-        assert not re.search(r"[{[][a-z_]+[]}]", usage) and not re.search(r"^ +-.* <\w", shown, re.MULTILINE), shown
+        assert not re.search(r"[{[][a-z_]+[]}]", usage) and not re.search(
+            r"^ +-.* <\w", shown, re.MULTILINE
+        ), shown
         assert not [line for line in lines if len(line) > 80], shown
 
 
@@ -129,7 +152,9 @@ def test_an_unknown_system_is_told_the_known_ones() -> None:
 
 
 def test_an_error_is_one_sentence_with_its_fields() -> None:
-    ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", code=1)
+    ran = run(
+        "explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", code=1
+    )
     assert (
         ran.stderr
         == "keyhouse: There is no such file; look at the URL, or store something there first. (file='gone.db')\n"
@@ -138,7 +163,17 @@ def test_an_error_is_one_sentence_with_its_fields() -> None:
 
 
 def test_an_error_is_json_for_programs() -> None:
-    ran = run("explain", BOARD, "clip:goal", "--store", "sqlite:gone.db", "--space", "channel-7", "--json", code=1)
+    ran = run(
+        "explain",
+        BOARD,
+        "clip:goal",
+        "--store",
+        "sqlite:gone.db",
+        "--space",
+        "channel-7",
+        "--json",
+        code=1,
+    )
     assert json.loads(ran.stderr) == {
         "error": "There is no such file; look at the URL, or store something there first.",
         "code": "VALIDATION_ERROR",
@@ -148,12 +183,16 @@ def test_an_error_is_json_for_programs() -> None:
 
 
 def test_a_look_at_a_store_makes_no_file(tmp_path: Path) -> None:
-    run("explain", BOARD, "clip:a", "--store", "sqlite:new.db", "--space", "a", cwd=tmp_path, code=1)
+    run(
+        "explain", BOARD, "clip:a", "--store", "sqlite:new.db", "--space", "a", cwd=tmp_path, code=1
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    ran = run("explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1)
+    ran = run(
+        "explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1
+    )
     assert "No engine has this scheme;" in ran.stderr
 
 
@@ -165,7 +204,9 @@ def test_without_its_extra_the_program_names_it() -> None:
 def test_a_reader_that_goes_away_early_is_no_error() -> None:
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     program = [sys.executable, "-m", "keyhouse.cli", "describe", BOARD]
-    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
         assert running.stdout is not None and running.stderr is not None
         running.stdout.close()
         assert running.stderr.read() == b""

@@ -27,13 +27,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 @pytest.fixture(scope="module")
 def token(service: Serving) -> str:
     folder = Path(service.log_path).parent
-    return run("token", "streamkit", "--customer", "12345", "--data", "data", cwd=folder).stdout.strip()
+    return run(
+        "token", "streamkit", "--customer", "12345", "--data", "data", cwd=folder
+    ).stdout.strip()
 
 
 def test_plugin_storage_is_asked_over_nats(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "trivia")
-    assert run("put", "rosey", "theme", '"dark"', *at).stdout == "theme\n\nStored in the space `trivia`.\n"
-    assert "at revision 2" in run("put", "rosey", "score", "7", "--ttl", "1h", "--expect", "absent", *at).stdout
+    assert (
+        run("put", "rosey", "theme", '"dark"', *at).stdout
+        == "theme\n\nStored in the space `trivia`.\n"
+    )
+    assert (
+        "at revision 2"
+        in run("put", "rosey", "score", "7", "--ttl", "1h", "--expect", "absent", *at).stdout
+    )
     assert "CONFLICT" in run("put", "rosey", "score", "8", "--expect", "1", *at, code=4).stderr
     assert run("get", "rosey", "theme", *at).stdout == '"dark"\n'
     assert json.loads(run("get", "rosey", "score", "--json", *at).stdout) == {
@@ -71,7 +79,10 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
 
 def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "trivia")
-    assert "name a KEY, or the rows by --store" in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
+    assert (
+        "name a KEY, or the rows by --store"
+        in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
+    )
     assert "name the rows by --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
     none = ("--service", "nats://127.0.0.1:1", "--space", "trivia")
     assert (
@@ -82,11 +93,17 @@ def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: 
 
 def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     at = {"KEYHOUSE_SERVICE": service.http, "KEYHOUSE_TOKEN": token}
-    assert "at revision 1" in run("put", "streamkit", NOTE, '{"title": "Ideas", "content": ""}', environment=at).stdout
+    assert (
+        "at revision 1"
+        in run("put", "streamkit", NOTE, '{"title": "Ideas", "content": ""}', environment=at).stdout
+    )
     found = json.loads(run("get", "streamkit", NOTE, "--json", environment=at).stdout)
     assert (found["revision"], found["value"]["title"], found["expires"]) == (1, "Ideas", None)
     changed = '{"title": "Ideas", "content": "more"}'
-    assert "412" in run("put", "streamkit", NOTE, changed, "--expect", "9", environment=at, code=4).stderr
+    assert (
+        "412"
+        in run("put", "streamkit", NOTE, changed, "--expect", "9", environment=at, code=4).stderr
+    )
     run("put", "streamkit", NOTE, changed, "--expect", "1", environment=at)
     assert run("list", "streamkit", environment=at).stdout == f"{NOTE}\n"  # whose, the token says
     refused = run("watch", "streamkit", "--space", "12345", environment=at, code=1)
@@ -96,17 +113,27 @@ def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     assert "Deleted 1 record" in run("delete", "streamkit", NOTE, "--yes", environment=at).stdout
 
 
-def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(service: Serving, token: str) -> None:
+def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(
+    service: Serving, token: str
+) -> None:
     """The service takes the customer from the token alone: a key of another would be answered with this one's."""
     other = NOTE.replace("12345", "777")
     at = ("--service", service.http, "--token", token)
     refused = run("get", "streamkit", other, *at, code=1)
-    assert "The token stands for another customer. (customer='12345', space='777')" in refused.stderr
+    assert (
+        "The token stands for another customer. (customer='12345', space='777')" in refused.stderr
+    )
 
 
 def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
-    problem = {"detail": "A field can't be that.", "fields": {"reason": "Expected `int`", "status": "x"}}
-    with pytest.raises(CallerError, match=r"can't be that[.] Expected `int`") as refused, _translated():
+    problem = {
+        "detail": "A field can't be that.",
+        "fields": {"reason": "Expected `int`", "status": "x"},
+    }
+    with (
+        pytest.raises(CallerError, match=r"can't be that[.] Expected `int`") as refused,
+        _translated(),
+    ):
         raise InvalidError(problem, 422)
     assert refused.value.fields["status"] == 422
 
@@ -114,16 +141,32 @@ def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "settings", "said"),
     [
-        (("get", "rosey", "k", "--service", "nats://x", "--store", "sqlite:a.db"), {}, "one of --store, --data and"),
-        (("get", "rosey", "k"), {"KEYHOUSE_SERVICE": "nats://x", "KEYHOUSE_STORE": "sqlite:a.db"}, "say which by"),
-        (("verify", "rosey"), {"KEYHOUSE_SERVICE": "nats://x"}, "works on the rows, and asks no service"),
+        (
+            ("get", "rosey", "k", "--service", "nats://x", "--store", "sqlite:a.db"),
+            {},
+            "one of --store, --data and",
+        ),
+        (
+            ("get", "rosey", "k"),
+            {"KEYHOUSE_SERVICE": "nats://x", "KEYHOUSE_STORE": "sqlite:a.db"},
+            "say which by",
+        ),
+        (
+            ("verify", "rosey"),
+            {"KEYHOUSE_SERVICE": "nats://x"},
+            "works on the rows, and asks no service",
+        ),
         (
             ("get", "history", "COMPLETED", "--service", "http://x"),
             {},
             "The service of this system can't be asked here",
         ),
         (("get", "rosey", "k", "--service", "http://x"), {}, "--service nats://host:4222"),
-        (("get", "rosey", "k", "--token", "t", "--store", "sqlite:a.db"), {}, "A token is for a service"),
+        (
+            ("get", "rosey", "k", "--token", "t", "--store", "sqlite:a.db"),
+            {},
+            "A token is for a service",
+        ),
     ],
 )
 def test_a_service_that_can_not_be_meant_is_refused(

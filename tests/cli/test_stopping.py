@@ -30,7 +30,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def fill() -> None:
         engine = await open_engine(f"sqlite:{made}/many.db")
         for start in range(0, ROWS, 5_000):
-            puts = tuple(Put(f"k{at:06d}", b'{"text":"%b"}' % (b"x" * 100)) for at in range(start, start + 5_000))
+            puts = tuple(
+                Put(f"k{at:06d}", b'{"text":"%b"}' % (b"x" * 100))
+                for at in range(start, start + 5_000)
+            )
             await engine.commit("s", Batch(puts=puts))
         await engine.close()
 
@@ -58,7 +61,9 @@ def test_an_export_that_was_killed_goes_on_and_is_whole(folder: Path, tmp_path: 
     (tmp_path / "part.jsonl").write_bytes(begun)
     store = ("--store", f"sqlite:{folder}/many.db")
     run("export", *store, "--to", "part.jsonl", "--resume", cwd=tmp_path)
-    done = json.loads(run("export", *store, "--to", "part.jsonl", "--resume", "--json", cwd=tmp_path).stdout)
+    done = json.loads(
+        run("export", *store, "--to", "part.jsonl", "--resume", "--json", cwd=tmp_path).stdout
+    )
     assert done["rows"] == ROWS
     assert (tmp_path / "part.jsonl").read_bytes().count(b"\n") == ROWS + 1
 
@@ -86,19 +91,45 @@ def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -
         importing.send_signal(signal.SIGKILL)
     there = rows_in(tmp_path / "new.db")
     assert 0 < there < ROWS
-    again = run("import", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl", "--json", cwd=tmp_path)
+    again = run(
+        "import",
+        "--store",
+        "sqlite:new.db",
+        "--from",
+        f"{folder}/backup.jsonl",
+        "--json",
+        cwd=tmp_path,
+    )
     done = json.loads(again.stdout)
     assert done["rows"] == ROWS and 0 < done["written"] < ROWS
     assert rows_in(tmp_path / "new.db") == ROWS
 
 
-def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(folder: Path, tmp_path: Path) -> None:
+def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
+    folder: Path, tmp_path: Path
+) -> None:
     """It lets the commit under way end, so that what it says is neither more nor less than what is gone."""
     shutil.copy(folder / "many.db", tmp_path / "many.db")
-    command = ("delete", "rosey", "--prefix", "k", "--space", "s", "--store", "sqlite:many.db", "--yes")
+    command = (
+        "delete",
+        "rosey",
+        "--prefix",
+        "k",
+        "--space",
+        "s",
+        "--store",
+        "sqlite:many.db",
+        "--yes",
+    )
     shown = on_terminal(*command, cwd=tmp_path, typed=[("records deleted", CTRL_C)], code=130)
-    told = re.search(r"([\d,]+) records deleted, with all derived rows; the others are as they were", shown)
-    assert told is not None and "Run the same command again for the rest." in shown and "Traceback" not in shown
+    told = re.search(
+        r"([\d,]+) records deleted, with all derived rows; the others are as they were", shown
+    )
+    assert (
+        told is not None
+        and "Run the same command again for the rest." in shown
+        and "Traceback" not in shown
+    )
     gone = int(told[1].replace(",", ""))
     assert 0 < gone < ROWS and rows_in(tmp_path / "many.db") == ROWS - gone
     assert f"Deleted {ROWS - gone:,} records" in run(*command, cwd=tmp_path).stdout
@@ -107,8 +138,16 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(folder: Path, 
 @pytest.mark.parametrize(
     ("command", "seen", "said"),
     [
-        (("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "4,000 rows", "what was written stays"),
-        (("restore", "--store", "sqlite:new.db", "--from", "backup.jsonl"), "copying s", "is not to be used"),
+        (
+            ("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"),
+            "4,000 rows",
+            "what was written stays",
+        ),
+        (
+            ("restore", "--store", "sqlite:new.db", "--from", "backup.jsonl"),
+            "copying s",
+            "is not to be used",
+        ),
         (("move", "sqlite:many.db", "sqlite:new.db"), "copying s", "The move has not ended"),
     ],
 )
@@ -142,16 +181,23 @@ def rows_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("seconds", [0.4, 0.8, 1.2])
-def test_a_restore_killed_at_any_time_is_run_again_and_ends(folder: Path, tmp_path: Path, seconds: float) -> None:
+def test_a_restore_killed_at_any_time_is_run_again_and_ends(
+    folder: Path, tmp_path: Path, seconds: float
+) -> None:
     command = ("restore", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl")
     with started(*command, cwd=tmp_path) as restoring:
         time.sleep(seconds)
         restoring.kill()
-    assert f"{ROWS:,} rows of 1 space, the same in file and store" in run(*command, cwd=tmp_path).stdout
+    assert (
+        f"{ROWS:,} rows of 1 space, the same in file and store"
+        in run(*command, cwd=tmp_path).stdout
+    )
 
 
 def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) -> None:
-    with started("backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path) as backing_up:
+    with started(
+        "backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path
+    ) as backing_up:
         deadline = time.monotonic() + 60
         while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -162,8 +208,12 @@ def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) 
     assert backing_up.returncode == 0 or b"No backup was made. Run it again." in err
 
 
-def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(folder: Path, tmp_path: Path) -> None:
-    shown = on_terminal("backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path)
+def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(
+    folder: Path, tmp_path: Path
+) -> None:
+    shown = on_terminal(
+        "backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path
+    )
     assert "writing: " in shown and f"{ROWS:,} rows of 1 space" in shown
     command = ("restore", "--from", "b.jsonl", "--replace", "--store", "sqlite:new.db")
     refused = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
@@ -181,7 +231,9 @@ def test_ctrl_c_before_a_command_has_begun_is_an_end_like_any_other() -> None:
 def test_ctrl_c_while_the_package_itself_is_loaded_is_an_end_like_any_other(tmp_path: Path) -> None:
     """The program starts in a module beside the package: nothing in the package could hear it."""
     (tmp_path / "keyhouse").mkdir()
-    (tmp_path / "keyhouse" / "__init__.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    (tmp_path / "keyhouse" / "__init__.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\n"
+    )
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import keyhouse_program; keyhouse_program.main()"
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
     assert tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]["scripts"] == {

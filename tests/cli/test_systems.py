@@ -75,7 +75,11 @@ def test_a_system_is_described_with_every_template(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name in NAMES for key in PRINTED[name]])
 def test_every_key_that_the_document_prints_is_explained(name: str, key: str) -> None:
-    found = [explained for schema in load(name).schemas if (explained := explain(schema, key)) is not None]
+    found = [
+        explained
+        for schema in load(name).schemas
+        if (explained := explain(schema, key)) is not None
+    ]
     assert found, f"no template of {name} builds {key}"
     assert all(explained.key == key for explained in found)
 

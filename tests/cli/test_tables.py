@@ -12,7 +12,9 @@ from keyhouse.engine import Batch, Put, Row
 from tests.cli.running import run
 from tests.engines.openers import OPENERS, postgres_schema
 
-KINDS = ["sqlite", "sqlite?layout=rosey"] + (["postgres", "postgres?layout=rosey"] if "postgres" in OPENERS else [])
+KINDS = ["sqlite", "sqlite?layout=rosey"] + (
+    ["postgres", "postgres?layout=rosey"] if "postgres" in OPENERS else []
+)
 
 
 @pytest.fixture(params=KINDS)
@@ -39,7 +41,10 @@ def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
     assert run("tables", "up", url).stdout == "The tables are at version 0001; before: none.\n"
     assert put_and_read(url, create=False) == [Row("a", b"1", 1)]
     assert run("tables", "up", url).stdout == "The tables are at version 0001.\n"
-    assert run("tables", "down", url, "--dry-run").stdout == "The tables would be gone; before: 0001.\n"
+    assert (
+        run("tables", "down", url, "--dry-run").stdout
+        == "The tables would be gone; before: 0001.\n"
+    )
     assert "nobody to ask" in run("tables", "down", url, code=1).stderr
     assert put_and_read(url, create=False) == [Row("a", b"1", 2)]
     assert json.loads(run("tables", "down", url, "--yes", "--json").stdout) == {
@@ -73,10 +78,15 @@ def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -
     before = file.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     for arguments in (("up",), ("down", "--yes")):
         refused = run("tables", arguments[0], f"sqlite:{path}", *arguments[1:], code=1).stderr
-        assert "The tables were made by a newer Keyhouse; use that one. (version='0999', known='0001')" in refused
+        assert (
+            "The tables were made by a newer Keyhouse; use that one. (version='0999', known='0001')"
+            in refused
+        )
     assert file.execute("SELECT name, sql FROM sqlite_schema").fetchall() == before
     file.close()
 
 
 def test_an_engine_without_tables_is_refused() -> None:
-    assert "Only the SQL engines have migrations" in run("tables", "current", "memory:", code=1).stderr
+    assert (
+        "Only the SQL engines have migrations" in run("tables", "current", "memory:", code=1).stderr
+    )

@@ -55,7 +55,12 @@ def test_a_terminal_gets_colours_and_a_heading(folder: Path) -> None:
 
 
 def test_who_wants_no_colour_gets_no_escape_at_all(folder: Path) -> None:
-    for arguments in (("list", NAME), ("get", NAME, "clip:goal"), ("explain", NAME, "clip:goal"), ("stats", NAME)):
+    for arguments in (
+        ("list", NAME),
+        ("get", NAME, "clip:goal"),
+        ("explain", NAME, "clip:goal"),
+        ("stats", NAME),
+    ):
         shown = on_terminal(*arguments, *STORE, cwd=folder, environment={"NO_COLOR": "1"})
         assert "\x1b" not in shown
         assert "clip" in shown
@@ -75,15 +80,27 @@ def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
 
 
 def test_nothing_that_is_stored_is_obeyed_by_the_terminal(folder: Path) -> None:
-    asked = [("list", "rosey"), ("scan", "rosey"), ("get", "rosey", NASTY), ("explain", "rosey", NASTY)]
+    asked = [
+        ("list", "rosey"),
+        ("scan", "rosey"),
+        ("get", "rosey", NASTY),
+        ("explain", "rosey", NASTY),
+    ]
     for arguments in (*asked, *((*words, "--json") for words in asked)):
         shown = on_terminal(*arguments, *BOT, cwd=folder, columns=200)
-        assert "\x1b]" not in shown and "\x07" not in shown and "\u202e" not in shown and "\x9b" not in shown
+        assert (
+            "\x1b]" not in shown
+            and "\x07" not in shown
+            and "\u202e" not in shown
+            and "\x9b" not in shown
+        )
         assert "\x1b[31mred" not in shown
         assert "red" in plain(shown)
     assert json.loads(run("get", "rosey", NASTY, *BOT, cwd=folder).stdout) == NASTY
     refused = run("get", "rosey", NASTY + "?", "--json", *BOT, cwd=folder, code=3).stderr
-    assert refused.rstrip("\n").isprintable() and json.loads(refused)["fields"]["key"] == NASTY + "?"
+    assert (
+        refused.rstrip("\n").isprintable() and json.loads(refused)["fields"]["key"] == NASTY + "?"
+    )
 
 
 def test_how_far_it_has_come_stays_on_one_line(folder: Path) -> None:
@@ -106,21 +123,38 @@ def test_deleting_asks_first(tmp_path: Path) -> None:
     where = ("--store", "sqlite:bot.db", "--space", "trivia", "rosey")
     for key in ("theme", "game_1", "game_2"):
         run("put", *where, key, "1", cwd=tmp_path)
-    question = "Delete theme, with the rows derived from it, in the space trivia of sqlite:bot.db? [y/N] "
-    shown = on_terminal("delete", *where, "theme", cwd=tmp_path, columns=200, typed=[(question, "n\n")], code=1)
+    question = (
+        "Delete theme, with the rows derived from it, in the space trivia of sqlite:bot.db? [y/N] "
+    )
+    shown = on_terminal(
+        "delete", *where, "theme", cwd=tmp_path, columns=200, typed=[(question, "n\n")], code=1
+    )
     assert "Nothing was done." in shown
-    shown = on_terminal("delete", *where, "theme", cwd=tmp_path, columns=200, typed=[("[y/N] ", CTRL_C)], code=130)
+    shown = on_terminal(
+        "delete", *where, "theme", cwd=tmp_path, columns=200, typed=[("[y/N] ", CTRL_C)], code=130
+    )
     assert "keyhouse: Stopped." in shown
     assert run("count", *where, cwd=tmp_path).stdout == "3\n"
     many = "Delete 2 records (game_1, game_2), with the rows derived from them, in the space trivia of sqlite:bot.db? [y/N] "
-    shown = on_terminal("delete", *where, "--prefix", "game_", cwd=tmp_path, columns=200, typed=[(many, "y\n")])
+    shown = on_terminal(
+        "delete", *where, "--prefix", "game_", cwd=tmp_path, columns=200, typed=[(many, "y\n")]
+    )
     assert "Deleted 2 records" in shown
     assert run("list", *where, cwd=tmp_path).stdout == "theme\n"
 
 
 def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
     shown = plain(
-        on_terminal("watch", NAME, *STORE, "--since", "0", cwd=folder, typed=[("kick-off", CTRL_C)], code=130)
+        on_terminal(
+            "watch",
+            NAME,
+            *STORE,
+            "--since",
+            "0",
+            cwd=folder,
+            typed=[("kick-off", CTRL_C)],
+            code=130,
+        )
     )
     assert "Traceback" not in shown
     assert shown.splitlines()[-1].endswith("keyhouse: Stopped.")
@@ -130,7 +164,9 @@ def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
     shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
     assert "Give a value: as an argument, by --file, or on standard input." in shown
     refused = run("put", "rosey", "theme", *BOT, cwd=tmp_path, given="", code=1).stderr
-    assert "Nothing came on standard input" in refused, "an empty pipe was called a truncated document"
+    assert "Nothing came on standard input" in refused, (
+        "an empty pipe was called a truncated document"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,5 +177,7 @@ def test_the_pictures_in_the_docs_show_what_the_program_shows(tmp_path: Path) ->
         command, *rest = SCREENS[name]
         drawn = (DOCS / "screens" / f"{name}.svg").read_text()
         words = re.findall(r"[\w:{}-]+", unescape(re.sub(r"<[^>]*>", " ", drawn)))
-        assert set(re.findall(r"[\w:{}-]+", plain(shown_on_screen(tmp_path, command, NAME, *rest)))) <= set(words)
+        assert set(
+            re.findall(r"[\w:{}-]+", plain(shown_on_screen(tmp_path, command, NAME, *rest)))
+        ) <= set(words)
     assert {path.stem for path in (DOCS / "screens").glob("*.svg")} == set(SCREENS)

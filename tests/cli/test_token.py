@@ -27,7 +27,17 @@ def test_a_token_is_good_for_the_service_of_its_data_folder(tmp_path: Path) -> N
 
 
 def test_what_it_allows_and_for_how_long_can_be_said(tmp_path: Path) -> None:
-    options = ["--customer", "12345", "--scope", "read", "--hours", "0.5", "--data", "here", "--json"]
+    options = [
+        "--customer",
+        "12345",
+        "--scope",
+        "read",
+        "--hours",
+        "0.5",
+        "--data",
+        "here",
+        "--json",
+    ]
     made = json.loads(run("token", "streamkit", *options, cwd=tmp_path).stdout)
     assert (made["customer"], made["seconds"]) == ("12345", 1_800)
     assert told(made["token"], tmp_path / "here").scopes == {"read"}
@@ -36,12 +46,18 @@ def test_what_it_allows_and_for_how_long_can_be_said(tmp_path: Path) -> None:
 def test_an_operators_token_has_the_operators_scope_and_no_other(tmp_path: Path) -> None:
     made = json.loads(run("token", "rosey", "--operator", "--json", cwd=tmp_path).stdout)
     assert (made["operator"], made["system"], made["seconds"]) == (True, "rosey", 43_200)
-    auth = jwt_auth(JwtSettings(jwt_tenant_claims=("sub",)), tmp_path / "keyhouse-data", system="rosey")
-    caller = asyncio.run(auth.authenticate([(b"authorization", b"Bearer " + made["token"].encode())]))
+    auth = jwt_auth(
+        JwtSettings(jwt_tenant_claims=("sub",)), tmp_path / "keyhouse-data", system="rosey"
+    )
+    caller = asyncio.run(
+        auth.authenticate([(b"authorization", b"Bearer " + made["token"].encode())])
+    )
     assert caller == Caller(tenant="operator", scopes=frozenset({"operator"}))
 
 
-def test_the_secret_of_the_environment_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_of_the_environment_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = "0123456789abcdef0123456789abcdef"
     monkeypatch.setenv("KEYHOUSE_STREAMKIT_JWT_SECRET", secret)
     token = run("token", "streamkit", "--customer", "12345", cwd=tmp_path).stdout.strip()
@@ -63,7 +79,10 @@ def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
         (["streamkit", "--customer", "a b"], "No tenant can be called so"),
         (["streamkit", "--customer", "12_streamkit_notes"], "No tenant can be called so"),
         (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
-        (["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"], "known=['read', 'write']"),
+        (
+            ["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"],
+            "known=['read', 'write']",
+        ),
         (["rosey", "--customer", "12345"], "has no tokens of customers"),
         (["streamkit", "--operator"], "has no operator's view"),
         (["rosey"], "takes=['--operator']"),

@@ -23,7 +23,8 @@ def fill(url: str, rows: int = 300) -> None:
         engine = await open_engine(url)
         for space in ("a", "b\x1b[31m"):
             await engine.commit(
-                space, Batch(puts=tuple(Put(f"k{number:05d}", b"%d" % number) for number in range(rows)))
+                space,
+                Batch(puts=tuple(Put(f"k{number:05d}", b"%d" % number) for number in range(rows))),
             )
         await engine.close()
 
@@ -46,10 +47,15 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
     assert "b\\x1b[31m  300 rows" in shown
     moved = json.loads(run("move", "rocksdb:two", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
     assert moved["rows"] == moved["written"] == 600
-    again = json.loads(run("move", "sqlite:one.db", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
+    again = json.loads(
+        run("move", "sqlite:one.db", "sqlite:three.db", "--json", cwd=tmp_path).stdout
+    )
     assert again == moved | {"written": 0, "passes": 1}
     put(f"sqlite:{tmp_path}/three.db", "other")
-    assert "holds other rows" in run("move", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
+    assert (
+        "holds other rows"
+        in run("move", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,18 +67,32 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
         (("export", "--store", "sqlite:gone.db"), "There is no such file;"),
         (("export", "--store", "sqlite:one.db", "--resume"), "--to"),
         (("export", "--store", "sqlite:one.db", "--to", "one.db"), "there already"),
-        (("export", "--store", "sqlite:one.db", "--to", "gone.jsonl", "--resume"), "can't be opened"),
-        (("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"), "opened: look at its name"),
+        (
+            ("export", "--store", "sqlite:one.db", "--to", "gone.jsonl", "--resume"),
+            "can't be opened",
+        ),
+        (
+            ("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"),
+            "opened: look at its name",
+        ),
         (
             ("import", "--store", "sqlite:two.db", "--from", "one.db"),
             "not a row of an export: mend it, or export again",
         ),
-        (("import", "--store", "rocksdb:two", "--from", "cut.jsonl", "--yes"), "cut off. Nothing was written."),
+        (
+            ("import", "--store", "rocksdb:two", "--from", "cut.jsonl", "--yes"),
+            "cut off. Nothing was written.",
+        ),
         (("import", "--store", "sqlite:two.db"), "cut off. Nothing was written."),
-        (("put", BOARD, "clip:a", "[]", "--space", "a", "--store", "sqlite:two.db"), "have its record's type"),
+        (
+            ("put", BOARD, "clip:a", "[]", "--space", "a", "--store", "sqlite:two.db"),
+            "have its record's type",
+        ),
     ],
 )
-def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_can_not_be_is_said_and_nothing_is_made(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     fill(f"sqlite:{tmp_path}/one.db", rows=1)
     (tmp_path / "cut.jsonl").write_text('{"space":"s","key":"k","value":1}\n')
     before = {entry.name for entry in tmp_path.iterdir()}
@@ -82,14 +102,34 @@ def test_what_can_not_be_is_said_and_nothing_is_made(tmp_path: Path, arguments: 
 
 def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
-    assert "600 rows, SHA-256 " in run("export", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    assert (
+        "600 rows, SHA-256 "
+        in run("export", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    )
     shown = run("import", "--store", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
     assert "600 of 600 rows written; 0 there already, 0 expired." in shown
-    again = json.loads(run("import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path).stdout)
+    again = json.loads(
+        run(
+            "import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path
+        ).stdout
+    )
     assert again == {"rows": 600, "written": 0, "replaced": 0, "expired": 0, "dry_run": False}
-    assert run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout == (tmp_path / "one.jsonl").read_text()
+    assert (
+        run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout
+        == (tmp_path / "one.jsonl").read_text()
+    )
     one = json.loads(
-        run("export", "--store", "rocksdb:two", "--space", "a", "--to", "a.jsonl", "--json", cwd=tmp_path).stdout
+        run(
+            "export",
+            "--store",
+            "rocksdb:two",
+            "--space",
+            "a",
+            "--to",
+            "a.jsonl",
+            "--json",
+            cwd=tmp_path,
+        ).stdout
     )
     assert one["rows"] == 300
 
@@ -103,19 +143,30 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
         run("export", "--store", "sqlite:one.db", "--to", "part.jsonl", "--resume", cwd=tmp_path)
         assert (tmp_path / "part.jsonl").read_bytes() == whole
     (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
-    assert "cut off" in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1).stderr
+    assert (
+        "cut off"
+        in run(
+            "import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1
+        ).stderr
+    )
     assert (
         "600 of 600"
-        in run("import", "--store", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path).stdout
+        in run(
+            "import", "--store", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path
+        ).stdout
     )
 
 
-def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_there(tmp_path: Path) -> None:
+def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_there(
+    tmp_path: Path,
+) -> None:
     """With --yes, or where there was no row to ask about, it was read once: what stood before the wrong line was written."""
     put(f"sqlite:{tmp_path}/one.db", "there")
     rows = [f'{{"space":"s","key":"k{number:05d}","value":1}}\n' for number in range(4_100)]
     (tmp_path / "wrong.jsonl").write_text("".join(rows) + "{\n")
-    refused = run("import", "--store", "sqlite:one.db", "--from", "wrong.jsonl", "--yes", cwd=tmp_path, code=1)
+    refused = run(
+        "import", "--store", "sqlite:one.db", "--from", "wrong.jsonl", "--yes", cwd=tmp_path, code=1
+    )
     assert "line=4101" in refused.stderr and "written_up_to" not in refused.stderr
 
     async def spaces() -> list[str]:
@@ -128,7 +179,10 @@ def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_ther
 
 
 def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> None:
-    one, other = ("--store", "sqlite:one.db", "--space", "s"), ("--store", "sqlite:other.db", "--space", "s")
+    one, other = (
+        ("--store", "sqlite:one.db", "--space", "s"),
+        ("--store", "sqlite:other.db", "--space", "s"),
+    )
     for key, value in (("a", "1"), ("b", "2")):
         run("put", "rosey", key, value, *one, cwd=tmp_path)
     run("put", "rosey", "a", "9", *other, cwd=tmp_path)
@@ -145,9 +199,13 @@ def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> N
     lines = (tmp_path / "one.jsonl").read_text()
     refused = run("import", *other[:2], cwd=tmp_path, given=lines, code=1).stderr
     assert "those of standard input may go over them: add --yes" in refused
-    piped = run("import", *other[:2], "--from", "/dev/stdin", cwd=tmp_path, given=lines, code=1).stderr
+    piped = run(
+        "import", *other[:2], "--from", "/dev/stdin", cwd=tmp_path, given=lines, code=1
+    ).stderr
     assert "add --yes" in piped  # what is read twice is a file, and no pipe
-    assert "2 of 2 rows written, 1 of them over others" in run(*command, "--yes", cwd=tmp_path).stdout
+    assert (
+        "2 of 2 rows written, 1 of them over others" in run(*command, "--yes", cwd=tmp_path).stdout
+    )
     assert "0 of 2 rows written; 2 there already" in run(*command, cwd=tmp_path).stdout
 
 
@@ -158,12 +216,23 @@ def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
         await engine.close()
 
     asyncio.run(write())
-    shown = run("export", BOARD, "--records", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+    shown = run(
+        "export", BOARD, "--records", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path
+    ).stdout
     assert "0 rows" in shown and "1 row left out" in shown
 
 
 def test_an_import_reads_standard_input(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "keyhouse.cli", "import", "--store", "rocksdb:two", "--partial", "--json"]
+    program = [
+        sys.executable,
+        "-m",
+        "keyhouse.cli",
+        "import",
+        "--store",
+        "rocksdb:two",
+        "--partial",
+        "--json",
+    ]
     ran = subprocess.run(
         program,
         cwd=tmp_path,
@@ -173,7 +242,13 @@ def test_an_import_reads_standard_input(tmp_path: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert json.loads(ran.stdout) == {"rows": 1, "written": 1, "expired": 0, "replaced": 0, "dry_run": False}
+    assert json.loads(ran.stdout) == {
+        "rows": 1,
+        "written": 1,
+        "expired": 0,
+        "replaced": 0,
+        "dry_run": False,
+    }
 
 
 def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:

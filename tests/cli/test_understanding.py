@@ -44,7 +44,10 @@ def facts(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
 
 
 def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> None:
-    environment = {"KEYHOUSE_STREAMKIT_JWT_SECRET": "hush", "KEYHOUSE_NATS": "nats://bot:hush@host:4222"}
+    environment = {
+        "KEYHOUSE_STREAMKIT_JWT_SECRET": "hush",
+        "KEYHOUSE_NATS": "nats://bot:hush@host:4222",
+    }
     shown = run("doctor", cwd=tmp_path, environment=environment).stdout
     assert "Nothing is wrong." in shown and "Python" in shown
     assert "KEYHOUSE_STREAMKIT_JWT_SECRET  is set" in shown and "hush" not in shown
@@ -57,7 +60,9 @@ def test_a_doctor_that_is_asked_about_a_system_says_that_it_saw_no_rows(tmp_path
 
 def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:
     found = facts(CLIPS, "--store", "sqlite:clips.db", cwd=folder)
-    assert {"SQLite", "durability", "free disk", "clock", "migrations", "index health"} <= set(found)
+    assert {"SQLite", "durability", "free disk", "clock", "migrations", "index health"} <= set(
+        found
+    )
     assert "all as it should be" in found["index health"]["value"]
     assert {fact["state"] for fact in found.values()} == {"ok"}
 
@@ -112,7 +117,9 @@ def test_the_values_of_every_system_are_told_as_json_schema(name: str) -> None:
     for reference in re.findall(r'"#/\$defs/([^"]+)"', told):
         assert reference in document["$defs"]
     keys = {record["key"] for record in document["x-records"]}
-    assert keys == {record.template.text for schema in load(name).schemas for record in schema.records}
+    assert keys == {
+        record.template.text for schema in load(name).schemas for record in schema.records
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -50,25 +50,46 @@ def commit(folder: Path, space: str, batch: Batch) -> None:
 def test_verify_says_that_all_is_well(folder: Path) -> None:
     shown = run("verify", CLIPS, *STORE, cwd=folder).stdout
     assert "18 rows of 2 spaces read, and all is as it should be." in shown
-    assert "9 rows of 1 space" in run("verify", CLIPS, "--space", "channel-8", *STORE, cwd=folder).stdout
+    assert (
+        "9 rows of 1 space"
+        in run("verify", CLIPS, "--space", "channel-8", *STORE, cwd=folder).stdout
+    )
 
 
 def test_verify_finds_what_was_broken_by_hand_and_mends_it(folder: Path) -> None:
-    by_hand(folder, "DELETE FROM rows WHERE space = 'channel-8' AND key = 'idx:clip:second:000012:kick-off'")
+    by_hand(
+        folder,
+        "DELETE FROM rows WHERE space = 'channel-8' AND key = 'idx:clip:second:000012:kick-off'",
+    )
     found = run("verify", CLIPS, *STORE, cwd=folder, code=5).stdout
-    assert "found: missing in channel-8: idx:clip:second:000012:kick-off (clip:kick-off should have it)" in found
+    assert (
+        "found: missing in channel-8: idx:clip:second:000012:kick-off (clip:kick-off should have it)"
+        in found
+    )
     assert "17 rows of 2 spaces read: 1 finding, 0 mended, 1 left." in found
     lines = run("verify", CLIPS, "--repair", "--json", *STORE, cwd=folder).stdout.splitlines()
     assert [json.loads(line).get("mended") for line in lines] == [True, None]
-    assert json.loads(lines[-1]) == {"rows": 17, "spaces": 2, "findings": 1, "left": 0, "other_spaces": []}
+    assert json.loads(lines[-1]) == {
+        "rows": 17,
+        "spaces": 2,
+        "findings": 1,
+        "left": 0,
+        "other_spaces": [],
+    }
     assert "all is as it should be" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
 
 def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
     commit(folder, "channel-7", Batch(puts=(Put("what\x1b[31m", b"1"), Put("clip:bad", b"[1]"))))
     found = run("verify", CLIPS, "--repair", *STORE, cwd=folder, code=5).stdout
-    assert "unknown in channel-7: what\\x1b[31m" in found and "unreadable in channel-7: clip:bad" in found
-    assert "There is nobody to ask" in run("verify", CLIPS, "--drop", *STORE, cwd=folder, code=1).stderr
+    assert (
+        "unknown in channel-7: what\\x1b[31m" in found
+        and "unreadable in channel-7: clip:bad" in found
+    )
+    assert (
+        "There is nobody to ask"
+        in run("verify", CLIPS, "--drop", *STORE, cwd=folder, code=1).stderr
+    )
     assert "2 mended, 0 left" in run("verify", CLIPS, "--drop", "--yes", *STORE, cwd=folder).stdout
     assert "18 rows" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
@@ -96,7 +117,9 @@ def test_migrate_names_what_is_behind_asks_and_does_it_once(folder: Path) -> Non
 
 
 def test_sweep_removes_what_has_expired(folder: Path) -> None:
-    commit(folder, "channel-7", Batch(puts=tuple(Put(f"k{at}", b"1", 1_000) for at in range(1_200))))
+    commit(
+        folder, "channel-7", Batch(puts=tuple(Put(f"k{at}", b"1", 1_000) for at in range(1_200)))
+    )
     assert run("sweep", *STORE, cwd=folder).stdout == "Removed 1,200 expired rows.\n"
     assert json.loads(run("sweep", "--json", *STORE, cwd=folder).stdout) == {"rows": 0}
 
@@ -106,8 +129,13 @@ def test_a_backup_is_restored_on_another_engine(folder: Path) -> None:
     assert "18 rows of 2 spaces" in shown and "All of it is of one moment." in shown
     restored = run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", cwd=folder).stdout
     assert "18 rows of 2 spaces, the same in file and store; 18 written." in restored
-    assert "all is as it should be" in run("verify", CLIPS, "--store", "rocksdb:new", cwd=folder).stdout
-    again = json.loads(run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", "--json", cwd=folder).stdout)
+    assert (
+        "all is as it should be"
+        in run("verify", CLIPS, "--store", "rocksdb:new", cwd=folder).stdout
+    )
+    again = json.loads(
+        run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", "--json", cwd=folder).stdout
+    )
     assert again["written"] == 0
 
 
@@ -116,7 +144,10 @@ def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
     run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
     restore = ("restore", "--from", "b.jsonl", "--replace", "--yes", *STORE)
     taken = DataFolder.take(folder)
-    assert "Another keyhouse serves this data folder: stop it" in run(*restore, cwd=folder, code=1).stderr
+    assert (
+        "Another keyhouse serves this data folder: stop it"
+        in run(*restore, cwd=folder, code=1).stderr
+    )
     taken.release()
     run(*restore, cwd=folder)
 
@@ -125,7 +156,9 @@ def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> Non
     run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
     commit(folder, "channel-9", Batch(puts=(Put("k", b"1"),)))
     before = (folder / "b.jsonl").read_bytes()
-    assert "holds other rows" in run("restore", "--from", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+    assert (
+        "holds other rows" in run("restore", "--from", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+    )
     refused = run("restore", "--from", "b.jsonl", "--replace", *STORE, cwd=folder, code=1).stderr
     assert "There is nobody to ask" in refused
     dry = run("restore", "--from", "b.jsonl", "--replace", "--dry-run", *STORE, cwd=folder).stdout
@@ -148,7 +181,9 @@ def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> Non
         (("export", "--records"), "Name the system"),
     ],
 )
-def test_what_can_not_be_is_said_and_changes_nothing(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_can_not_be_is_said_and_changes_nothing(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
     before = {entry.name for entry in folder.iterdir()}
     refused = run(*arguments, *STORE, cwd=folder, code=1).stderr
     assert words in refused and "Traceback" not in refused
@@ -158,4 +193,7 @@ def test_what_can_not_be_is_said_and_changes_nothing(folder: Path, arguments: tu
 def test_only_its_owner_can_read_a_backup_or_an_export(folder: Path) -> None:
     run("backup", *STORE, "--to", "b.jsonl", cwd=folder)
     run("export", *STORE, "--to", "e.jsonl", cwd=folder)
-    assert [(folder / name).stat().st_mode & 0o777 for name in ("b.jsonl", "e.jsonl")] == [0o600, 0o600]
+    assert [(folder / name).stat().st_mode & 0o777 for name in ("b.jsonl", "e.jsonl")] == [
+        0o600,
+        0o600,
+    ]

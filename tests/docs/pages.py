@@ -19,7 +19,10 @@ def table(page: str, heading: str) -> list[list[str]]:
     rows = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
     assert rows is not None, f"no table behind {heading!r}"
     lines = rows[0].splitlines()[2:]
-    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [
+        [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in lines
+    ]
 
 
 def code(cell: str) -> str:

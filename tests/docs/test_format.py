@@ -12,7 +12,18 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from keyhouse import MILLISECONDS, NATS, SECONDS, LogState, Meta, Record, Schema, Space, Store, open_engine
+from keyhouse import (
+    MILLISECONDS,
+    NATS,
+    SECONDS,
+    LogState,
+    Meta,
+    Record,
+    Schema,
+    Space,
+    Store,
+    open_engine,
+)
 from keyhouse.clock import ulid_number
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Row
@@ -51,7 +62,9 @@ def test_every_short_name_of_a_type_has_an_example() -> None:
     from keyhouse.keys.segments import _NAMED
 
     examples = " ".join(row[1] for row in table(PAGE, "## Fields in keys"))
-    assert [name for name in _NAMED if name not in ("", "text") and f":{name}}}" not in examples] == []
+    assert [
+        name for name in _NAMED if name not in ("", "text") and f":{name}}}" not in examples
+    ] == []
 
 
 @pytest.mark.parametrize("row", table(PAGE, "## Escapes"), ids=lambda row: row[2])
@@ -78,18 +91,29 @@ def test_derived_rows_look_so() -> None:
         Unique("unique:{group}", value="id"),
         First("first:{group}", value="id", among=among),
         Summary("list:{group}", member="id", under="assetIds"),
-        Summary("map:{group}", member="id", under="playlists", entry=entry_of, constant={"schema_version": 1}),
+        Summary(
+            "map:{group}",
+            member="id",
+            under="playlists",
+            entry=entry_of,
+            constant={"schema_version": 1},
+        ),
         Count("count:{group}"),
     )
     item = Item(ULID, "g", "Halloween")
-    made = {derived.template.head: derived.contribution(item, (ULID,)) for derived in record.derived}
+    made = {
+        derived.template.head: derived.contribution(item, (ULID,)) for derived in record.derived
+    }
     assert made["all:"] == kinds["index"].encode()
     assert made["unique:"] == kinds["unique"].encode()
     assert made["first:"] == kinds["first"].encode()
     listed, mapped = (derived for derived in record.derived if isinstance(derived, Summary))
     row = listed.merge("list:g", None, None, ("1981", None))
     assert listed.merge("list:g", row, None, ("1988", None)) == kinds["summary, a list"].encode()
-    assert mapped.merge("map:g", None, None, ("p1", entry_of(item))) == kinds["summary, a map"].encode()
+    assert (
+        mapped.merge("map:g", None, None, ("p1", entry_of(item)))
+        == kinds["summary, a map"].encode()
+    )
     assert kinds["count"].isdigit()
 
 
@@ -142,13 +166,21 @@ def test_the_tables_of_the_file_are_these(tmp_path: Path) -> None:
 
     asyncio.run(main())
     file: Any = apsw.Connection(str(path))
-    names = file.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
-    real = {(name, column) for (name,) in names for _, column, *_ in file.execute(f"PRAGMA table_xinfo({name})")}
+    names = file.execute(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+    ).fetchall()
+    real = {
+        (name, column)
+        for (name,) in names
+        for _, column, *_ in file.execute(f"PRAGMA table_xinfo({name})")
+    }
     assert real == {(code(row[0]), code(row[1])) for row in table(PAGE, "## The SQLite file")}
     assert f"`0x{file.pragma('application_id'):X}`" in PAGE
     assert f"is the format, `{file.pragma('user_version')}`" in PAGE
     [query] = [
-        line.partition("`")[2].partition("`")[0] for line in PAGE.splitlines() if line.startswith("To read it by hand")
+        line.partition("`")[2].partition("`")[0]
+        for line in PAGE.splitlines()
+        if line.startswith("To read it by hand")
     ]
     assert ("screen", '"goal"') in file.execute(query).fetchall()
     [(keys,)] = file.execute("SELECT keys FROM changes ORDER BY revision DESC LIMIT 1").fetchall()
@@ -178,7 +210,9 @@ def test_a_row_is_called_so_in_a_bucket(row: list[str]) -> None:
     names = Names("media")
     assert names.row(space, key) == subject
     assert names.read(subject) == (space, key)
-    assert {f"`{names.check}`", f"`{names.horizon}`", f"`{names.stream}`"} <= set(re.findall("`[^`]+`", PAGE))
+    assert {f"`{names.check}`", f"`{names.horizon}`", f"`{names.stream}`"} <= set(
+        re.findall("`[^`]+`", PAGE)
+    )
 
 
 def test_an_item_has_these_attributes() -> None:
@@ -193,7 +227,9 @@ def test_an_item_has_these_attributes() -> None:
 def test_a_line_of_an_export_looks_so(row: list[str]) -> None:
     line = code(row[0]).encode() + b"\n"
     read = decode(line, 1)
-    assert (encode_ending(read) if isinstance(read, Ending) else encode_row(read.space, read.put)) == line
+    assert (
+        encode_ending(read) if isinstance(read, Ending) else encode_row(read.space, read.put)
+    ) == line
 
 
 def test_the_mark_of_a_move_looks_so() -> None:

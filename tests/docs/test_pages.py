@@ -15,7 +15,11 @@ SOURCE = ROOT / "src" / "keyhouse"
 
 
 def test_what_is_made_is_current() -> None:
-    stale = [path.name for path, text in pages(DOCS).items() if not path.is_file() or path.read_text() != text]
+    stale = [
+        path.name
+        for path, text in pages(DOCS).items()
+        if not path.is_file() or path.read_text() != text
+    ]
     assert stale == [], "run: make docs"
 
 
@@ -35,7 +39,11 @@ def error_rows() -> dict[str, list[str]]:
     return {code(row[0]): row for section in sections for row in table(page, section)}
 
 
-ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.KeyhouseError)]
+ERRORS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, errors.KeyhouseError)
+]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
@@ -53,7 +61,11 @@ def test_no_error_is_made_up() -> None:
 
 
 def test_every_limit_is_in_the_table_with_its_reason() -> None:
-    assigned = [node for node in ast.parse((SOURCE / "limits.py").read_text()).body if isinstance(node, ast.AnnAssign)]
+    assigned = [
+        node
+        for node in ast.parse((SOURCE / "limits.py").read_text()).body
+        if isinstance(node, ast.AnnAssign)
+    ]
     names = [node.target.id for node in assigned if isinstance(node.target, ast.Name)]
     assert [code(row[0]) for row in table((DOCS / "limits.md").read_text(), "# Limits")] == names
 
@@ -68,7 +80,9 @@ def constants(path: Path) -> dict[str, object]:
 
 
 def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
-    real = constants(SOURCE / "engines/sqlite/file.py") | constants(SOURCE / "engines/sqlite/feed.py")
+    real = constants(SOURCE / "engines/sqlite/file.py") | constants(
+        SOURCE / "engines/sqlite/feed.py"
+    )
     for name, value, _ in table((DOCS / "operations.md").read_text(), "## Durability"):
         assert f"{real[code(name)]:,}" == value
 
@@ -82,8 +96,14 @@ def test_the_findings_of_verify_are_those_of_the_page() -> None:
 
 def test_every_method_of_the_contract_is_on_the_page_of_engines() -> None:
     tree = ast.parse((SOURCE / "engine.py").read_text())
-    [contract] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Engine"]
-    methods = [node.name for node in contract.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    [contract] = [
+        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Engine"
+    ]
+    methods = [
+        node.name
+        for node in contract.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     page = (DOCS / "engines.md").read_text()
     assert re.findall(r"^   \| `(\w+)` \|", page, re.MULTILINE) == methods
 
@@ -103,7 +123,9 @@ def named_tests() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("place", "name"), named_tests(), ids=lambda part: str(part).rpartition("/")[2])
+@pytest.mark.parametrize(
+    ("place", "name"), named_tests(), ids=lambda part: str(part).rpartition("/")[2]
+)
 def test_a_promise_names_a_test_that_is_there(place: str, name: str) -> None:
     path = ROOT / place if place.endswith(".py") else SOURCE.parent / place.replace(".", "/")
     files = [path] if path.is_file() else list(path.rglob("*.py"))
@@ -141,19 +163,29 @@ def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text()
     (tmp_path / "board.py").write_text("\n".join(blocks(page, "python")))
     assert run(program=("board.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
-    [explain] = [line for line in "".join(blocks(page, "sh")).splitlines() if line.startswith("keyhouse explain")]
-    assert "A derived row (index) of the record `clip`" in run(*explain.split()[1:], cwd=tmp_path).stdout
+    [explain] = [
+        line
+        for line in "".join(blocks(page, "sh")).splitlines()
+        if line.startswith("keyhouse explain")
+    ]
+    assert (
+        "A derived row (index) of the record `clip`"
+        in run(*explain.split()[1:], cwd=tmp_path).stdout
+    )
 
 
 def test_the_readme_and_the_tutorial_do_not_write_to_one_file() -> None:
     """Who tried the README first had the tutorial fall over a clip without a viewer."""
     files = [
-        set(re.findall(r"sqlite:\w+\.db", page.read_text())) for page in (ROOT / "README.md", DOCS / "tutorial.md")
+        set(re.findall(r"sqlite:\w+\.db", page.read_text()))
+        for page in (ROOT / "README.md", DOCS / "tutorial.md")
     ]
     assert all(files) and files[0].isdisjoint(files[1])
 
 
-def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints_what_it_says(tmp_path: Path) -> None:
+def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints_what_it_says(
+    tmp_path: Path,
+) -> None:
     """Found by a newcomer: counters, logs and lifetimes were in the README's list, and nowhere else."""
     import keyhouse
     from tests.cli.running import run

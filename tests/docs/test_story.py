@@ -50,10 +50,18 @@ def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m keyhouse.cli "$@"\n')
     program.chmod(0o755)
     folders = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
-    environment = os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(SOURCE), "COLUMNS": "100"}
+    environment = os.environ | {
+        "PATH": os.pathsep.join(folders),
+        "PYTHONPATH": str(SOURCE),
+        "COLUMNS": "100",
+    }
     shown = blocks()
     subprocess.run(
-        ["bash", "-c", script(shown).replace(SERVER, quote(f"{url}{'&' if '?' in url else '?'}layout=story"))],
+        [
+            "bash",
+            "-c",
+            script(shown).replace(SERVER, quote(f"{url}{'&' if '?' in url else '?'}layout=story")),
+        ],
         cwd=tmp_path,
         env=environment,
         timeout=300,
@@ -72,5 +80,14 @@ def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
 
 def test_the_walk_goes_through_all_that_an_operator_does() -> None:
     commands = "".join(text for language, text in blocks() if language.startswith("sh"))
-    for command in ("put", "watch", "explain", "verify", "verify $BOARD --repair", "backup", "restore", "move"):
+    for command in (
+        "put",
+        "watch",
+        "explain",
+        "verify",
+        "verify $BOARD --repair",
+        "backup",
+        "restore",
+        "move",
+    ):
         assert f"keyhouse {command} " in commands or f"keyhouse {command}\n" in commands

@@ -47,7 +47,9 @@ def test_the_commands_of_the_tutorial_work_on_what_it_made(tmp_path: Path) -> No
     run(program=("clips.py",), cwd=tmp_path)
     [describe, explain] = "".join(blocks(PAGE, "sh")).splitlines()
     assert "clip:{id}" in run(*describe.split()[1:], cwd=tmp_path).stdout
-    shown = next(block for block in blocks(PAGE, "text") if block.startswith("idx:clip:tag:goal:goal"))
+    shown = next(
+        block for block in blocks(PAGE, "text") if block.startswith("idx:clip:tag:goal:goal")
+    )
     assert run(*explain.split()[1:], cwd=tmp_path).stdout.startswith(shown)
 
 
@@ -62,9 +64,19 @@ def test_the_mistake_of_the_tutorial_is_refused_as_it_says() -> None:
 
 def test_the_types_of_the_tutorial_hold(tmp_path: Path) -> None:
     """What an editor says of it: `entry.record` is a Clip."""
-    (tmp_path / "check.py").write_text(program() + "\n\nasync def kind(store: Store) -> None:\n" + CHECK)
+    (tmp_path / "check.py").write_text(
+        program() + "\n\nasync def kind(store: Store) -> None:\n" + CHECK
+    )
     ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "check.py"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--cache-dir",
+            str(tmp_path / "cache"),
+            "check.py",
+        ],
         cwd=tmp_path,
         env={"MYPYPATH": str(SOURCE), "PATH": ""},
         capture_output=True,

@@ -45,7 +45,9 @@ async def check(engine: Engine, round: str, acknowledged: dict[int, list[int]]) 
         for row in page.rows:
             rows[row.key] = row.revision
             at, part = row.key.rsplit("/", 1)
-            assert row.value == b'"%s"' % (at.encode() * (VALUE_BYTES // len(at))), f"{row.key} is torn"
+            assert row.value == b'"%s"' % (at.encode() * (VALUE_BYTES // len(at))), (
+                f"{row.key} is torn"
+            )
             if part == "a":
                 there.setdefault(int(at.split("/")[1]), []).append(row.revision)
         more = page.more
@@ -60,7 +62,9 @@ async def check(engine: Engine, round: str, acknowledged: dict[int, list[int]]) 
             at = f"{round}/{writer}/{number:06d}"
             parts = [rows.get(f"{at}/{part}") for part in "abc"]
             last = number == len(found) - 1
-            assert parts == [revision, revision, revision if last else None], f"the commit {at} is torn"
+            assert parts == [revision, revision, revision if last else None], (
+                f"the commit {at} is torn"
+            )
     return sum(map(len, there.values()))
 
 

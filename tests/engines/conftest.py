@@ -12,7 +12,10 @@ from tests.engines.openers import ALL, OPENERS
 _OWN = {"postgres": ["test_postgres*.py", "test_sql_layouts.py"]}
 
 collect_ignore_glob = [
-    pattern for name in ALL if name not in OPENERS for pattern in _OWN.get(name, [f"test_{name}*.py"])
+    pattern
+    for name in ALL
+    if name not in OPENERS
+    for pattern in _OWN.get(name, [f"test_{name}*.py"])
 ]
 
 TOLD: Final = (
@@ -33,7 +36,13 @@ def is_told(reason: str) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and not is_told(str(report.longrepr).rstrip("')")):
+    if (
+        report.skipped
+        and not hasattr(report, "wasxfail")
+        and not is_told(str(report.longrepr).rstrip("')"))
+    ):
         report.outcome = "failed"
-        report.longrepr = f"skipped for a reason that tests/engines/conftest.py does not list: {report.longrepr}"
+        report.longrepr = (
+            f"skipped for a reason that tests/engines/conftest.py does not list: {report.longrepr}"
+        )
     return report

@@ -15,7 +15,9 @@ class Disk(apsw.VFS):
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         return _File(self, name, flags)
 
-    def connect(self, path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> apsw.Connection:
+    def connect(
+        self, path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    ) -> apsw.Connection:
         """In place of `apsw.Connection`."""
         return apsw.Connection(path, flags=flags, vfs=self.name)
 

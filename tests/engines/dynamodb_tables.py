@@ -15,7 +15,11 @@ from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_serve
 
 
 def settings(
-    *, endpoint: str | None = None, layout: Layout | None = None, create: bool = True, native_ttl: bool = False
+    *,
+    endpoint: str | None = None,
+    layout: Layout | None = None,
+    create: bool = True,
+    native_ttl: bool = False,
 ) -> Settings:
     """Without DynamoDB's own time to live: it goes by the time of day, and tests by clocks of their own."""
     return Settings(
@@ -45,7 +49,10 @@ async def plain_client() -> AsyncIterator[Any]:
 
 def refusal(code: str, *reasons: str) -> ClientError:
     """An error as the driver raises it."""
-    response: Any = {"Error": {"Code": code, "Message": "for a test"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    response: Any = {
+        "Error": {"Code": code, "Message": "for a test"},
+        "ResponseMetadata": {"HTTPStatusCode": 400},
+    }
     if reasons:
         response["CancellationReasons"] = [{"Code": reason} for reason in reasons]
     return ClientError(response, "ForATest")
@@ -167,7 +174,9 @@ def between(engine: DynamoDBEngine) -> Between:
     return stand
 
 
-async def put(engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None) -> int:
+async def put(
+    engine: DynamoDBEngine, *keys: str, value: bytes = b"1", expires: int | None = None
+) -> int:
     revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
     assert revision is not None
     return revision

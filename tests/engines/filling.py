@@ -93,12 +93,16 @@ async def scenario(name: str, folder: Path) -> None:
     written = await write_until_full(engine, 0)
     assert written > 50
     for _ in range(20):
-        results = await asyncio.gather(*(engine.commit("s", batch(written)) for _ in range(3)), return_exceptions=True)
+        results = await asyncio.gather(
+            *(engine.commit("s", batch(written)) for _ in range(3)), return_exceptions=True
+        )
         assert [type(result) for result in results] == [FullError] * 3
     await is_whole(engine, written)  # reads go on
 
     filler.unlink()
-    assert await engine.commit("s", batch(written)) == written + 1, "there is room; what failed has used no revision"
+    assert await engine.commit("s", batch(written)) == written + 1, (
+        "there is room; what failed has used no revision"
+    )
     written += 1
     await is_whole(engine, written)
 

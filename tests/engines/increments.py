@@ -20,7 +20,9 @@ async def _work(path: Path, name: str, rounds: int) -> tuple[list[int], list[str
     try:
         revisions: list[int] = []
         await asyncio.gather(*(_add(engine, rounds, revisions) for _ in range(TASKS)))
-        await asyncio.gather(*(_compare_and_set(engine, rounds // 4, revisions) for _ in range(TASKS)))
+        await asyncio.gather(
+            *(_compare_and_set(engine, rounds // 4, revisions) for _ in range(TASKS))
+        )
         return revisions, await _claim(engine, name)
     finally:
         await engine.close()

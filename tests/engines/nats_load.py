@@ -92,14 +92,19 @@ class Load:
 
     async def faults(self) -> list[str]:
         """All that is not as it must be."""
-        found = [f"{finding.kind} {finding.key}: {finding.detail}" async for finding in verify(self.store)]
+        found = [
+            f"{finding.kind} {finding.key}: {finding.detail}"
+            async for finding in verify(self.store)
+        ]
         for writer, number in self.acknowledged.items():
             take = await self.store.get(TAKE, id=writer)
             if take != (_take(writer, number) if number else None):
                 found.append(f"{writer} was told of {number}, and it is {take}")
         total = await self.store.get(WRITES)
         if total != sum(self.acknowledged.values()):
-            found.append(f"{sum(self.acknowledged.values())} writes were acknowledged, and {total} counted")
+            found.append(
+                f"{sum(self.acknowledged.values())} writes were acknowledged, and {total} counted"
+            )
         return found
 
     async def _write(self, writer: str) -> None:
@@ -129,4 +134,9 @@ class Load:
 
 
 def _take(writer: str, number: int) -> Take:
-    return Take(id=writer, number=number, title=f"{writer} take {number}", reel=f"{writer} reel {number % REELS}")
+    return Take(
+        id=writer,
+        number=number,
+        title=f"{writer} take {number}",
+        reel=f"{writer} reel {number % REELS}",
+    )

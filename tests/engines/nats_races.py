@@ -25,7 +25,11 @@ class Race:
     async def faults(self) -> list[str]:
         """Run it; what is not as it must be."""
         await self._engines[0].commit(SPACE, Batch(puts=(Put("set", b"0"), Put("guard", b"0"))))
-        runs = [(engine, f"{number}-{task}") for number, engine in enumerate(self._engines) for task in range(TASKS)]
+        runs = [
+            (engine, f"{number}-{task}")
+            for number, engine in enumerate(self._engines)
+            for task in range(TASKS)
+        ]
         await asyncio.gather(*(self._run(engine, name) for engine, name in runs))
         found = []
         for key, count in self._done.items():
@@ -34,7 +38,9 @@ class Race:
                 found.append(f"{key} is {row}, and {count} were acknowledged")
         for guard, revision in self._guarded:
             if any(guard < other < revision for other in self._guards):
-                found.append(f"the commit {revision} checked the guard at {guard}, which was no more")
+                found.append(
+                    f"the commit {revision} checked the guard at {guard}, which was no more"
+                )
         for engine in self._engines:
             await engine.close()
         return found
@@ -62,7 +68,9 @@ class Race:
         while True:
             (row,) = await engine.read(SPACE, [key])
             assert row is not None
-            batch = Batch(checks=(Check(key, row.revision),), puts=(Put(key, b"%d" % (int(row.value) + 1)),))
+            batch = Batch(
+                checks=(Check(key, row.revision),), puts=(Put(key, b"%d" % (int(row.value) + 1)),)
+            )
             if (revision := await engine.commit(SPACE, batch)) is not None:
                 return revision
 

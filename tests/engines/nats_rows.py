@@ -25,13 +25,17 @@ def run(
     more: str = "",
 ) -> None:
     async def main() -> None:
-        async with beside(folder, space=space, clock=clock, changes_kept=changes_kept, more=more) as there:
+        async with beside(
+            folder, space=space, clock=clock, changes_kept=changes_kept, more=more
+        ) as there:
             await scenario(there)
 
     asyncio.run(main())
 
 
-async def put(engine: JetstreamEngine, *keys: str, value: bytes = b"1", expires: int | None = None) -> int:
+async def put(
+    engine: JetstreamEngine, *keys: str, value: bytes = b"1", expires: int | None = None
+) -> int:
     revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
     assert revision is not None
     return revision

@@ -72,7 +72,9 @@ class Beside(NamedTuple):
         return (await self.js.stream_info(f"KV_{self.bucket}")).state
 
     async def api(self, subject: str, **body: object) -> dict[str, Any]:
-        answer = await self.client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)
+        answer = await self.client.request(
+            f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5
+        )
         decoded: dict[str, Any] = json.loads(answer.data)
         assert "error" not in decoded, decoded
         return decoded
@@ -95,7 +97,9 @@ async def beside(
     engine = JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
     client = await nats.connect(server.url)
     try:
-        yield Beside(engine, url, name if space is None else f"{name}{space}", client, client.jetstream())
+        yield Beside(
+            engine, url, name if space is None else f"{name}{space}", client, client.jetstream()
+        )
     finally:
         await engine.close()
         await client.close()

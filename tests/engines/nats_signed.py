@@ -26,7 +26,12 @@ class Signer:
         self.public: str = self._pair.public_key.decode()
 
     def jwt(self, about: "Signer", kind: str, **claims: Any) -> str:
-        said = {"jti": secrets.token_hex(8), "iat": int(time.time()), "iss": self.public, "sub": about.public}
+        said = {
+            "jti": secrets.token_hex(8),
+            "iat": int(time.time()),
+            "iss": self.public,
+            "sub": about.public,
+        }
         said |= {"name": kind, "nats": {"type": kind, "version": 2, **claims}}
         text = f"{_encoded({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{_encoded(said)}"
         return f"{text}.{_text(self._pair.sign(text.encode()))}"

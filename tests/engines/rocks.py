@@ -23,7 +23,11 @@ async def opened(path: Path, **settings: Any) -> AsyncIterator[RocksdbEngine]:
 
 
 async def put(
-    engine: RocksdbEngine, *keys: str, value: bytes = b"1", expires: int | None = None, space: str = "s"
+    engine: RocksdbEngine,
+    *keys: str,
+    value: bytes = b"1",
+    expires: int | None = None,
+    space: str = "s",
 ) -> int | None:
     return await engine.commit(space, Batch(puts=tuple(Put(key, value, expires) for key in keys)))
 

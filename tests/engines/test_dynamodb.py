@@ -56,7 +56,11 @@ def test_the_spaces_of_a_measurement_are_forgotten(monkeypatch: pytest.MonkeyPat
                 await measured.commit(space, Batch(puts=(Put("k", b"1"),), id="once"))
         async with plain_client() as client:
             tables = (where.table, table_of(where.table))
-            return [item["space"]["S"] for each in tables for item in (await client.scan(TableName=each))["Items"]]
+            return [
+                item["space"]["S"]
+                for each in tables
+                for item in (await client.scan(TableName=each))["Items"]
+            ]
 
     assert sorted(asyncio.run(story())) == ["s", "s:s", "s:s", "spaces"]
 
@@ -74,7 +78,10 @@ async def test_the_tables_are_made_on_demand_with_their_indexes_and_their_time_t
         rows = (await client.describe_table(TableName=where.table))["Table"]
         assert [key["AttributeName"] for key in rows["KeySchema"]] == ["profileId", "sortKey"]
         assert [index["IndexName"] for index in rows["GlobalSecondaryIndexes"]] == ["by-expiry"]
-        paths = {index["IndexName"]: index["KeySchema"][1]["AttributeName"] for index in rows["LocalSecondaryIndexes"]}
+        paths = {
+            index["IndexName"]: index["KeySchema"][1]["AttributeName"]
+            for index in rows["LocalSecondaryIndexes"]
+        }
         assert paths == {"path.hierarchy-index": "path.hierarchy", "path.sport-index": "path.sport"}
 
 
@@ -95,7 +102,9 @@ async def test_opening_is_tried_again_when_it_was_not_reached_in_time_and_not_fo
         stand.plan("describe_table", raising(UNREACHED))
         stand.plan("create_table", raising(ReadTimeoutError(endpoint_url="http://host")))
         await prepare(stand, where.table, where.layout, create=True, native_ttl=False)
-        assert stand.calls.count("create_table") == 3, "the one that was not answered, and one for each table"
+        assert stand.calls.count("create_table") == 3, (
+            "the one that was not answered, and one for each table"
+        )
         stand.plan("describe_table", *[raising(UNREACHED)] * 3)
         with pytest.raises(UnavailableError, match="can't be reached"):
             await prepare(stand, where.table, where.layout, create=True, native_ttl=False)
@@ -126,7 +135,9 @@ async def test_a_table_of_another_program_or_layout_is_refused_and_left_alone() 
     async with opened(where):
         pass
     for layout in (Layout(key="other"), layout_of("history")):
-        other = Settings(**{name: getattr(where, name) for name in where.__struct_fields__} | {"layout": layout})
+        other = Settings(
+            **{name: getattr(where, name) for name in where.__struct_fields__} | {"layout": layout}
+        )
         with pytest.raises(UsageError, match="layout"):
             await DynamoDBEngine.open(other)
 
@@ -149,11 +160,21 @@ async def test_a_row_that_expires_says_so_in_seconds_a_day_late_and_is_in_the_in
 @scenario
 async def test_bytes_that_are_no_text_are_kept_as_well() -> None:
     async with opened() as engine:
-        values = {"a": bytes(range(256)), "b": b"", "c": b"\0\0", "e": b"\xff\xfe", "f": b"\xed\xa0\x80"}
+        values = {
+            "a": bytes(range(256)),
+            "b": b"",
+            "c": b"\0\0",
+            "e": b"\xff\xfe",
+            "f": b"\xed\xa0\x80",
+        }
         for key, content in values.items():
             await put(engine, key, value=content)
-        assert [row and row.value for row in await engine.read("s", list(values))] == list(values.values())
-        assert [row.value for row in (await engine.scan("s", ALL, limit=10)).rows] == list(values.values())
+        assert [row and row.value for row in await engine.read("s", list(values))] == list(
+            values.values()
+        )
+        assert [row.value for row in (await engine.scan("s", ALL, limit=10)).rows] == list(
+            values.values()
+        )
 
 
 # Limits
@@ -187,9 +208,9 @@ async def test_the_largest_commit_that_is_allowed_fits_in_one_transaction() -> N
         large = tuple(Put(f"k{number}", b'"' + b"x" * 380_000 + b'"') for number in range(7))
         check_limits(Batch(puts=large), CAPABILITIES)
         assert await engine.commit("s", Batch(puts=large)) == 1
-        assert [row and row.value for row in await engine.read("s", [put.key for put in large])] == [
-            put.value for put in large
-        ]
+        assert [
+            row and row.value for row in await engine.read("s", [put.key for put in large])
+        ] == [put.value for put in large]
 
 
 @scenario
@@ -197,7 +218,9 @@ async def test_checks_beyond_a_transaction_are_judged_all_the_same() -> None:
     async with opened() as engine:
         keys = [f"k{number:03d}" for number in range(250)]
         revisions = {
-            key: await put(engine, *keys[start : start + 50]) for start in range(0, 250, 50) for key in [keys[start]]
+            key: await put(engine, *keys[start : start + 50])
+            for start in range(0, 250, 50)
+            for key in [keys[start]]
         }
         (last,) = list(revisions.values())[-1:]
         rows = await engine.read("s", keys)
@@ -213,12 +236,19 @@ async def test_the_ends_of_a_span_may_be_longer_than_a_key() -> None:
     async with opened() as engine:
         keys = ["k" * 1_024, "\U0001f600" * 256, "\U0001f600" * 255 + "\U0001f601"]
         await put(engine, *keys)
-        assert [row.key for row in (await engine.scan("s", ALL.after(keys[0]), limit=9)).rows] == keys[1:]
-        assert [row.key for row in (await engine.scan("s", Span(keys[1] + "a"), limit=9)).rows] == keys[2:]
-        assert [row.key for row in (await engine.scan("s", Span("", keys[1] + "a"), limit=9)).rows] == keys[:2]
-        assert [row.key for row in (await engine.scan("s", Span("", keys[2] * 2), limit=9, reverse=True)).rows] == keys[
-            ::-1
-        ]
+        assert [
+            row.key for row in (await engine.scan("s", ALL.after(keys[0]), limit=9)).rows
+        ] == keys[1:]
+        assert [
+            row.key for row in (await engine.scan("s", Span(keys[1] + "a"), limit=9)).rows
+        ] == keys[2:]
+        assert [
+            row.key for row in (await engine.scan("s", Span("", keys[1] + "a"), limit=9)).rows
+        ] == keys[:2]
+        assert [
+            row.key
+            for row in (await engine.scan("s", Span("", keys[2] * 2), limit=9, reverse=True)).rows
+        ] == keys[::-1]
 
 
 # Many at once
@@ -247,7 +277,10 @@ async def test_sixty_four_tasks_on_two_engines_lose_no_add_and_no_compare_and_se
             while True:
                 (row,) = await engine.read("s", ["cas"])
                 assert row is not None
-                swap = Batch(checks=(Check("cas", row.revision),), puts=(Put("cas", b"%d" % (int(row.value) + 1)),))
+                swap = Batch(
+                    checks=(Check("cas", row.revision),),
+                    puts=(Put("cas", b"%d" % (int(row.value) + 1)),),
+                )
                 if await engine.commit("s", swap) is not None:
                     return
 
@@ -260,7 +293,9 @@ async def test_a_lost_check_wins_over_a_counter_that_is_none() -> None:
     """The counter is read before the check is judged: it must not answer first."""
     async with opened() as engine:
         await put(engine, "text", value=b'"x"')
-        assert await engine.commit("s", Batch(checks=(Check("a", 7),), adds=(Add("text", 1),))) is None
+        assert (
+            await engine.commit("s", Batch(checks=(Check("a", 7),), adds=(Add("text", 1),))) is None
+        )
 
 
 # URLs and the server
@@ -270,7 +305,11 @@ def test_a_url_names_a_table_and_where_it_is() -> None:
     where = Settings.of(
         "dynamodb://history?region=eu-west-1&endpoint=http://127.0.0.1:4566&layout=history&create=false"
     )
-    assert (where.table, where.region, where.endpoint) == ("history", "eu-west-1", "http://127.0.0.1:4566")
+    assert (where.table, where.region, where.endpoint) == (
+        "history",
+        "eu-west-1",
+        "http://127.0.0.1:4566",
+    )
     assert where.layout == layout_of("history")
     assert not where.create
     assert Settings.of("dynamodb://rows") == Settings(table="rows")
@@ -278,7 +317,14 @@ def test_a_url_names_a_table_and_where_it_is() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["dynamodb:", "dynamodb://", "dynamodb://a/b", "dynamodb://u:p@a", "dynamodb://a?key=x", "dynamodb://a?create=1"],
+    [
+        "dynamodb:",
+        "dynamodb://",
+        "dynamodb://a/b",
+        "dynamodb://u:p@a",
+        "dynamodb://a?key=x",
+        "dynamodb://a?create=1",
+    ],
 )
 def test_a_url_with_anything_else_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
@@ -286,14 +332,17 @@ def test_a_url_with_anything_else_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["foo", "", "host:4566", "http://", "ftp://host", "http://host:99999", "http://[::1"]
+    "endpoint",
+    ["foo", "", "host:4566", "http://", "ftp://host", "http://host:99999", "http://[::1"],
 )
 def test_an_endpoint_that_is_no_address_is_told_before_anything_is_asked(endpoint: str) -> None:
     with pytest.raises(UsageError, match="endpoint=http://host:port"):
         Settings.of(f"dynamodb://a?endpoint={endpoint}")
 
 
-@pytest.mark.parametrize(("name", "value"), [("AWS_ENDPOINT_URL", "foo"), ("AWS_DEFAULT_REGION", "a b")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_ENDPOINT_URL", "foo"), ("AWS_DEFAULT_REGION", "a b")]
+)
 def test_what_the_environment_says_wrong_is_told_by_its_name(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +354,9 @@ def test_what_the_environment_says_wrong_is_told_by_its_name(
 
 def test_the_test_server_ends_when_its_parent_is_killed() -> None:
     program = "from keyhouse.testing.servers.dynamodb import *; s = DynamoDBServer(); print(s.pid, flush=True); input()"
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    )
     assert parent.stdout is not None
     assert parent.stdin is not None
     server = int(parent.stdout.readline())
@@ -331,7 +382,10 @@ def _runs(pid: int) -> bool:
 def test_the_test_server_listens_on_loopback_only() -> None:
     server = DynamoDBServer()
     try:
-        sockets = {os.readlink(f"/proc/{server.pid}/fd/{name}") for name in os.listdir(f"/proc/{server.pid}/fd")}
+        sockets = {
+            os.readlink(f"/proc/{server.pid}/fd/{name}")
+            for name in os.listdir(f"/proc/{server.pid}/fd")
+        }
         listening = set()
         for table in ("tcp", "tcp6"):
             with open(f"/proc/{server.pid}/net/{table}") as lines:

@@ -40,7 +40,9 @@ from tests.engines.dynamodb_tables import (
 async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> None:
     async with opened() as engine:
         stand = between(engine)
-        stand.plan("transact_write_items", raising(THROTTLED), raising(IN_THE_WAY), raising(THROTTLED))
+        stand.plan(
+            "transact_write_items", raising(THROTTLED), raising(IN_THE_WAY), raising(THROTTLED)
+        )
         stand.plan("get_item", raising(THROTTLED), raising(THROTTLED))
         stand.plan("query", raising(THROTTLED))
         stand.plan("transact_get_items", raising(IN_THE_WAY))
@@ -89,7 +91,9 @@ async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -
         stand.plan("transact_write_items", *[raising(THROTTLED)] * 20)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("keyhouse.engines.dynamodb.service.PAUSE_SECONDS_MAX", 0.01)
-            patch.setattr("keyhouse.engines.dynamodb.service.pause", lambda attempt: asyncio.sleep(0))
+            patch.setattr(
+                "keyhouse.engines.dynamodb.service.pause", lambda attempt: asyncio.sleep(0)
+            )
             with pytest.raises(UnavailableError, match="too busy"):
                 await put(engine, "a")
         stand.steps.clear()
@@ -103,11 +107,16 @@ async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -
         (refusal("AccessDeniedException"), UnavailableError),
         (refusal("UnrecognizedClientException"), UnavailableError),
         (refusal("ResourceNotFoundException"), UsageError),
-        (refusal("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"), FullError),
+        (
+            refusal("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"),
+            FullError,
+        ),
         (refusal("ValidationException"), EngineError),
     ],
 )
-def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(error: Exception, meaning: type[Exception]) -> None:
+def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(
+    error: Exception, meaning: type[Exception]
+) -> None:
     @scenario
     async def refused() -> None:
         async with opened() as engine:
@@ -133,7 +142,11 @@ async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
     async with opened() as engine:
         stand = between(engine)
         add = Batch(adds=(Add("n", 1),))
-        fates: list[list[Step]] = [[unanswered], [unanswered, unanswered], [unanswered, raising(forgotten)]]
+        fates: list[list[Step]] = [
+            [unanswered],
+            [unanswered, unanswered],
+            [unanswered, raising(forgotten)],
+        ]
         for number, steps in enumerate(fates, 1):
             stand.plan("transact_write_items", *steps)
             assert await engine.commit("s", add) == number
@@ -141,7 +154,9 @@ async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
 
 
 @scenario
-async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_applies_it_once() -> None:
+async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_applies_it_once() -> (
+    None
+):
     proxy = Proxy()
     async with proxy.running() as endpoint, opened(settings(endpoint=endpoint)) as engine:
         await put(engine, "a")

@@ -86,7 +86,9 @@ def test_the_example_of_the_document_lies_flat_as_the_document_says() -> None:
     assert [member for member, _ in shape] == ["attr", "ext"]
 
 
-@pytest.mark.parametrize(("values", "kept_in"), [(EXACT, "shape"), (BESIDE, "value"), (PLAIN, None)])
+@pytest.mark.parametrize(
+    ("values", "kept_in"), [(EXACT, "shape"), (BESIDE, "value"), (PLAIN, None)]
+)
 def test_the_bytes_are_kept_beside_the_attributes_where_those_would_not_give_them_back(
     values: tuple[bytes, ...], kept_in: str | None
 ) -> None:
@@ -94,7 +96,9 @@ def test_the_bytes_are_kept_beside_the_attributes_where_those_would_not_give_the
         item = flattened(value, HISTORY)
         assert (item is None) is (kept_in is None), value
         if item is not None:
-            assert ("shape" in item, "value" in item) == (kept_in == "shape", kept_in == "value"), value
+            assert ("shape" in item, "value" in item) == (kept_in == "shape", kept_in == "value"), (
+                value
+            )
 
 
 def test_every_value_is_read_back_to_the_byte_from_the_table() -> None:
@@ -116,7 +120,13 @@ def test_every_value_is_read_back_to_the_byte_from_the_table() -> None:
     asyncio.run(scenario())
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 groups = st.dictionaries(st.text(max_size=5), scalars | st.lists(scalars, max_size=3), max_size=4)
 documents = st.dictionaries(st.sampled_from(["attr", "ext", "m"]), groups, max_size=3)
 
@@ -134,7 +144,11 @@ def _normalised(item: Any) -> Any:
     """As DynamoDB gives numbers back: without what says nothing."""
     if isinstance(item, dict) and item.keys() == {"N"}:
         number = float(item["N"])
-        return {"N": str(int(item["N"]))} if "." not in item["N"] and "e" not in item["N"] else {"N": repr(number)}
+        return (
+            {"N": str(int(item["N"]))}
+            if "." not in item["N"] and "e" not in item["N"]
+            else {"N": repr(number)}
+        )
     if isinstance(item, dict):
         return {name: _normalised(content) for name, content in reversed(item.items())}
     return [_normalised(element) for element in item] if isinstance(item, list) else item
@@ -142,21 +156,30 @@ def _normalised(item: Any) -> Any:
 
 def test_a_plain_query_on_the_index_finds_the_items_of_a_show_and_of_a_sport() -> None:
     def entry(asset: str, **ext: str) -> Put:
-        document = {"attr": {"assetId": asset}, "ext": {name.replace("_", "-"): text for name, text in ext.items()}}
+        document = {
+            "attr": {"assetId": asset},
+            "ext": {name.replace("_", "-"): text for name, text in ext.items()},
+        }
         return Put(f"IN_PROGRESS|{asset}", json.dumps(document, separators=(",", ":")).encode())
 
     async def scenario() -> None:
         where = settings(layout=HISTORY)
         engine = await DynamoDBEngine.open(where)
         entries = (
-            entry("1", showCategoryId="1446", seasonCategoryId="1450", sport="cricket", series_id="4"),
-            entry("2", showCategoryId="1446", seasonCategoryId="1451", sport="cricket", series_id="5"),
+            entry(
+                "1", showCategoryId="1446", seasonCategoryId="1450", sport="cricket", series_id="4"
+            ),
+            entry(
+                "2", showCategoryId="1446", seasonCategoryId="1451", sport="cricket", series_id="5"
+            ),
             entry("3", showCategoryId="14460", seasonCategoryId="1", sport="cric/ket|%"),
             entry("4", sport="cricket"),
             entry("5", seasonCategoryId="1450", showCategoryId=""),
             entry("6", showCategoryId="x" * 1_100),
         )
-        await engine.commit("profile", Batch(puts=(*entries, Put("IN_PROGRESS", b'{"assetIds":["1","2"]}'))))
+        await engine.commit(
+            "profile", Batch(puts=(*entries, Put("IN_PROGRESS", b'{"assetIds":["1","2"]}')))
+        )
         await engine.commit("another", Batch(puts=entries))
 
         async with plain_client() as client:
@@ -167,7 +190,10 @@ def test_a_plain_query_on_the_index_finds_the_items_of_a_show_and_of_a_sport() -
                     IndexName=f"{path}-index",
                     KeyConditionExpression="profileId = :profile AND begins_with(#path, :prefix)",
                     ExpressionAttributeNames={"#path": path},
-                    ExpressionAttributeValues={":profile": {"S": "profile"}, ":prefix": {"S": prefix}},
+                    ExpressionAttributeValues={
+                        ":profile": {"S": "profile"},
+                        ":prefix": {"S": prefix},
+                    },
                 )
                 return [item["a.assetId"]["S"] for item in answer["Items"]]
 

@@ -5,7 +5,14 @@ from typing import Any
 
 from keyhouse import Store
 from keyhouse.engines.dynamodb import DynamoDBEngine, layout_of
-from keyhouse.systems.history.schema import BY_HIERARCHY, BY_SPORT, ENTRY, SCHEMAS, Attributes, HistoryEntry
+from keyhouse.systems.history.schema import (
+    BY_HIERARCHY,
+    BY_SPORT,
+    ENTRY,
+    SCHEMAS,
+    Attributes,
+    HistoryEntry,
+)
 from tests.engines.dynamodb_tables import plain_client, settings
 
 
@@ -19,13 +26,36 @@ def entry(asset: str, state: Any = "IN_PROGRESS", **ext: str) -> HistoryEntry:
         progress=2518,
         update_time="2021-01-27T23:37:42.155Z",
     )
-    return HistoryEntry(attr=attributes, ext={name.replace("_", "-"): text for name, text in ext.items()})
+    return HistoryEntry(
+        attr=attributes, ext={name.replace("_", "-"): text for name, text in ext.items()}
+    )
 
 
 ENTRIES = (
-    entry("1981", showCategoryId="1446", seasonCategoryId="1450", sport="cricket", series_id="4", team_ids="1,2"),
-    entry("1982", showCategoryId="1446", seasonCategoryId="1451", sport="cricket", series_id="4.1", team_ids="2,3"),
-    entry("1983", "COMPLETED", showCategoryId="14460", seasonCategoryId="1", sport="cricket-t20", series_id="4"),
+    entry(
+        "1981",
+        showCategoryId="1446",
+        seasonCategoryId="1450",
+        sport="cricket",
+        series_id="4",
+        team_ids="1,2",
+    ),
+    entry(
+        "1982",
+        showCategoryId="1446",
+        seasonCategoryId="1451",
+        sport="cricket",
+        series_id="4.1",
+        team_ids="2,3",
+    ),
+    entry(
+        "1983",
+        "COMPLETED",
+        showCategoryId="14460",
+        seasonCategoryId="1",
+        sport="cricket-t20",
+        series_id="4",
+    ),
     entry("1984", sport="cricket"),
     entry("1985", showCategoryId="1446"),
     entry("1986"),
@@ -65,7 +95,12 @@ def test_the_indexes_of_the_table_find_what_the_store_finds() -> None:
                 )
 
             async def ours(by: Any, *parts: str) -> list[str]:
-                return sorted([found.record.attr.asset_id async for found in store.scan(ENTRY, by=by, path=parts)])
+                return sorted(
+                    [
+                        found.record.attr.asset_id
+                        async for found in store.scan(ENTRY, by=by, path=parts)
+                    ]
+                )
 
             for parts, assets in {
                 ("1446",): ["1981", "1982", "1985"],
@@ -73,7 +108,11 @@ def test_the_indexes_of_the_table_find_what_the_store_finds() -> None:
                 ("14460",): ["1983"],
                 ("9",): [],
             }.items():
-                assert await below("path.hierarchy", *parts) == await ours(BY_HIERARCHY, *parts) == assets
+                assert (
+                    await below("path.hierarchy", *parts)
+                    == await ours(BY_HIERARCHY, *parts)
+                    == assets
+                )
             for parts, assets in {
                 ("cricket",): ["1981", "1982", "1984"],
                 ("cricket", "4"): ["1981"],
@@ -82,19 +121,17 @@ def test_the_indexes_of_the_table_find_what_the_store_finds() -> None:
             }.items():
                 assert await below("path.sport", *parts) == await ours(BY_SPORT, *parts) == assets
 
-            answer = (
-                await client.query(  # a sport and a team, as the document would ask: a filter on a listed attribute
-                    TableName=where.table,
-                    IndexName="path.sport-index",
-                    KeyConditionExpression="profileId = :profile AND begins_with(#path, :path)",
-                    FilterExpression="contains(#teams, :team)",
-                    ExpressionAttributeNames={"#path": "path.sport", "#teams": "e.team-ids"},
-                    ExpressionAttributeValues={
-                        ":profile": {"S": "profile"},
-                        ":path": {"S": "/cricket/"},
-                        ":team": {"S": "2"},
-                    },
-                )
+            answer = await client.query(  # a sport and a team, as the document would ask: a filter on a listed attribute
+                TableName=where.table,
+                IndexName="path.sport-index",
+                KeyConditionExpression="profileId = :profile AND begins_with(#path, :path)",
+                FilterExpression="contains(#teams, :team)",
+                ExpressionAttributeNames={"#path": "path.sport", "#teams": "e.team-ids"},
+                ExpressionAttributeValues={
+                    ":profile": {"S": "profile"},
+                    ":path": {"S": "/cricket/"},
+                    ":team": {"S": "2"},
+                },
             )
             assert sorted(item["a.assetId"]["S"] for item in answer["Items"]) == ["1981", "1982"]
         await engine.close()

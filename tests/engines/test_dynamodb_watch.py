@@ -56,7 +56,11 @@ async def test_a_page_that_shows_half_a_transaction_of_another_is_read_again() -
     where = settings()
     async with opened(where) as other, opened(where) as engine, plain_client() as client:
         await put(other, "a", "b", value=b"1")
-        old = (await client.get_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "b"}}))["Item"]
+        old = (
+            await client.get_item(
+                TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "b"}}
+            )
+        )["Item"]
         await put(other, "a", "b", value=b"2")
 
         async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -118,7 +122,9 @@ async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
         await put(engine, "a")
         await put(engine, "a", expires=clock.now() + 10)
         clock.advance(milliseconds=10)
-        await client.delete_item(TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "a"}})
+        await client.delete_item(
+            TableName=where.table, Key={"space": {"S": "s"}, "key": {"S": "a"}}
+        )
         assert await anext(engine.watch("s", ALL, since=1)) == Change("a", 2, None)
 
 

@@ -53,7 +53,9 @@ async def test_writers_that_go_on_writing_go_on_sharing(watched: Watched) -> Non
 
 @both
 @awaited
-async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(kind: Kind, watched: Watched) -> None:
+async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(
+    kind: Kind, watched: Watched
+) -> None:
     async with watched() as (engine, witness):
         await engine.commit("s", one(1))
         assert witness.turns == [threading.current_thread().name]
@@ -65,7 +67,13 @@ async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(kind: Kin
     ("batches", "groups"),
     [
         ([one(number) for number in range(GROUP_JOBS_MAX + 1)], 2),
-        ([Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200))) for part in range(5)], 3),
+        (
+            [
+                Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200)))
+                for part in range(5)
+            ],
+            3,
+        ),
         ([one(number, b"x" * (GROUP_BYTES_MAX // 4)) for number in range(8)], 2),
     ],
     ids=["jobs", "rows", "bytes"],
@@ -112,7 +120,9 @@ async def test_a_group_in_which_nothing_was_written_syncs_nothing(watched: Watch
 
 @both
 @awaited
-async def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(kind: Kind, tmp_path: Path) -> None:
+async def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(
+    kind: Kind, tmp_path: Path
+) -> None:
     async with kind.opened(tmp_path) as engine:
         answers = await asyncio.gather(
             engine.commit("s", Batch(adds=(Add("n", 1),))),
@@ -153,15 +163,24 @@ BAD: dict[str, tuple[Batch, dict[str, type[Exception]]]] = {
 
 @pytest.mark.parametrize(
     ("kind", "bad"),
-    [pytest.param(kind, bad, id=f"{kind.name}-{bad}") for kind in KINDS for bad in BAD if kind.name in BAD[bad][1]],
+    [
+        pytest.param(kind, bad, id=f"{kind.name}-{bad}")
+        for kind in KINDS
+        for bad in BAD
+        if kind.name in BAD[bad][1]
+    ],
 )
 @awaited
-async def test_what_can_not_be_kept_harms_only_who_sent_it(kind: Kind, bad: str, tmp_path: Path) -> None:
+async def test_what_can_not_be_kept_harms_only_who_sent_it(
+    kind: Kind, bad: str, tmp_path: Path
+) -> None:
     """The store refuses these; should one come through, the others of its group must not pay for it."""
     poison, errors = BAD[bad]
     async with kind.opened(tmp_path) as engine:
         batches = [one(1), poison, one(2), poison, Batch(adds=(Add("n", 1),)), one(3)]
-        answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+        )
         harmed = [isinstance(answer, errors[kind.name]) for answer in answers]
         assert harmed == [False, True, False, True, False, False]
         assert [answer for answer in answers if isinstance(answer, int)] == [1, 2, 3, 4]
@@ -171,7 +190,9 @@ async def test_what_can_not_be_kept_harms_only_who_sent_it(kind: Kind, bad: str,
 
 @both
 @awaited
-async def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(kind: Kind, tmp_path: Path) -> None:
+async def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(
+    kind: Kind, tmp_path: Path
+) -> None:
     async with kind.opened(tmp_path) as engine:
         first = asyncio.ensure_future(engine.commit("s", one(1)))
         gone = asyncio.ensure_future(engine.sweep(limit=10))
@@ -183,7 +204,9 @@ async def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(kind: K
 
 
 @both
-def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(kind: Kind, tmp_path: Path) -> None:
+def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(
+    kind: Kind, tmp_path: Path
+) -> None:
     engine = kind.open(tmp_path)
 
     async def give_up() -> None:

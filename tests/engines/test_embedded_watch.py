@@ -26,7 +26,9 @@ async def test_the_log_is_read_in_windows_without_a_gap_between_them(
             await put(engine, f"k{number}", space="s" if number % 10 else "another")
         await put(engine, "end")
         changes = await taken(engine, since=since, last="end")
-        assert [change.revision for change in changes] == [n for n in range(since + 1, 52) if n % 10]
+        assert [change.revision for change in changes] == [
+            n for n in range(since + 1, 52) if n % 10
+        ]
 
 
 @both
@@ -94,14 +96,18 @@ async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
 
 @both
 @awaited
-async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(kind: Kind, tmp_path: Path) -> None:
+async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(
+    kind: Kind, tmp_path: Path
+) -> None:
     async with kind.opened(tmp_path, changes_kept=5) as engine:
         for number in range(1, 21):
             await put(engine, f"k{number}")
         await engine.sweep(limit=1)
     async with kind.opened(tmp_path, changes_kept=5) as engine:
         await put(engine, "end")
-        assert [change.revision for change in await taken(engine, since=15, last="end")] == list(range(16, 22))
+        assert [change.revision for change in await taken(engine, since=15, last="end")] == list(
+            range(16, 22)
+        )
         with pytest.raises(WatchExpiredError):
             await step(engine.watch("s", ALL, since=14))
 

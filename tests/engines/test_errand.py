@@ -46,7 +46,9 @@ def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.Mon
 
 def test_a_program_ends_though_nobody_ended_its_errands() -> None:
     program = "from keyhouse.engines.errand import Errands; Errands('x').send(lambda: print('done', flush=True))"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX
+    )
     assert (ended.returncode, ended.stdout) == (0, "done\n")
 
 
@@ -67,13 +69,18 @@ def sends_while(more, pause):
 
 
 def ended(program: str) -> tuple[int, str, str]:
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX
+    )
     return found.returncode, found.stdout, found.stderr
 
 
 def test_a_program_ends_though_a_thread_of_it_never_pauses() -> None:
     """One that no program waits for. The executor's, which it does wait for, must not stay because of it."""
-    program = OUTLIVED + "threading.Thread(target=sends_while, args=(lambda: True, 0), daemon=True).start()"
+    program = (
+        OUTLIVED
+        + "threading.Thread(target=sends_while, args=(lambda: True, 0), daemon=True).start()"
+    )
     assert ended(program) == (0, "", "")
 
 

@@ -22,7 +22,11 @@ ROOT = Path(__file__).parents[2]
 ENGINES = {"memory", "sqlite", "rocksdb", "postgres", "jetstream", "jetstream-buckets", "dynamodb"}
 """All six, JetStream in both of its layouts. An engine that is added is added here too."""
 
-SHOWN = ("tests/engines/test_conformance.py", "tests/engines/test_scripts.py", "tests/store/test_model.py")
+SHOWN = (
+    "tests/engines/test_conformance.py",
+    "tests/engines/test_scripts.py",
+    "tests/store/test_model.py",
+)
 LOOKED_AT = (*SHOWN, "tests/systems")
 
 
@@ -30,7 +34,9 @@ LOOKED_AT = (*SHOWN, "tests/systems")
 def collected(request: pytest.FixtureRequest) -> dict[str, set[str]]:
     """Each test of a run that nobody narrowed, with the engines that it is for: of this run, where it is one."""
     names = "\n".join(item.nodeid for item in request.session.items)
-    if OPENERS != ALL or not all(f"{place}::" in names or f"{place}/" in names for place in LOOKED_AT):
+    if OPENERS != ALL or not all(
+        f"{place}::" in names or f"{place}/" in names for place in LOOKED_AT
+    ):
         names = _collect()
     engines: dict[str, set[str]] = defaultdict(set)
     for test, parameters in re.findall(r"^(\S+::test_\w+)\[(.*)\]$", names, re.MULTILINE):
@@ -39,10 +45,24 @@ def collected(request: pytest.FixtureRequest) -> dict[str, set[str]]:
 
 
 def _collect() -> str:
-    environment = os.environ | {"KEYHOUSE_ENGINES": "", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    environment = os.environ | {
+        "KEYHOUSE_ENGINES": "",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    }
     environment.pop("PYTEST_ADDOPTS", None)
-    program = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *LOOKED_AT]
-    ran = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    program = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--collect-only",
+        "-p",
+        "no:cacheprovider",
+        *LOOKED_AT,
+    ]
+    ran = subprocess.run(
+        program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
@@ -74,22 +94,33 @@ def test_the_suite_is_put_to_every_engine(collected: dict[str, set[str]]) -> Non
 @pytest.mark.parametrize(
     ("test", "besides"),
     [
-        (f"{SHOWN[1]}::test_one_long_script_has_the_same_history_on_every_engine", {"memory", "jetstream-buckets"}),
+        (
+            f"{SHOWN[1]}::test_one_long_script_has_the_same_history_on_every_engine",
+            {"memory", "jetstream-buckets"},
+        ),
         (f"{SHOWN[1]}::test_an_engine_has_the_history_of_the_model", {"memory"}),
         (f"{SHOWN[2]}::test_the_store_answers_and_holds_what_the_model_says", set()),
         (f"{SHOWN[2]}::test_whatever_hypothesis_does_the_store_is_the_model", set()),
     ],
 )
-def test_random_runs_are_of_every_engine(test: str, besides: set[str], collected: dict[str, set[str]]) -> None:
+def test_random_runs_are_of_every_engine(
+    test: str, besides: set[str], collected: dict[str, set[str]]
+) -> None:
     assert collected[test] | besides == ENGINES, (
         "without what the others are compared with, and one layout of the long script"
     )
 
 
 @pytest.mark.parametrize("system", NAMES)
-def test_every_system_is_driven_on_every_engine(system: str, collected: dict[str, set[str]]) -> None:
+def test_every_system_is_driven_on_every_engine(
+    system: str, collected: dict[str, set[str]]
+) -> None:
     """Its store, that is; the tests of its service name the two engines that they run on."""
-    driven = {test: found for test, found in collected.items() if f"/test_{system}_" in test and "memory" in found}
+    driven = {
+        test: found
+        for test, found in collected.items()
+        if f"/test_{system}_" in test and "memory" in found
+    }
     assert len(driven) >= 3
     assert all(engines == ENGINES for engines in driven.values()), driven
 
@@ -100,7 +131,9 @@ def test_an_opener_opens_the_engine_of_its_name(name: str, tmp_path: Path) -> No
         engine = await OPENERS[name](tmp_path)(ManualClock())
         try:
             assert engine.capabilities.name == name.partition("-")[0]
-            assert engine.capabilities.durable == (name != "memory"), "else what is for durable engines is skipped"
+            assert engine.capabilities.durable == (name != "memory"), (
+                "else what is for durable engines is skipped"
+            )
         finally:
             await engine.close()
 

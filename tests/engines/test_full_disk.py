@@ -17,7 +17,10 @@ MOUNTED = 'mount -t tmpfs -o size=$1 none $2 && shift 2 && exec "$@"'
 
 def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[str]:
     spaces = ["unshare", "--mount", "--map-root-user"]
-    if shutil.which("unshare") is None or subprocess.run([*spaces, "true"], capture_output=True).returncode != 0:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*spaces, "true"], capture_output=True).returncode != 0
+    ):
         pytest.skip("this machine lets no process mount a disk of its own (unshare)")
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     return subprocess.run(
@@ -32,6 +35,8 @@ def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
 def test_a_disk_that_fills_up_harms_nothing_and_serves_again(engine: str, tmp_path: Path) -> None:
-    ran = on_small_disk(tmp_path, sys.executable, "-m", "tests.engines.filling", engine, str(tmp_path))
+    ran = on_small_disk(
+        tmp_path, sys.executable, "-m", "tests.engines.filling", engine, str(tmp_path)
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "full three times" in ran.stdout

@@ -27,16 +27,26 @@ def facts(url: str) -> dict[str, Fact]:
 
 def test_nats_tells_its_version_how_it_keeps_rows_and_its_clock() -> None:
     server = nats_server()
-    found = facts(f"{server.url}/?bucket=health-{secrets.token_hex(4)}&sync=always&monitor={server.monitor}")
-    assert found["NATS"].value.startswith("2.") and found["clock"].value.startswith("the server's is ")
+    found = facts(
+        f"{server.url}/?bucket=health-{secrets.token_hex(4)}&sync=always&monitor={server.monitor}"
+    )
+    assert found["NATS"].value.startswith("2.") and found["clock"].value.startswith(
+        "the server's is "
+    )
     assert found["durability"].value == "sync_interval always, as the server's monitoring says"
-    assert "in files" in found["bucket"].value and found["replicas"].value == "1: one disk holds every row"
+    assert (
+        "in files" in found["bucket"].value
+        and found["replicas"].value == "1: one disk holds every row"
+    )
     assert {fact.state for fact in found.values()} == {"ok"}
 
 
 def test_of_a_bucket_for_each_space_nats_tells_what_is_the_server_s() -> None:
     found = facts(f"{nats_server().url}/?prefix=health-{secrets.token_hex(4)}-&sync=always")
-    assert set(found) == {"NATS", "durability", "storage"} and "as the URL says" in found["durability"].value
+    assert (
+        set(found) == {"NATS", "durability", "storage"}
+        and "as the URL says" in found["durability"].value
+    )
 
 
 def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
@@ -53,7 +63,9 @@ def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
     assert _microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"
 
 
-def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     endpoint = dynamodb_server().endpoint
@@ -64,7 +76,9 @@ def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(monkeypatch: py
     assert "update-continuous-backups" in found["point-in-time recovery"].cure
 
 
-@pytest.mark.parametrize(("ahead", "state", "said"), [(0.4, "ok", "ahead"), (-CLOCK_SECONDS_MAX - 1, "warn", "behind")])
+@pytest.mark.parametrize(
+    ("ahead", "state", "said"), [(0.4, "ok", "ahead"), (-CLOCK_SECONDS_MAX - 1, "warn", "behind")]
+)
 def test_a_clock_that_is_off_is_a_finding(ahead: float, state: str, said: str) -> None:
     fact = clock_at(ahead)
     assert fact.state == state and said in fact.value and bool(fact.cure) == (state == "warn")

@@ -158,7 +158,9 @@ def test_a_key_that_another_program_spells_as_we_do_not_is_no_row(tmp_path: Path
 # Keys
 
 
-@pytest.mark.parametrize("key", ["a..b", ".", "..", ">", "*", "a.>", "a.*", "$KV", " ", "a\r\nPUB x 1\r\n"])
+@pytest.mark.parametrize(
+    "key", ["a..b", ".", "..", ">", "*", "a.>", "a.*", "$KV", " ", "a\r\nPUB x 1\r\n"]
+)
 def test_no_key_reaches_beyond_its_row(tmp_path: Path, key: str) -> None:
     async def scenario(there: Beside) -> None:
         await put(there.engine, "a", "a.x", "b")
@@ -166,7 +168,11 @@ def test_no_key_reaches_beyond_its_row(tmp_path: Path, key: str) -> None:
         assert await value(there.engine, key) == b"2"
         await there.engine.commit("s", Batch(deletes=(key,)))
         page = await there.engine.scan("s", ALL, limit=10)
-        assert [(row.key, row.value) for row in page.rows] == [("a", b"1"), ("a.x", b"1"), ("b", b"1")]
+        assert [(row.key, row.value) for row in page.rows] == [
+            ("a", b"1"),
+            ("a.x", b"1"),
+            ("b", b"1"),
+        ]
         assert await keys_of(await there.kv()) == ["a", "a.x", "b"]
 
     run(tmp_path, scenario)
@@ -202,12 +208,17 @@ def test_a_key_in_the_alphabet_of_nats_keeps_its_name() -> None:
 def test_the_longest_key_of_the_longest_space_fits(tmp_path: Path) -> None:
     async def scenario(there: Beside) -> None:
         space, keys = "é" * 127, ["\U0001f600" * 256, "é" * 511]
-        revision = await there.engine.commit(space, Batch(puts=tuple(Put(key, b"1") for key in keys)))
+        revision = await there.engine.commit(
+            space, Batch(puts=tuple(Put(key, b"1") for key in keys))
+        )
         assert revision is not None
         page = await there.engine.scan(space, ALL, limit=10)
         assert page.rows == [Row(key, b"1", revision) for key in sorted(keys)]
         assert (
-            await there.engine.commit(space, Batch(checks=(Check(keys[0], revision),), deletes=(keys[1],))) is not None
+            await there.engine.commit(
+                space, Batch(checks=(Check(keys[0], revision),), deletes=(keys[1],))
+            )
+            is not None
         )
         assert await there.engine.read(space, keys) == [Row(keys[0], b"1", revision), None]
 
@@ -246,7 +257,13 @@ def test_subjects_lead_back_to_their_place() -> None:
     for place in (Place("s", "a"), Place("s", "a:b"), Place("s", "a..b")):
         assert many.read(many.row(*place)) == place
         assert one.read(one.row(*place)) == place
-    for subject in ("$KV.media.nospace", "$KV.media..x", "$KV.media.=.a", "$KV.other.s.a", "$KEYHOUSE.media.check"):
+    for subject in (
+        "$KV.media.nospace",
+        "$KV.media..x",
+        "$KV.media.=.a",
+        "$KV.other.s.a",
+        "$KEYHOUSE.media.check",
+    ):
         assert many.read(subject) is None
 
 

@@ -53,7 +53,9 @@ def test_a_server_that_is_not_there_is_said_to_be_so(impatient: None) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_tried_while_the_server_is_gone_is_not_written_later(server: NatsServer, impatient: None) -> None:
+def test_what_is_tried_while_the_server_is_gone_is_not_written_later(
+    server: NatsServer, impatient: None
+) -> None:
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
         await put(engine, "a")
@@ -93,7 +95,9 @@ def test_a_restart_that_is_short_is_waited_for(server: NatsServer) -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_waits_for_a_server_that_is_away_for_long(server: NatsServer, impatient: None) -> None:
+def test_a_watch_waits_for_a_server_that_is_away_for_long(
+    server: NatsServer, impatient: None
+) -> None:
     """Even for the value of a change that it has heard of; one that begins meanwhile is told."""
 
     async def scenario() -> None:
@@ -171,7 +175,9 @@ def test_what_arrives_late_does_not_replace_what_was_written_since(server: NatsS
     asyncio.run(scenario())
 
 
-def test_a_server_that_hangs_is_left_and_found_again(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_is_left_and_found_again(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wire, "PING_SECONDS", 0.2)
 
     async def scenario() -> None:
@@ -193,11 +199,20 @@ def test_a_server_that_hangs_is_left_and_found_again(server: NatsServer, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("version", "payload", "says"), [("2.11.9", 1_048_576, "2.12.0"), ("2.12.0", 65_536, "max_payload")]
+    ("version", "payload", "says"),
+    [("2.11.9", 1_048_576, "2.12.0"), ("2.12.0", 65_536, "max_payload")],
 )
-def test_a_server_that_can_not_do_it_is_refused_with_what_it_needs(version: str, payload: int, says: str) -> None:
+def test_a_server_that_can_not_do_it_is_refused_with_what_it_needs(
+    version: str, payload: int, says: str
+) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        info = {"server_id": "x", "version": version, "max_payload": payload, "headers": True, "proto": 1}
+        info = {
+            "server_id": "x",
+            "version": version,
+            "max_payload": payload,
+            "headers": True,
+            "proto": 1,
+        }
         writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
         while line := await reader.readline():
             if line.startswith(b"PING"):
@@ -256,7 +271,9 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         "server = NatsServer(pathlib.Path(sys.argv[1]))\n"
         "server.start(); server.ready(); print(server.process_id, flush=True); time.sleep(60)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
+    )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)
@@ -284,7 +301,9 @@ def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_n
     unheard: list[str] = []
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context["message"]))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: unheard.append(context["message"])
+        )
         engine = JetstreamEngine.open(url_of(nats_server()))
         await put(engine, "a")
         connection = engine._wire

@@ -102,7 +102,9 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServ
         faults = await load.faults()
         await engine.close()
         shown = f"up again in {min(outages):.1f} to {max(outages):.1f} s, {max(waits):.1f} s after the server"
-        print(f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} kills; {shown}")
+        print(
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} kills; {shown}"
+        )
         assert not faults
         assert hits >= KILLS // 4, "too few kills hit a write"
         assert max(waits) <= UP_AGAIN_SECONDS_MAX, shown
@@ -128,10 +130,14 @@ def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_
 
     seed = random.randrange(10**9)
     script = generate(seed, 1_000)
-    assert asyncio.run(play(script, opener)) == asyncio.run(play(script, OPENERS["memory"](tmp_path))), f"seed {seed}"
+    assert asyncio.run(play(script, opener)) == asyncio.run(
+        play(script, OPENERS["memory"](tmp_path))
+    ), f"seed {seed}"
 
 
-def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(cluster: NatsCluster) -> None:
+def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(
+    cluster: NatsCluster,
+) -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
 
@@ -183,12 +189,18 @@ def _in_a_cluster(
                 await load.until(1, seconds=60)
                 slowest = max(slowest, time.monotonic() - healed)
                 if leads:
-                    longest_without_leader = max(longest_without_leader, load.longest_outage(fallen))
+                    longest_without_leader = max(
+                        longest_without_leader, load.longest_outage(fallen)
+                    )
                 faults_made += 1
         faults = await load.faults()
         await engine.close()
-        print(f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, {load.unavailable} unavailable;")
-        print(f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, {slowest:.1f} s after healing")
+        print(
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, {load.unavailable} unavailable;"
+        )
+        print(
+            f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, {slowest:.1f} s after healing"
+        )
         assert not faults
         assert longest_without_leader >= HELD_UP_SECONDS_MIN, "no fault held up the writers"
         assert slowest <= CLUSTER_UP_AGAIN_SECONDS_MAX
@@ -205,7 +217,9 @@ async def _chosen(
     info = await patience.patiently(lambda: wire.api(f"STREAM.INFO.KV_{SPACE}"))
     assert info is not None
     leading = [
-        node for number, node in enumerate(cluster.nodes) if info["cluster"].get("leader") == f"{node.name}-{number}"
+        node
+        for number, node in enumerate(cluster.nodes)
+        if info["cluster"].get("leader") == f"{node.name}-{number}"
     ]
     node = dice.choice(leading if leader and leading else cluster.nodes)
     return node, node in leading

@@ -36,7 +36,12 @@ def test_one_row_is_one_message_and_several_are_one_batch(tmp_path: Path) -> Non
         assert await taken(Batch(checks=(Check("a", row.revision),), puts=(Put("a", b"2"),))) == 1
         assert await taken(Batch(deletes=("a",))) == 1
         assert await taken(Batch(adds=(Add("n", 1),))) == 1
-        assert await taken(Batch(puts=(Put("a", b"1"), Put("b", b"1")), deletes=("c",), adds=(Add("n", 1),))) == 4
+        assert (
+            await taken(
+                Batch(puts=(Put("a", b"1"), Put("b", b"1")), deletes=("c",), adds=(Add("n", 1),))
+            )
+            == 4
+        )
         assert await taken(Batch(puts=(Put("a", b"1"),), id="once")) == 2
         raw = await there.js.get_msg(f"KV_{there.bucket}", (await there.state()).last_seq)
         assert raw.headers is not None
@@ -52,11 +57,15 @@ def test_a_row_that_is_checked_and_not_written_is_left_alone(tmp_path: Path) -> 
     async def scenario(there: Beside) -> None:
         guard = await put(there.engine, "guard")
         for number in range(3):
-            batch = Batch(checks=(Check("guard", guard), Check("none", None)), puts=(Put(f"k{number}", b"1"),))
+            batch = Batch(
+                checks=(Check("guard", guard), Check("none", None)), puts=(Put(f"k{number}", b"1"),)
+            )
             assert await there.engine.commit("s", batch) is not None
         assert await there.engine.read("s", ["guard"]) == [Row("guard", b"1", guard)]
         state = await there.state()
-        assert state.messages == 5, "the conditions are carried by one message, which replaces itself"
+        assert state.messages == 5, (
+            "the conditions are carried by one message, which replaces itself"
+        )
         assert await keys_of(await there.kv()) == ["guard", "k0", "k1", "k2"]
 
     run(tmp_path, scenario)
@@ -66,8 +75,12 @@ def test_more_checks_than_a_batch_has_messages_hold_or_do_not(tmp_path: Path) ->
     async def scenario(there: Beside) -> None:
         keys = [f"k{number:04d}" for number in range(900)]
         first = await put(there.engine, *keys)
-        checks = tuple(Check(key, first) for key in keys) + tuple(Check(f"no{number}", None) for number in range(600))
-        assert await there.engine.commit("s", Batch(checks=checks, puts=(Put("a", b"1"),))) is not None
+        checks = tuple(Check(key, first) for key in keys) + tuple(
+            Check(f"no{number}", None) for number in range(600)
+        )
+        assert (
+            await there.engine.commit("s", Batch(checks=checks, puts=(Put("a", b"1"),))) is not None
+        )
         await put(there.engine, keys[500])
         assert await there.engine.commit("s", Batch(checks=checks, puts=(Put("a", b"2"),))) is None
         assert await value(there.engine, "a") == b"1"
@@ -82,7 +95,9 @@ def test_a_commit_of_the_bytes_that_are_declared_is_taken(tmp_path: Path) -> Non
         keys = [f"k{number:02d}" for number in range(50)]
         revision = await put(there.engine, *keys, value=large)
         page = await there.engine.scan("s", ALL, limit=100)
-        assert [(row.key, row.revision, row.value == large) for row in page.rows] == [(k, revision, True) for k in keys]
+        assert [(row.key, row.revision, row.value == large) for row in page.rows] == [
+            (k, revision, True) for k in keys
+        ]
 
     run(tmp_path, scenario)
 
@@ -109,13 +124,20 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
 
         monkeypatch.setattr(there.engine._wire, "ask", late)
         before = (await there.state()).last_seq
-        batch = Batch(checks=(Check("guard", guard),), puts=(Put("a", b"3"), Put("b", b"3")), adds=(Add("n", 1),))
+        batch = Batch(
+            checks=(Check("guard", guard),),
+            puts=(Put("a", b"3"), Put("b", b"3")),
+            adds=(Add("n", 1),),
+        )
         assert await there.engine.commit("s", batch) is None
         assert raced
         assert (await there.state()).last_seq == before + 1
         assert [await value(there.engine, key) for key in ("a", "b", "n")] == [b"1", None, None]
         raced = False
-        assert await there.engine.commit("s", Batch(puts=(Put("guard", b"4"),), adds=(Add("n", 1),))) is not None
+        assert (
+            await there.engine.commit("s", Batch(puts=(Put("guard", b"4"),), adds=(Add("n", 1),)))
+            is not None
+        )
         assert raced, "without a check the commit is planned again, and comes through"
         assert [await value(there.engine, key) for key in ("guard", "n")] == [b"4", b"1"]
         await other.close()
@@ -171,7 +193,8 @@ def test_the_servers_own_time_to_live_ends_after_ours(tmp_path: Path) -> None:
         await put(there.engine, "c", expires=there.engine.clock.now() - 5_000)
         await put(there.engine, "d")
         headers = [
-            (await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.{key}")).headers for key in "acd"
+            (await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.{key}")).headers
+            for key in "acd"
         ]
         assert headers[0] is not None and headers[1] is not None and headers[2] is not None
         assert headers[0]["Keyhouse-Expires"] == str(expires)

@@ -73,8 +73,16 @@ def test_what_is_known_not_to_come_any_more_is_not_waited_for() -> None:
 def test_changes_since_a_revision_are_the_newest_of_each_key_in_order() -> None:
     mirror = filled((1, "a", 0), (2, "b", 0), (3, "c", 0), (4, "a", 0), (5, "b", 0))
     mirror.deliver(Place("s", "c"), Entry(6, 6, gone=True), b"")
-    assert [(key, found.sequence) for key, found in mirror.since("s", 3)] == [("a", 4), ("b", 5), ("c", 6)]
-    assert [(key, found.sequence) for key, found in mirror.since("s", 0)] == [("a", 4), ("b", 5), ("c", 6)]
+    assert [(key, found.sequence) for key, found in mirror.since("s", 3)] == [
+        ("a", 4),
+        ("b", 5),
+        ("c", 6),
+    ]
+    assert [(key, found.sequence) for key, found in mirror.since("s", 0)] == [
+        ("a", 4),
+        ("b", 5),
+        ("c", 6),
+    ]
     assert mirror.since("s", 6) == []
 
 
@@ -200,7 +208,9 @@ def test_a_bucket_of_many_rows_is_read_in_pieces_while_it_is_written(tmp_path: P
         rows = 4 * BATCH_MESSAGES
         for start in range(0, rows, 500):
             await put(there.engine, *(f"k{number:05d}" for number in range(start, start + 500)))
-        last = await there.engine.commit("s", Batch(deletes=tuple(f"k{number:05d}" for number in range(0, rows, 4))))
+        last = await there.engine.commit(
+            "s", Batch(deletes=tuple(f"k{number:05d}" for number in range(0, rows, 4)))
+        )
         assert last is not None
         other = JetstreamEngine.open(there.url)
         writing = asyncio.ensure_future(put(there.engine, "k00001", "k01999", "new", value=b"2"))
@@ -264,10 +274,17 @@ def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path, counts
         await there.engine.sweep(limit=10)
         assert (await there.state()).messages < 20
         for engine in (there.engine, other):
-            assert await engine.read("s", ["k00", "k19", "last"]) == [None, None, Row("last", b"1", last)]
+            assert await engine.read("s", ["k00", "k19", "last"]) == [
+                None,
+                None,
+                Row("last", b"1", last),
+            ]
         first = await put(other, "k00", value=b"2")
         second = await put(there.engine, "k01", value=b"3")
-        assert [await step(watch), await step(watch)] == [Change("k00", first, b"2"), Change("k01", second, b"3")]
+        assert [await step(watch), await step(watch)] == [
+            Change("k00", first, b"2"),
+            Change("k01", second, b"3"),
+        ]
         await watch.aclose()
         third = JetstreamEngine.open(there.url, clock=clock, changes_kept=10)
         rows = (await third.scan("s", ALL, limit=100)).rows
@@ -278,7 +295,9 @@ def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path, counts
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(tmp_path: Path, counts_all: None) -> None:
+def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(
+    tmp_path: Path, counts_all: None
+) -> None:
     """As a process that was stopped for an hour: it would go on behind the last message it saw, and miss the deletes."""
     clock = ManualClock()
 
@@ -306,7 +325,9 @@ def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(tmp_path: P
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"horizon": 1000000, "pruned": 0, "at": 0}'])
+@pytest.mark.parametrize(
+    "garbage", [b"", b"\xff", b"[]", b'{"horizon": 1000000, "pruned": 0, "at": 0}']
+)
 def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced(
     tmp_path: Path, counts_all: None, garbage: bytes
 ) -> None:
@@ -330,14 +351,18 @@ def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced
         await watch.aclose()
         clock.advance(seconds=PRUNE_DELAY_SECONDS)
         await there.engine.sweep(limit=10)
-        assert b'"pruned":' in ((await there.js.get_last_msg(f"KV_{there.bucket}", subject)).data or b"")
+        assert b'"pruned":' in (
+            (await there.js.get_last_msg(f"KV_{there.bucket}", subject)).data or b""
+        )
         assert await value(later, "b") == b"2"
         await later.close()
 
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_a_horizon_that_somebody_has_purged_is_put_there_again(tmp_path: Path, counts_all: None) -> None:
+def test_a_horizon_that_somebody_has_purged_is_put_there_again(
+    tmp_path: Path, counts_all: None
+) -> None:
     """The sweep expected the one that it knew, found none, and took it for another's that was faster: for ever."""
     clock = ManualClock()
 
@@ -364,7 +389,10 @@ def test_a_batch_whose_id_others_have_written_over_is_refused_alone(tmp_path: Pa
         await there.engine.commit("s", Batch(adds=(Add("n", 1),), id="mine"))
         await there.js.publish(f"$KEYHOUSE.{there.bucket}.id.s.mine", b"garbage")
         other = JetstreamEngine.open(there.url, clock=clock)
-        commits = [other.commit("s", Batch(adds=(Add("n", 1),), id=name)) for name in ("one", "mine", "two")]
+        commits = [
+            other.commit("s", Batch(adds=(Add("n", 1),), id=name))
+            for name in ("one", "mine", "two")
+        ]
         one, mine, two = await asyncio.gather(*commits, return_exceptions=True)
         assert isinstance(one, int) and isinstance(two, int)
         assert isinstance(mine, UnreadableError) and "id.s.mine" in str(mine)

@@ -20,7 +20,10 @@ from tests.engines.refusals import SECRET, refusal
 def guarded(tmp_path: Path) -> Iterator[ConfiguredServer]:
     """A server with a user who may do everything, and one who may do nothing with JetStream."""
     silent = {"publish": {"deny": ["$JS.API.>"]}}
-    users = [{"user": "ann", "password": SECRET}, {"user": "bob", "password": SECRET, "permissions": silent}]
+    users = [
+        {"user": "ann", "password": SECRET},
+        {"user": "bob", "password": SECRET, "permissions": silent},
+    ]
     with configured(tmp_path, authorization={"users": users}) as server:
         yield server
 
@@ -28,7 +31,9 @@ def guarded(tmp_path: Path) -> Iterator[ConfiguredServer]:
 def test_a_wrong_password_is_said_to_be_one_at_once(guarded: ConfiguredServer) -> None:
     error = refusal(f"{guarded.address('ann:wrong@')}/?bucket=rows")
     assert isinstance(error, UnavailableError)
-    assert error.sentence.startswith("The NATS server refuses the connection; look at the user, the password")
+    assert error.sentence.startswith(
+        "The NATS server refuses the connection; look at the user, the password"
+    )
     assert "Authorization Violation" in str(error.fields["detail"])
     assert f"127.0.0.1:{guarded.port}" in str(error.fields["server"])
 
@@ -73,7 +78,10 @@ def test_a_server_without_jetstream_is_said_to_be_so(tmp_path: Path, layout: str
     with configured(tmp_path, jetstream=None) as server:
         error = refusal(f"{server.address()}/?{layout}")
     assert isinstance(error, UnavailableError)
-    assert error.sentence == "The NATS server answers without JetStream; enable it there, and for this account."
+    assert (
+        error.sentence
+        == "The NATS server answers without JetStream; enable it there, and for this account."
+    )
 
 
 def test_a_bucket_that_is_not_there_is_not_made_unless_told_to(tmp_path: Path) -> None:

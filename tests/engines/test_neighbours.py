@@ -26,7 +26,8 @@ def one(key: str, value: bytes = b"1") -> Batch:
 
 async def keys(engine: Engine) -> list[bytes | None]:
     return [
-        None if row is None else row.value for row in await engine.read("s", [f"k{number}" for number in range(12)])
+        None if row is None else row.value
+        for row in await engine.read("s", [f"k{number}" for number in range(12)])
     ]
 
 
@@ -35,7 +36,10 @@ def test_a_value_too_large_for_a_bucket_fails_its_own_commit_and_no_other(tmp_pa
         async with beside(tmp_path) as there:
             await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
             await there.engine.commit("s", one("first"))
-            batches = [one(f"k{number}", b'"%s"' % (b"x" * (2_000 if number == 7 else 10))) for number in range(12)]
+            batches = [
+                one(f"k{number}", b'"%s"' % (b"x" * (2_000 if number == 7 else 10)))
+                for number in range(12)
+            ]
             answers = await asyncio.gather(
                 *(there.engine.commit("s", batch) for batch in batches), return_exceptions=True
             )
@@ -65,7 +69,9 @@ def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
         engine = await DynamoDBEngine.open(settings())
         engine._service._client = Strict(engine._service._client)
         batches = [one(f"k{number}", b'"bad"' if number == 7 else b"1") for number in range(12)]
-        answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+        )
         assert isinstance(answers.pop(7), EngineError)
         assert sorted(answer for answer in answers if isinstance(answer, int)) == list(range(1, 12))
         found = await keys(engine)
@@ -145,7 +151,9 @@ def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
     asyncio.run(scenario())
 
 
-def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_is(tmp_path: Path) -> None:
+def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_is(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         async with beside(tmp_path) as there:
             await there.engine.commit("s", one("a"))
@@ -172,10 +180,15 @@ def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_
 
 
 @pytest.mark.parametrize(
-    ("where", "told"), [("_revive", EngineError), ("_prepare", EngineError), ("_commit", UnknownOutcomeError)]
+    ("where", "told"),
+    [("_revive", EngineError), ("_prepare", EngineError), ("_commit", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize(
-    "opened", [lambda folder: SqliteEngine.open(folder / "rows.db"), lambda folder: RocksdbEngine.open(folder / "rows")]
+    "opened",
+    [
+        lambda folder: SqliteEngine.open(folder / "rows.db"),
+        lambda folder: RocksdbEngine.open(folder / "rows"),
+    ],
 )
 def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
     opened: Callable[[Path], SqliteEngine | RocksdbEngine],

@@ -17,7 +17,9 @@ from tests.engines.refusals import SECRET, refusal
 def test_a_server_that_is_not_there_is_said_to_be_so_at_once_and_named(url: str) -> None:
     error = refusal(url)
     assert isinstance(error, UnavailableError)
-    assert error.sentence.endswith("can't be reached; see that it runs, and look at host and port in the URL.")
+    assert error.sentence.endswith(
+        "can't be reached; see that it runs, and look at host and port in the URL."
+    )
     assert "127.0.0.1:1" in str(error)
 
 

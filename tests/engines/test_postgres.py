@@ -50,7 +50,9 @@ def test_a_database_that_promises_less_is_set_right_for_each_connection() -> Non
 
 def test_a_stronger_promise_than_ours_is_left_alone() -> None:
     async def scenario() -> None:
-        connection = await Server(await database("synchronous_commit = 'remote_apply'"), LAYOUT).connect()
+        connection = await Server(
+            await database("synchronous_commit = 'remote_apply'"), LAYOUT
+        ).connect()
         assert await connection.fetchval("SHOW synchronous_commit") == "remote_apply"
         await connection.close(timeout=1)
 
@@ -91,7 +93,9 @@ def test_a_database_that_is_not_in_utf_8_is_refused() -> None:
         ("postgresql://postgres:secret@/nothing?host={folder}", "no such database"),
     ],
 )
-def test_a_server_that_does_not_let_us_in_is_named_without_the_password(url: str, sentence: str) -> None:
+def test_a_server_that_does_not_let_us_in_is_named_without_the_password(
+    url: str, sentence: str
+) -> None:
     async def scenario() -> None:
         async with opened(url.format(folder=postgres_server().folder)) as engine:
             for call in (
@@ -132,7 +136,9 @@ def test_many_can_make_the_tables_of_a_database_at_once() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         engines = [PostgresEngine.open(url) for _ in range(8)]
-        revisions = await asyncio.gather(*(put(engine, f"k{number}") for number, engine in enumerate(engines)))
+        revisions = await asyncio.gather(
+            *(put(engine, f"k{number}") for number, engine in enumerate(engines))
+        )
         assert sorted(revision or 0 for revision in revisions) == list(range(1, 9))
         for engine in engines:
             await engine.close()
@@ -176,7 +182,10 @@ def test_an_operator_reads_values_and_changes_as_text() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
             await put(engine, "a", value='{"name": "é", "n": 7}'.encode())
-            assert await connection.fetchval("SELECT value FROM keyhouse_rows") == '{"name": "é", "n": 7}'
+            assert (
+                await connection.fetchval("SELECT value FROM keyhouse_rows")
+                == '{"name": "é", "n": 7}'
+            )
             assert await connection.fetchval("SELECT value::json ->> 'n' FROM keyhouse_rows") == "7"
             row = await connection.fetchrow("SELECT space, revision, keys FROM keyhouse_changes")
             assert tuple(row) == ("s", 1, '[["a"],[]]')
@@ -212,7 +221,12 @@ def test_a_space_whose_changes_are_all_pruned_goes_on_where_it_was() -> None:
             await put(engine, f"k{number}", space="busy")
         await engine.sweep(limit=1)
         async with operator(url) as connection:
-            assert await connection.fetchval("SELECT count(*) FROM keyhouse_changes WHERE space = 'quiet'") == 0
+            assert (
+                await connection.fetchval(
+                    "SELECT count(*) FROM keyhouse_changes WHERE space = 'quiet'"
+                )
+                == 0
+            )
             assert await connection.fetchval("SELECT count(*) FROM keyhouse_changes") == 5
         page = await engine.scan("quiet", ALL, limit=9)
         assert page.revision == 3
@@ -243,10 +257,15 @@ def test_every_statement_goes_by_an_index_however_many_rows_there_are(rows: int)
                 (sql.window, "'s', 0, 10, 1000000"),
                 (sql.prune, "10, 10"),
                 (sql.forget, "10, 10"),
-                ("SELECT space FROM keyhouse_rows WHERE expires <= $1 ORDER BY expires LIMIT $2", "1, 10"),
+                (
+                    "SELECT space FROM keyhouse_rows WHERE expires <= $1 ORDER BY expires LIMIT $2",
+                    "1, 10",
+                ),
             ):
                 await connection.execute(f"PREPARE p AS {statement}")
-                plan = "\n".join(line for (line,) in await connection.fetch(f"EXPLAIN EXECUTE p({arguments})"))
+                plan = "\n".join(
+                    line for (line,) in await connection.fetch(f"EXPLAIN EXECUTE p({arguments})")
+                )
                 assert "Seq Scan on keyhouse_" not in plan, plan
                 await connection.execute("DEALLOCATE p")
             await connection.close(timeout=1)

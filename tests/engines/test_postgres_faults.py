@@ -63,7 +63,9 @@ class Load:
         space, number = f"s{writer % 4}", 0
         while not self._stopping:
             key = f"w{writer}/{number:05d}"
-            batch = Batch(puts=(Put(key, b"1"), Put(f"{key}/index", b"1")), adds=(Add("n", 1),), id=key)
+            batch = Batch(
+                puts=(Put(key, b"1"), Put(f"{key}/index", b"1")), adds=(Add("n", 1),), id=key
+            )
             self.acknowledged[space, key] = await self._certainly(space, batch)
             self.added += 1
             number += 1
@@ -85,7 +87,11 @@ class Load:
             found = {row.key: row for row in page.rows}
             keys = [key for of, key in self.acknowledged if of == space]
             for key in keys:
-                assert found[key].revision == found[f"{key}/index"].revision == self.acknowledged[space, key]
+                assert (
+                    found[key].revision
+                    == found[f"{key}/index"].revision
+                    == self.acknowledged[space, key]
+                )
             assert found["n"].value == b"%d" % len(keys)
             assert len(found) == 2 * len(keys) + 1
 
@@ -94,14 +100,17 @@ async def terminate(url: str, who: str = "keyhouse%") -> int:
     """End the server's processes for an engine's connections, as an operator does."""
     connection = await asyncpg.connect(url)
     gone = await connection.fetchval(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE $1", who
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE $1",
+        who,
     )
     await connection.close()
     return int(gone)
 
 
 @pytest.mark.soak
-def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(server: PostgresServer) -> None:
+def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(
+    server: PostgresServer,
+) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         load = Load(engine)
@@ -122,7 +131,9 @@ def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_els
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(server: PostgresServer) -> None:
+def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(
+    server: PostgresServer,
+) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         load = Load(engine)
@@ -151,12 +162,18 @@ def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(
     asyncio.run(scenario())
 
 
-def test_a_server_that_stops_in_good_order_and_comes_back_is_found_again(server: PostgresServer) -> None:
+def test_a_server_that_stops_in_good_order_and_comes_back_is_found_again(
+    server: PostgresServer,
+) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await asyncio.to_thread(server.stop)
-        for call in (engine.commit("s", Batch(puts=(Put("b", b"1"),))), engine.read("s", ["a"]), engine.sweep(limit=1)):
+        for call in (
+            engine.commit("s", Batch(puts=(Put("b", b"1"),))),
+            engine.read("s", ["a"]),
+            engine.sweep(limit=1),
+        ):
             with pytest.raises(UnavailableError):
                 await call
         with pytest.raises(UnavailableError):
@@ -209,7 +226,9 @@ def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -
     asyncio.run(scenario())
 
 
-def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_is_told(server: PostgresServer) -> None:
+def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_is_told(
+    server: PostgresServer,
+) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(server.url)
         start = await engine.commit("s", Batch(puts=(Put("start", b"1"),)))
@@ -262,7 +281,9 @@ async def heard(engine: PostgresEngine) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
@@ -305,15 +326,22 @@ def test_a_connection_that_is_lost_behind_the_last_read_of_a_snapshot_harms_nobo
     asyncio.run(scenario())
 
 
-def test_a_watcher_that_is_far_behind_reads_the_log_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_is_far_behind_reads_the_log_in_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         engine = PostgresEngine.open(await postgres_schema())
         keys = [f"k{number:03d}" for number in range(60)]
         for key in keys:
-            await engine.commit("s", Batch(puts=(Put(key, b'"' + b"v" * 1_000 + b'"'), Put(f"{key}/2", b"1"))))
+            await engine.commit(
+                "s", Batch(puts=(Put(key, b'"' + b"v" * 1_000 + b'"'), Put(f"{key}/2", b"1")))
+            )
         await engine.commit("s", Batch(puts=(Put("end", b"1"),)))
         changes = await follow(engine, "s")
-        assert [change.key for change in changes] == [*(name for key in keys for name in (key, f"{key}/2")), "end"]
+        assert [change.key for change in changes] == [
+            *(name for key in keys for name in (key, f"{key}/2")),
+            "end",
+        ]
         await engine.close()
 
     monkeypatch.setattr("keyhouse.engines.postgres.feed.WINDOW_COMMITS", 7)

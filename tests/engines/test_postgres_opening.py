@@ -18,7 +18,9 @@ def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
     url = asyncio.run(postgres_schema())
     error = refusal(f"{url}&layout=books", create=False)
     assert isinstance(error, UsageError)
-    assert error.sentence == "The database has no such tables; make them with: keyhouse tables up URL"
+    assert (
+        error.sentence == "The database has no such tables; make them with: keyhouse tables up URL"
+    )
     assert error.fields["tables"] == "books_rows"
 
     async def made() -> None:
@@ -45,7 +47,10 @@ def test_a_user_who_may_not_make_tables_is_told_so() -> None:
 
     error = refusal(asyncio.run(scenario()))
     assert isinstance(error, UnavailableError)
-    assert error.sentence == "The user may not do this in the database; grant it, or name another user in the URL."
+    assert (
+        error.sentence
+        == "The user may not do this in the database; grant it, or name another user in the URL."
+    )
 
 
 @pytest.mark.parametrize("layout", ["books", "rosey"])
@@ -57,18 +62,29 @@ def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
         await asyncio.to_thread(migrate.upgrade, owner)
         clock = ManualClock()
         user = await role(
-            owner.partition("&layout")[0], "user", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema}"
+            owner.partition("&layout")[0],
+            "user",
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema}",
         )
-        engine = PostgresEngine.open(f"{user}&layout={layout}", clock=clock, changes_kept=1, create=False)
+        engine = PostgresEngine.open(
+            f"{user}&layout={layout}", clock=clock, changes_kept=1, create=False
+        )
         watch = engine.watch("s", Span(""), since=0)
         try:
             puts = (Put("a", b"1", clock.now() + 1_000), Put("b", b"2"))
             assert await engine.commit("s", Batch(puts=puts, adds=(Add("c", 1),), id="one")) == 1
             assert (await anext(watch)).key == "a"
-            assert [row and row.value for row in await engine.read("s", ["a", "b", "c"])] == [b"1", b"2", b"1"]
+            assert [row and row.value for row in await engine.read("s", ["a", "b", "c"])] == [
+                b"1",
+                b"2",
+                b"1",
+            ]
             clock.advance(seconds=90_000)
             assert await engine.sweep(limit=10) == 1
-            assert [row.key for row in (await engine.scan("s", Span(""), limit=10)).rows] == ["b", "c"]
+            assert [row.key for row in (await engine.scan("s", Span(""), limit=10)).rows] == [
+                "b",
+                "c",
+            ]
             assert [space async for space in engine.spaces()] == ["s"]
         finally:
             await watch.aclose()
@@ -77,7 +93,9 @@ def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kept_apart_from_its_neighbour() -> None:
+def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kept_apart_from_its_neighbour() -> (
+    None
+):
     async def kept_apart(url: str) -> None:
         engines = [await open_engine(f"{url}&layout={'n' * 49}{end}") for end in "ab"]
         for number, engine in enumerate(engines):

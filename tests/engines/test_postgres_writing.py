@@ -30,10 +30,14 @@ def test_what_waits_together_is_committed_together() -> None:
         async with opened(url) as engine, operator(url) as connection:
             await put(engine, "first")
             before = await connection.fetchval("SELECT txid_snapshot_xmax(txid_current_snapshot())")
-            await asyncio.gather(*(put(engine, f"k{number}", space=f"s{number % 7}") for number in range(JOBS_MAX)))
+            await asyncio.gather(
+                *(put(engine, f"k{number}", space=f"s{number % 7}") for number in range(JOBS_MAX))
+            )
             after = await connection.fetchval("SELECT txid_snapshot_xmax(txid_current_snapshot())")
             assert after - before < 20
-            assert await connection.fetchval("SELECT count(*) FROM keyhouse_changes") == JOBS_MAX + 1
+            assert (
+                await connection.fetchval("SELECT count(*) FROM keyhouse_changes") == JOBS_MAX + 1
+            )
 
     asyncio.run(scenario())
 
@@ -54,10 +58,17 @@ def test_a_batch_that_can_not_be_kept_is_refused_and_the_others_of_its_call_are_
                 engine.commit("s", Batch(puts=(Put("e", b"1", 2**63),))),
                 return_exceptions=True,
             )
-            refused = [number for number, answer in enumerate(answers) if not isinstance(answer, int)]
+            refused = [
+                number for number, answer in enumerate(answers) if not isinstance(answer, int)
+            ]
             assert refused == [1, 2, 4, 5, 8]
             assert all(isinstance(answers[number], DocumentError) for number in (1, 2, 4, 5))
-            assert [row.key for row in (await engine.scan("s", ALL, limit=9)).rows] == ["a", "b", "c", "warm"]
+            assert [row.key for row in (await engine.scan("s", ALL, limit=9)).rows] == [
+                "a",
+                "b",
+                "c",
+                "warm",
+            ]
 
     asyncio.run(scenario())
 
@@ -84,10 +95,15 @@ def test_batches_that_want_the_same_row_take_their_turns_in_one_call_and_in_seve
     async def scenario() -> None:
         async with opened() as engine:
             await put(engine, "warm")
-            revisions = await asyncio.gather(*(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(100)))
+            revisions = await asyncio.gather(
+                *(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(100))
+            )
             assert sorted(revision or 0 for revision in revisions) == list(range(2, 102))
             assert await engine.read("s", ["n"]) == [Row("n", b"100", 101)]
-            writes = [engine.commit("s", Batch(puts=(Put("x", b"%d" % n),), deletes=(f"y{n}",))) for n in range(50)]
+            writes = [
+                engine.commit("s", Batch(puts=(Put("x", b"%d" % n),), deletes=(f"y{n}",)))
+                for n in range(50)
+            ]
             revisions = await asyncio.gather(*writes)
             last = max(range(50), key=lambda number: revisions[number] or 0)
             assert await engine.read("s", ["x"]) == [Row("x", b"%d" % last, revisions[last] or 0)]
@@ -100,8 +116,14 @@ def test_a_check_sees_what_a_batch_of_the_same_call_wrote_before_it() -> None:
         async with opened() as engine:
             first = await put(engine, "a")
             answers = await asyncio.gather(
-                *(engine.commit("s", Batch(checks=(Check("a", first),), puts=(Put("a", b"2"),))) for _ in range(10)),
-                *(engine.commit("s", Batch(checks=(Check("b", None),), puts=(Put("b", b"1"),))) for _ in range(10)),
+                *(
+                    engine.commit("s", Batch(checks=(Check("a", first),), puts=(Put("a", b"2"),)))
+                    for _ in range(10)
+                ),
+                *(
+                    engine.commit("s", Batch(checks=(Check("b", None),), puts=(Put("b", b"1"),)))
+                    for _ in range(10)
+                ),
                 *(engine.commit("s", Batch(adds=(Add("n", 1),), id="once")) for _ in range(10)),
             )
             assert len([answer for answer in answers[:10] if answer is not None]) == 1
@@ -116,8 +138,13 @@ def test_a_space_with_a_long_queue_does_not_hold_up_another() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             warm = (put(engine, "warm", space=space) for space in ("noisy", "quiet"))
-            await asyncio.gather(*warm)  # on a connection each: to open one can take longer than all that follows
-            noisy = [asyncio.ensure_future(put(engine, f"k{number}", space="noisy")) for number in range(3_000)]
+            await asyncio.gather(
+                *warm
+            )  # on a connection each: to open one can take longer than all that follows
+            noisy = [
+                asyncio.ensure_future(put(engine, f"k{number}", space="noisy"))
+                for number in range(3_000)
+            ]
             await asyncio.sleep(0)
             await put(engine, "k", space="quiet")
             assert len([task for task in noisy if task.done()]) < 1_000
@@ -215,7 +242,9 @@ def test_the_sweep_leaves_a_row_that_someone_has_locked() -> None:
         url, clock = await postgres_schema(), ManualClock()
         engine = PostgresEngine.open(url, clock=clock)
         async with operator(url) as connection:
-            await engine.commit("s", Batch(puts=tuple(Put(key, b"1", clock.now() + 1) for key in "abc")))
+            await engine.commit(
+                "s", Batch(puts=tuple(Put(key, b"1", clock.now() + 1) for key in "abc"))
+            )
             clock.advance(milliseconds=1)
             async with connection.transaction():
                 await connection.execute("SELECT 1 FROM keyhouse_rows WHERE key = 'b' FOR UPDATE")
@@ -257,7 +286,11 @@ def failing(code: str, times: int, call: Any) -> Coroutine[Any, Any, None]:
 @pytest.mark.parametrize("code", ["40001", "40P01"])
 def test_a_transaction_that_the_server_undid_for_another_is_done_again(code: str) -> None:
     async def call(engine: Engine) -> None:
-        assert [*await asyncio.gather(put(engine, "fail"), put(engine, "c"), put(engine, "d"))] == [2, 3, 4]
+        assert [*await asyncio.gather(put(engine, "fail"), put(engine, "c"), put(engine, "d"))] == [
+            2,
+            3,
+            4,
+        ]
 
     asyncio.run(failing(code, 3, call))
 

@@ -49,11 +49,22 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> Non
         opened(url)
     assert refusal.value.fields == {
         "url": url,
-        "known": ["dynamodb", "memory", "nats", "postgres", "postgresql", "rocksdb", "sqlite", "tls"],
+        "known": [
+            "dynamodb",
+            "memory",
+            "nats",
+            "postgres",
+            "postgresql",
+            "rocksdb",
+            "sqlite",
+            "tls",
+        ],
     }
 
 
-@pytest.mark.parametrize("url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db", "sqlite::memory:"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite://host/rows.db", "sqlite::memory:"]
+)
 def test_a_sqlite_url_without_a_file_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names a file"):
         opened(url)
@@ -97,7 +108,9 @@ def test_a_slip_in_a_url_is_told_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_credentials_file_says_what_it_needs_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_credentials_file_says_what_it_needs_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "some.creds").write_text("signed by a key of its own")
     monkeypatch.setitem(sys.modules, "nkeys", None)
     with pytest.raises(ImportError, match=r"pip install 'nats-py\[nkeys\]'"):
@@ -113,7 +126,9 @@ def test_a_credentials_file_says_what_it_needs_to_be_read(tmp_path: Path, monkey
         f"SA{'A3RJ' * 14}",
     ],
 )
-def test_a_file_without_a_users_credentials_is_told_and_not_shown(text: str, tmp_path: Path) -> None:
+def test_a_file_without_a_users_credentials_is_told_and_not_shown(
+    text: str, tmp_path: Path
+) -> None:
     (tmp_path / "some.creds").write_text(text)
     with pytest.raises(UsageError, match="The file holds no credentials of a NATS user") as told:
         opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")

@@ -12,7 +12,16 @@ from rocksdict import Options
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Put, Span
 from keyhouse.engines.rocksdb import RocksdbEngine
-from keyhouse.engines.rocksdb.encoding import FAMILIES, FORMAT, HEAD, NEVER, bounds, moment, moment_of, prefix_of
+from keyhouse.engines.rocksdb.encoding import (
+    FAMILIES,
+    FORMAT,
+    HEAD,
+    NEVER,
+    bounds,
+    moment,
+    moment_of,
+    prefix_of,
+)
 from keyhouse.engines.rocksdb.settings import options
 from keyhouse.errors import (
     UnreadableError,
@@ -72,13 +81,19 @@ def test_the_ends_of_a_span_stay_in_its_space() -> None:
         for span in (ALL, Span("\U0010ffff"), Span("", "\U0010ffff" * 3), Span("k\0")):
             start, stop = bounds(prefix, span)
             assert prefix <= start and stop <= prefix[:-1] + b"\1"
-            assert not any(start <= prefix_of(other) + b"k" < stop for other in spaces if other != space)
+            assert not any(
+                start <= prefix_of(other) + b"k" < stop for other in spaces if other != space
+            )
 
 
 def test_a_space_that_could_end_early_is_refused(path: Path) -> None:
     async def scenario() -> None:
         async with opened(path) as engine:
-            for call in (engine.read("a\0b", ["k"]), engine.scan("a\0b", ALL, limit=1), put(engine, "k", space="a\0b")):
+            for call in (
+                engine.read("a\0b", ["k"]),
+                engine.scan("a\0b", ALL, limit=1),
+                put(engine, "k", space="a\0b"),
+            ):
                 with pytest.raises(UsageError, match="space"):
                     await call
 
@@ -88,7 +103,9 @@ def test_a_space_that_could_end_early_is_refused(path: Path) -> None:
 # Settings
 
 
-def test_the_log_is_synced_with_every_commit_and_once_for_a_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_synced_with_every_commit_and_once_for_a_group(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """RocksDB counts the syncs of its log. Without them, the same run counts none: see the last lines."""
     counted: list[Options] = []
 
@@ -113,7 +130,10 @@ def test_the_log_is_synced_with_every_commit_and_once_for_a_group(path: Path, mo
                 assert syncs() == before + number + 1
             await asyncio.gather(*(put(engine, f"k{number}") for number in range(64)))
             assert syncs() == before + 11
-            assert await engine.commit("s", Batch(checks=(Check("k1", 7),), puts=(Put("a", b"1"),))) is None
+            assert (
+                await engine.commit("s", Batch(checks=(Check("k1", 7),), puts=(Put("a", b"1"),)))
+                is None
+            )
             assert syncs() == before + 11
             engine._writer._database.sync = lambda: None  # type: ignore[method-assign]
             await put(engine, "not durable")
@@ -173,10 +193,15 @@ def test_a_damaged_check_refuses_who_made_it_and_no_other(path: Path) -> None:
 
     async def scenario() -> None:
         async with opened(path) as engine:
-            checks = [Batch(checks=(Check(f"k{number:03d}", None),), puts=(Put("x", b"1"),)) for number in range(100)]
+            checks = [
+                Batch(checks=(Check(f"k{number:03d}", None),), puts=(Put("x", b"1"),))
+                for number in range(100)
+            ]
             others = [Batch(adds=(Add("n", 1),))] * 10
             batches = [*checks, *others]
-            answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+            )
             assert {type(answer) for answer in answers[:100]} == {type(None), UnreadableError}
             assert all(isinstance(answer, int) for answer in answers[100:])
 
@@ -201,7 +226,9 @@ def test_a_row_that_is_prolonged_again_and_again_has_one_row_of_expiry(path: Pat
         async with opened(path, clock=clock) as engine:
             for number in range(50):
                 await put(engine, "a", expires=10_000 + number)
-            await asyncio.gather(*(put(engine, "a", "b", expires=20_000 + number) for number in range(50)))
+            await asyncio.gather(
+                *(put(engine, "a", "b", expires=20_000 + number) for number in range(50))
+            )
 
     asyncio.run(scenario())
     assert sorted(contents(path, "expiry")) == [moment(20_049) + b"s\0a", moment(20_049) + b"s\0b"]
@@ -217,7 +244,10 @@ def test_a_row_whose_expiry_was_taken_away_is_not_swept(path: Path) -> None:
             await put(engine, "again", expires=3_000)
             clock.set(2_500)
             assert await engine.sweep(limit=10) == 0
-            assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["again", "kept"]
+            assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == [
+                "again",
+                "kept",
+            ]
             clock.set(3_000)
             assert await engine.sweep(limit=10) == 1
 

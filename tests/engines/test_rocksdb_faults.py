@@ -17,26 +17,56 @@ from keyhouse.errors import (
 )
 
 MEANINGS: list[tuple[str, type[KeyhouseError], str]] = [
-    ("IO error: No space left on device: While appending to file: rows/000021.sst", FullError, "make room"),
-    ("IO error: Disk quota exceeded: While appending to file: rows/000021.log", FullError, "make room"),
-    ("IO error: While lock file: rows/LOCK: Resource temporarily unavailable", LockedError, "close it there"),
-    ("IO error: lock hold by current process, acquire time 1: rows/LOCK: No locks available", LockedError, "close it"),
-    ("IO error: While open a file for lock: rows/LOCK: Permission denied", UnavailableError, "able to write"),
+    (
+        "IO error: No space left on device: While appending to file: rows/000021.sst",
+        FullError,
+        "make room",
+    ),
+    (
+        "IO error: Disk quota exceeded: While appending to file: rows/000021.log",
+        FullError,
+        "make room",
+    ),
+    (
+        "IO error: While lock file: rows/LOCK: Resource temporarily unavailable",
+        LockedError,
+        "close it there",
+    ),
+    (
+        "IO error: lock hold by current process, acquire time 1: rows/LOCK: No locks available",
+        LockedError,
+        "close it",
+    ),
+    (
+        "IO error: While open a file for lock: rows/LOCK: Permission denied",
+        UnavailableError,
+        "able to write",
+    ),
     ("Permission denied (os error 13)", UnavailableError, "able to write"),
     ("IO error: Read-only file system: rows/LOCK", UnavailableError, "able to write"),
     ("No such file or directory (os error 2)", UnavailableError, "must exist"),
     ("Not a directory (os error 20)", UnavailableError, "must exist"),
     ("File exists (os error 17)", UnavailableError, "must exist"),
     ("Corruption: block checksum mismatch", UnreadableError, "backup"),
-    ("IO error: While open a file: rows/000021.sst: Too many open files", UnavailableError, "limit"),
+    (
+        "IO error: While open a file: rows/000021.sst: Too many open files",
+        UnavailableError,
+        "limit",
+    ),
     ("Result incomplete: Write stall", UnavailableError, "keep up"),
-    ("IO error: While fdatasync: rows/000021.log: Input/output error", UnavailableError, "system's log"),
+    (
+        "IO error: While fdatasync: rows/000021.log: Input/output error",
+        UnavailableError,
+        "system's log",
+    ),
     ("Shutdown in progress", EngineError, "does not know"),
 ]
 
 
 @pytest.mark.parametrize(("said", "meaning", "words"), MEANINGS)
-def test_an_error_of_the_driver_has_its_meaning(said: str, meaning: type[KeyhouseError], words: str) -> None:
+def test_an_error_of_the_driver_has_its_meaning(
+    said: str, meaning: type[KeyhouseError], words: str
+) -> None:
     cause = Exception(said)
     error = translated(cause, "rows")
     assert type(error) is meaning
@@ -47,7 +77,9 @@ def test_an_error_of_the_driver_has_its_meaning(said: str, meaning: type[Keyhous
 
 def test_a_folder_with_a_misleading_name_does_not_mislead() -> None:
     folder = "data/Corruption: No space left on device"
-    error = translated(Exception(f"IO error: While fdatasync: {folder}/000021.log: Input/output error"), folder)
+    error = translated(
+        Exception(f"IO error: While fdatasync: {folder}/000021.log: Input/output error"), folder
+    )
     assert type(error) is UnavailableError
 
 

@@ -107,7 +107,9 @@ def test_an_empty_folder_is_used(path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["missing/rows", "file/rows", "file"])
-def test_a_place_where_no_folder_can_be_is_named_with_what_to_do(tmp_path: Path, where: str) -> None:
+def test_a_place_where_no_folder_can_be_is_named_with_what_to_do(
+    tmp_path: Path, where: str
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="must exist") as refusal:
         RocksdbEngine.open(tmp_path / where)

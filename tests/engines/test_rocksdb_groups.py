@@ -17,7 +17,13 @@ from keyhouse.engines.group import GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
-from keyhouse.errors import ClosedError, FullError, UnavailableError, UnknownOutcomeError, WatchExpiredError
+from keyhouse.errors import (
+    ClosedError,
+    FullError,
+    UnavailableError,
+    UnknownOutcomeError,
+    WatchExpiredError,
+)
 from keyhouse.testing.conformance.stage import leave, step
 from tests.engines.embedded import count, one
 
@@ -100,11 +106,21 @@ def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_nobody_sees_a_commit_before_it_is_durable(tmp_path: Path, disk: Disk, alone: bool, reverse: bool) -> None:
+def test_nobody_sees_a_commit_before_it_is_durable(
+    tmp_path: Path, disk: Disk, alone: bool, reverse: bool
+) -> None:
     clock = ManualClock()
-    more = tuple(Put(f"x{number:04d}", b"1") for number in range(GROUP_ROWS_MAX + 1)) if alone else ()
+    more = (
+        tuple(Put(f"x{number:04d}", b"1") for number in range(GROUP_ROWS_MAX + 1)) if alone else ()
+    )
     batch = Batch(
-        puts=(Put("a", b"2"), Put("c", b"2"), Put("e", b"2", clock.now() - 1), Put("g", b"2"), *more),
+        puts=(
+            Put("a", b"2"),
+            Put("c", b"2"),
+            Put("e", b"2", clock.now() - 1),
+            Put("g", b"2"),
+            *more,
+        ),
         deletes=("d", "h"),
         adds=(Add("n", 1),),
     )
@@ -113,13 +129,25 @@ def test_nobody_sees_a_commit_before_it_is_durable(tmp_path: Path, disk: Disk, a
         async with opened(tmp_path, clock=clock) as engine:
             await engine.commit("s", Batch(puts=tuple(Put(key, b"1") for key in "bcdefn")))
             await engine.commit("t", Batch(puts=(Put("a", b"1"),)))
-            spans = [ALL, Span("c", "e"), Span("c", "e\0"), Span("", "b"), Span("g"), Span("d", "d\0")]
+            spans = [
+                ALL,
+                Span("c", "e"),
+                Span("c", "e\0"),
+                Span("", "b"),
+                Span("g"),
+                Span("d", "d\0"),
+            ]
 
             async def seen() -> list[object]:
                 pages = [
-                    await engine.scan("s", span, limit=n, reverse=reverse) for span in spans for n in (1, 2, 9_999)
+                    await engine.scan("s", span, limit=n, reverse=reverse)
+                    for span in spans
+                    for n in (1, 2, 9_999)
                 ]
-                pages += [await engine.scan("t", ALL, limit=10), await engine.scan("x", ALL, limit=10)]
+                pages += [
+                    await engine.scan("t", ALL, limit=10),
+                    await engine.scan("x", ALL, limit=10),
+                ]
                 rows = await engine.read("s", list("abcdefghn"))
                 return [pages, rows, [space async for space in engine.spaces()]]
 
@@ -194,7 +222,9 @@ def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, di
             sweeping = asyncio.ensure_future(engine.sweep(limit=10))
             while len(disk.writes) < 2:
                 await asyncio.sleep(0.001)
-            clock.set(clock.now() - 5)  # clocks may step back: then what is being swept is live again, until it is gone
+            clock.set(
+                clock.now() - 5
+            )  # clocks may step back: then what is being swept is live again, until it is gone
             assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["a", "b"]
             disk.ready.set()
             assert await sweeping == 1
@@ -203,7 +233,9 @@ def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, di
     asyncio.run(scenario())
 
 
-def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothing(tmp_path: Path, disk: Disk) -> None:
+def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothing(
+    tmp_path: Path, disk: Disk
+) -> None:
     """While a pruning was on its way to the disk, the entries were gone and nobody knew of it: a watcher that read them
     just then went on behind the gap."""
 
@@ -229,12 +261,18 @@ def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothin
 # When it fails
 
 
-@pytest.mark.parametrize(("failing", "error"), [("write", FullError), ("sync", UnknownOutcomeError)])
+@pytest.mark.parametrize(
+    ("failing", "error"), [("write", FullError), ("sync", UnknownOutcomeError)]
+)
 @pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
 def test_a_disk_that_fails_leaves_an_engine_that_works_when_it_is_back(
     tmp_path: Path, disk: Disk, failing: str, error: type[Exception], rows: int
 ) -> None:
-    batch = Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(rows)), adds=(Add("n", 1),), id="once")
+    batch = Batch(
+        puts=tuple(Put(f"k{number}", b"1") for number in range(rows)),
+        adds=(Add("n", 1),),
+        id="once",
+    )
 
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
@@ -258,14 +296,18 @@ def test_all_of_a_group_are_told_each_by_an_error_of_its_own(tmp_path: Path, dis
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             disk.failing = "write"
-            answers = await asyncio.gather(*(engine.commit("s", one(n)) for n in range(8)), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(engine.commit("s", one(n)) for n in range(8)), return_exceptions=True
+            )
             assert [type(answer) for answer in answers] == [FullError] * 8
             assert len({id(answer) for answer in answers}) == 8
 
     asyncio.run(scenario())
 
 
-def test_a_database_that_can_not_be_opened_anew_is_tried_again_by_reads_and_commits(tmp_path: Path, disk: Disk) -> None:
+def test_a_database_that_can_not_be_opened_anew_is_tried_again_by_reads_and_commits(
+    tmp_path: Path, disk: Disk
+) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             await engine.commit("s", one(0))
@@ -315,7 +357,9 @@ def test_without_room_to_open_anew_the_old_handle_goes_on_reading(
     asyncio.run(scenario())
 
 
-def test_watchers_hear_of_what_was_never_confirmed_and_yet_is_there(tmp_path: Path, disk: Disk) -> None:
+def test_watchers_hear_of_what_was_never_confirmed_and_yet_is_there(
+    tmp_path: Path, disk: Disk
+) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             watch = engine.watch("s", ALL, since=0)
@@ -336,7 +380,9 @@ def test_a_stall_is_waited_for_off_the_loop(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             disk.stalls = 20
-            commits = asyncio.gather(*(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(5)))
+            commits = asyncio.gather(
+                *(engine.commit("s", Batch(adds=(Add("n", 1),))) for _ in range(5))
+            )
             turns = 0
             while not commits.done():
                 await asyncio.sleep(0.001)
@@ -369,8 +415,12 @@ def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             database = engine._writer._database
-            database.rows.set_options({"level0_file_num_compaction_trigger": "100"})  # so that nothing helps
-            database.rows.set_options({"level0_stop_writes_trigger": "1", "level0_slowdown_writes_trigger": "1"})
+            database.rows.set_options(
+                {"level0_file_num_compaction_trigger": "100"}
+            )  # so that nothing helps
+            database.rows.set_options(
+                {"level0_stop_writes_trigger": "1", "level0_slowdown_writes_trigger": "1"}
+            )
             await engine.commit("s", one(1))
             database.rows.flush()
             batch = WriteBatch(raw_mode=True)
@@ -381,7 +431,9 @@ def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
             waiting = asyncio.ensure_future(engine.commit("s", one(2)))
             await asyncio.sleep(0.05)
             assert not waiting.done()
-            database.rows.set_options({"level0_stop_writes_trigger": "60", "level0_slowdown_writes_trigger": "40"})
+            database.rows.set_options(
+                {"level0_stop_writes_trigger": "60", "level0_slowdown_writes_trigger": "40"}
+            )
             assert await waiting == 2
 
     asyncio.run(scenario())
@@ -394,7 +446,9 @@ def test_a_sweep_removes_in_steps_between_which_others_commit(tmp_path: Path) ->
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
-            rows = tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS * 3))
+            rows = tuple(
+                Put(f"k{number}", b"1", clock.now() + 1) for number in range(SWEEP_ROWS * 3)
+            )
             await engine.commit("s", Batch(puts=rows))
             clock.advance(milliseconds=1)
             sweeping = asyncio.ensure_future(engine.sweep(limit=SWEEP_ROWS * 3))

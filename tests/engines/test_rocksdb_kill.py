@@ -59,9 +59,13 @@ def test_killed_under_load_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
         assert time.monotonic() - start < OPEN_SECONDS_MAX
         total += await check(engine, str(round), acknowledged)
         (row,) = await engine.read("s", ["count"])
-        assert row is not None and int(row.value) == total, "the counter tells other commits than the rows"
+        assert row is not None and int(row.value) == total, (
+            "the counter tells other commits than the rows"
+        )
         newest = max(max(revisions) for revisions in acknowledged.values())
-        after = await engine.commit("s", Batch(checks=(Check("count", row.revision),), puts=(Put("round", b"1"),)))
+        after = await engine.commit(
+            "s", Batch(checks=(Check("count", row.revision),), puts=(Put("round", b"1"),))
+        )
         assert after is not None and after > newest
         await engine.close()
 
@@ -70,5 +74,7 @@ def test_killed_under_load_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
         acknowledged_total += sum(map(len, acknowledged.values()))
         seconds += took
         asyncio.run(look(round, acknowledged))
-    assert acknowledged_total / seconds > RATE_MIN, f"only {acknowledged_total} in {seconds:.1f} s: it proves little"
+    assert acknowledged_total / seconds > RATE_MIN, (
+        f"only {acknowledged_total} in {seconds:.1f} s: it proves little"
+    )
     print(f"{KILLS} kills, {acknowledged_total} acknowledged, {total} found")

@@ -24,7 +24,9 @@ LONG_OPERATIONS = 5_000
 LONG_SEED = int(os.environ.get("KEYHOUSE_SEED") or 5_000)
 
 ENGINES = [name for name in OPENERS if name != "memory"]
-CASES = [(engine, seed) for seed in SEEDS for engine in ENGINES if seed in FEWER_SEEDS.get(engine, SEEDS)]
+CASES = [
+    (engine, seed) for seed in SEEDS for engine in ENGINES if seed in FEWER_SEEDS.get(engine, SEEDS)
+]
 """By seed, so that a worker has use for what the model said to it."""
 
 
@@ -88,7 +90,9 @@ def test_a_script_is_the_same_for_the_same_seed_and_another_for_another() -> Non
 
 def test_a_script_reads_back_as_its_operations() -> None:
     script = generate(4, 200)
-    assert "\n".join(str(operation) for operation in parse(script)) == script.partition("\n")[2].rstrip("\n")
+    assert "\n".join(str(operation) for operation in parse(script)) == script.partition("\n")[
+        2
+    ].rstrip("\n")
 
 
 @pytest.mark.parametrize("line", ["fly {}", 'commit {"space": "a", "checks": {"k": "perhaps"}}'])

@@ -101,7 +101,9 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
     async def open_rosey(clock: Clock, *, changes_kept: int = 100_000) -> Engine:
         if request.param == "sqlite":
-            return SqliteEngine.open(tmp_path / "rosey.db", clock=clock, changes_kept=changes_kept, layout=layout)
+            return SqliteEngine.open(
+                tmp_path / "rosey.db", clock=clock, changes_kept=changes_kept, layout=layout
+            )
         if not urls:
             urls.append(await postgres_schema())
         return PostgresEngine.open(urls[0], clock=clock, changes_kept=changes_kept, layout=layout)
@@ -113,17 +115,25 @@ class TestRosey(Conformance):
     """Whatever the layout, the engine keeps the same promise."""
 
 
-async def put(engine: Engine, *keys: str, plugin: str = "trivia", expires: int | None = None) -> None:
-    assert await engine.commit(plugin, Batch(puts=tuple(Put(key, b'{"n":1}', expires) for key in keys)))
+async def put(
+    engine: Engine, *keys: str, plugin: str = "trivia", expires: int | None = None
+) -> None:
+    assert await engine.commit(
+        plugin, Batch(puts=tuple(Put(key, b'{"n":1}', expires) for key in keys))
+    )
 
 
 def moment(value: str | datetime) -> int:
     """Milliseconds, of what an operator's query shows."""
-    shown = value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+    shown = (
+        value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+    )
     return round(shown.timestamp() * 1_000)
 
 
-def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(database: Database) -> None:
+def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(
+    database: Database,
+) -> None:
     async def scenario() -> None:
         clock = ManualClock(SystemClock().now() - 3_600_000)
         engine = await database.open(clock)
@@ -136,8 +146,13 @@ def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(databas
         recent = await database.query(SEED_15_3["recent"])
         assert (recent[0][:2], recent[-1][:2]) == (("quote-db", "quote"), ("trivia", "old"))
         assert moment(recent[0][2]) == clock.now()
-        assert sorted(await database.query(SEED_15_3["by plugin"])) == [("quote-db", 1), ("trivia", 3)]
-        assert [row[:2] for row in await database.query(SEED_15_3["expired"])] == [("trivia", "old")]
+        assert sorted(await database.query(SEED_15_3["by plugin"])) == [
+            ("quote-db", 1),
+            ("trivia", 3),
+        ]
+        assert [row[:2] for row in await database.query(SEED_15_3["expired"])] == [
+            ("trivia", "old")
+        ]
 
         assert await engine.sweep(limit=100) == 1
         assert await database.query(SEED_15_3["expired"]) == []
@@ -177,7 +192,8 @@ def test_a_row_is_created_once_and_again_after_it_has_expired(database: Database
 
 
 @pytest.mark.parametrize(
-    "expires", [1, 1_000, 1_767_225_600_001, 1_767_225_600_999, 4_000_000_000_123, 253_402_300_799_999]
+    "expires",
+    [1, 1_000, 1_767_225_600_001, 1_767_225_600_999, 4_000_000_000_123, 253_402_300_799_999],
 )
 def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) -> None:
     async def scenario() -> None:
@@ -192,7 +208,9 @@ def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) 
     asyncio.run(scenario())
 
 
-def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(database: Database) -> None:
+def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(
+    database: Database,
+) -> None:
     async def scenario() -> None:
         engine = await database.open(ManualClock())
         await put(engine, "k", expires=2**60)
@@ -210,7 +228,9 @@ def test_the_table_has_the_columns_and_indexes_of_the_seed(database: Database) -
             "SELECT plugin_name, key, value, expires_at, created_at, updated_at FROM plugin_kv_storage"
         )
         if isinstance(database, OfSqlite):
-            indexes = await database.query("SELECT name, sql FROM sqlite_schema WHERE sql LIKE 'CREATE INDEX%'")
+            indexes = await database.query(
+                "SELECT name, sql FROM sqlite_schema WHERE sql LIKE 'CREATE INDEX%'"
+            )
         else:
             indexes = await database.query(
                 "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema"
@@ -226,7 +246,11 @@ def test_the_table_has_the_columns_and_indexes_of_the_seed(database: Database) -
 def shape(path: Path) -> dict[str, Any]:
     """All that a SQLite file holds but rows: tables, columns, indexes, triggers, views, and its header."""
     file = apsw.Connection(str(path))
-    tables = [row for row in file.execute("PRAGMA table_list") if row[0] == "main" and not row[1].startswith("sqlite_")]
+    tables = [
+        row
+        for row in file.execute("PRAGMA table_list")
+        if row[0] == "main" and not row[1].startswith("sqlite_")
+    ]
     found: dict[str, Any] = {"tables": sorted(tables)}
     for _, name, *_ in tables:
         found[name] = sorted(row[1:] for row in file.execute(f'PRAGMA table_xinfo("{name}")'))
@@ -234,7 +258,9 @@ def shape(path: Path) -> dict[str, Any]:
         for _, index, unique, origin, partial in indexes:
             columns = [row[2:] for row in file.execute(f'PRAGMA index_xinfo("{index}")')]
             found[f"{name}.{index}"] = (unique, origin, partial, columns)
-    texts = file.execute("SELECT name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view') OR sql LIKE '%WHERE%'")
+    texts = file.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view') OR sql LIKE '%WHERE%'"
+    )
     found["texts"] = {name: re.sub(r"\s+", " ", text.replace('"', "")) for name, text in texts}
     found["header"] = (file.pragma("application_id"), file.pragma("user_version"))
     found["versions"] = {
@@ -268,14 +294,23 @@ def test_the_versions_of_the_code_are_those_of_alembic() -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:{tmp_path}/rows.db?" if request.param == "sqlite" else f"{asyncio.run(postgres_schema())}&"
+    return (
+        f"sqlite:{tmp_path}/rows.db?"
+        if request.param == "sqlite"
+        else f"{asyncio.run(postgres_schema())}&"
+    )
 
 
 def names_in(url: str) -> set[str]:
     """Every table, view and function that is there."""
     if url.startswith("sqlite:"):
         file = apsw.Connection(url.removeprefix("sqlite:").partition("?")[0])
-        return {name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")}
+        return {
+            name
+            for (name,) in file.execute(
+                "SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
+            )
+        }
 
     async def names() -> set[str]:
         connection = await asyncpg.connect(url.rstrip("&"))
@@ -324,7 +359,9 @@ def test_systems_share_a_database_and_nothing_in_it(url: str) -> None:
         engines = [await open_engine(f"{url}layout={layout}") for layout in layouts]
         for number, engine in enumerate(engines):
             await engine.commit("s", Batch(puts=(Put("k", b"%d" % number),)))
-        assert [await engine.read("s", ["k"]) for engine in engines] == [[Row("k", b"%d" % n, 1)] for n in range(3)]
+        assert [await engine.read("s", ["k"]) for engine in engines] == [
+            [Row("k", b"%d" % n, 1)] for n in range(3)
+        ]
         for engine in engines:
             await engine.close()
         migrate_away = f"{url}layout=streamkit"
@@ -345,7 +382,9 @@ def test_names_that_need_quotes_are_quoted(tmp_path: Path) -> None:
             PostgresEngine.open(await postgres_schema(), layout=layout),
         ):
             for _ in range(2):
-                await engine.commit("s", Batch(puts=(Put("k", b"1"),), adds=(Add("n", 1),), deletes=("x",), id=None))
+                await engine.commit(
+                    "s", Batch(puts=(Put("k", b"1"),), adds=(Add("n", 1),), deletes=("x",), id=None)
+                )
             assert [row.key for row in (await engine.scan("s", Span(), limit=9)).rows] == ["k", "n"]
             assert await engine.sweep(limit=1) == 0
             await engine.close()
@@ -364,7 +403,9 @@ def test_an_engine_that_finds_its_tables_imports_no_sqlalchemy(tmp_path: Path) -
         f"asyncio.run(use('sqlite:{tmp_path}/rows.db'))\nasyncio.run(use({url!r}))\n"
         "print([name for name in ('alembic', 'sqlalchemy') if name in sys.modules])\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert ran.stdout.strip() == "[]", ran.stderr
 
 

@@ -71,9 +71,21 @@ def test_the_file_says_whose_it_is_and_of_which_format(path: Path) -> None:
 def test_an_operator_reads_values_as_text_in_a_shell(path: Path) -> None:
     make(path, a='{"name": "é", "n": 7}'.encode())
     database = apsw.Connection(str(path))
-    assert database.execute("SELECT typeof(value), value FROM rows").get == ("text", '{"name": "é", "n": 7}')
-    assert database.execute("SELECT json_extract(value, '$.n') FROM rows WHERE value LIKE '%name%'").get == 7
-    assert database.execute("SELECT revision, space, keys FROM changes").get == (1, "s", '[["a"],[]]')
+    assert database.execute("SELECT typeof(value), value FROM rows").get == (
+        "text",
+        '{"name": "é", "n": 7}',
+    )
+    assert (
+        database.execute(
+            "SELECT json_extract(value, '$.n') FROM rows WHERE value LIKE '%name%'"
+        ).get
+        == 7
+    )
+    assert database.execute("SELECT revision, space, keys FROM changes").get == (
+        1,
+        "s",
+        '[["a"],[]]',
+    )
 
 
 def test_an_operator_reads_large_values_beside_the_others(path: Path) -> None:
@@ -96,7 +108,9 @@ def test_a_value_of_any_size_goes_when_its_row_goes(path: Path, size: int) -> No
             assert await engine.read("s", ["a"]) == [Row("a", value, engine._reader.revision())]
         await put(engine, "a", "b", value=b"z" * size)
         await put(engine, "c", value=b"z" * size, expires=clock.now() + 1)
-        assert large.execute("SELECT count(*) FROM large_values").get == (3 if size > VALUE_INLINE_BYTES else 0)
+        assert large.execute("SELECT count(*) FROM large_values").get == (
+            3 if size > VALUE_INLINE_BYTES else 0
+        )
         await engine.commit("s", Batch(deletes=("a", "b")))
         clock.advance(milliseconds=1)
         await engine.sweep(limit=1)
@@ -120,12 +134,21 @@ def test_an_operator_who_changes_an_expiry_keeps_the_value(path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_kept_as_well(path: Path) -> None:
-    values = {"a": bytes(range(256)), "b": b"", "c": b"\0\0", "d": b"x\0y", "e": b"\xff\xfe", "f": b"\xed\xa0\x80"}
+    values = {
+        "a": bytes(range(256)),
+        "b": b"",
+        "c": b"\0\0",
+        "d": b"x\0y",
+        "e": b"\xff\xfe",
+        "f": b"\xed\xa0\x80",
+    }
     make(path, **values)
 
     async def scenario() -> None:
         engine = SqliteEngine.open(path)
-        assert [row and row.value for row in await engine.read("s", list(values))] == list(values.values())
+        assert [row and row.value for row in await engine.read("s", list(values))] == list(
+            values.values()
+        )
         page = await engine.scan("s", ALL, limit=10)
         assert [row.value for row in page.rows] == list(values.values())
         await engine.close()
@@ -143,10 +166,15 @@ def test_two_keys_are_read_by_one_statement_and_each_stands_in_its_place(path: P
         await put(engine, "large", value=b"x" * 100_000)
         await put(engine, "brief", expires=clock.now() + 1_000)
         for keys in itertools.product(("small", "large", "brief", "none"), repeat=2):
-            assert await engine.read("s", keys) == [(await engine.read("s", [key]))[0] for key in keys]
+            assert await engine.read("s", keys) == [
+                (await engine.read("s", [key]))[0] for key in keys
+            ]
         assert await engine.read("other", ["small", "large"]) == [None, None]
         clock.advance(seconds=1)
-        assert [row and row.key for row in await engine.read("s", ["brief", "small"])] == [None, "small"]
+        assert [row and row.key for row in await engine.read("s", ["brief", "small"])] == [
+            None,
+            "small",
+        ]
         await engine.close()
 
     asyncio.run(scenario())
@@ -191,7 +219,9 @@ def test_tables_of_another_version_are_refused_and_left_alone(
     assert path.read_bytes() == before
 
 
-def test_tables_of_an_older_version_say_how_they_are_brought_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_an_older_version_say_how_they_are_brought_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(path, a=b"1")
     monkeypatch.setattr(version, "HEAD", "0002")
     with pytest.raises(UsageError, match="keyhouse tables up"):
@@ -235,7 +265,9 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
 def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
     make(path, **{f"k{number}": b"x" * 3_000 for number in range(100)})
     damaged = bytearray(path.read_bytes())
-    damaged[4_096 * 12 :] = b"\xaa" * (len(damaged) - 4_096 * 12)  # what is behind the first pages of the tables
+    damaged[4_096 * 12 :] = b"\xaa" * (
+        len(damaged) - 4_096 * 12
+    )  # what is behind the first pages of the tables
     path.write_bytes(damaged)
 
     async def scenario() -> None:
@@ -268,7 +300,9 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
         Path(folder).chmod(0o700)
 
 
-def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_the_first_commit() -> None:
+def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_the_first_commit() -> (
+    None
+):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.db"
         make(path, a=b"1")
@@ -334,7 +368,9 @@ def test_a_reader_that_stays_open_blocks_no_commit(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_scan_for_keys_only_does_not_touch_large_values(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_for_keys_only_does_not_touch_large_values(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(path, **{f"k{number:02d}": b"x" * 300_000 for number in range(20)})
     disk = Disk("counting")
 
@@ -353,7 +389,9 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("layout", [Layout(), layout_of("rosey")], ids=["plain", "rosey"])
-def test_the_sweep_finds_expired_rows_by_their_index_and_sorts_none(path: Path, layout: Layout) -> None:
+def test_the_sweep_finds_expired_rows_by_their_index_and_sorts_none(
+    path: Path, layout: Layout
+) -> None:
     """In a table with row ids, rows that expire at once were sorted by their keys: all of them, for each step."""
     engine = SqliteEngine.open(path, clock=ManualClock(), layout=layout)
     for sql in (engine._sql.expired, engine._sql.delete_expired):

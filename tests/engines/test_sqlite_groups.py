@@ -37,7 +37,9 @@ def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path
             connection = engine._writer.connection
             connection.pragma("max_page_count", connection.pragma("page_count") + 5)
             batches = [one(number, b"x" * 10_000) for number in range(1, 9)]
-            answers = await asyncio.gather(*(engine.commit("s", batch) for batch in batches), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+            )
             assert [type(answer) for answer in answers] == [FullError] * 8
             assert len({id(answer) for answer in answers}) == 8
             assert "make room" in str(answers[0])
@@ -68,7 +70,8 @@ def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
 
 
 @pytest.mark.parametrize(
-    ("failing", "error"), [("full", FullError), ("write", UnknownOutcomeError), ("sync", UnknownOutcomeError)]
+    ("failing", "error"),
+    [("full", FullError), ("write", UnknownOutcomeError), ("sync", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
 def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back(
@@ -76,7 +79,11 @@ def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back
 ) -> None:
     disk = Disk("failing")
     monkeypatch.setattr(file, "Connection", disk.connect)
-    batch = Batch(puts=tuple(Put(f"k{number}", b"1") for number in range(rows)), adds=(Add("n", 1),), id="once")
+    batch = Batch(
+        puts=tuple(Put(f"k{number}", b"1") for number in range(rows)),
+        adds=(Add("n", 1),),
+        id="once",
+    )
 
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
@@ -122,7 +129,9 @@ def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
         async with opened(tmp_path) as engine:
             other = apsw.Connection(str(tmp_path / "rows.db"))
             other.execute("BEGIN IMMEDIATE")
-            answers = await asyncio.gather(*(engine.commit("s", one(n)) for n in range(3)), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(engine.commit("s", one(n)) for n in range(3)), return_exceptions=True
+            )
             assert [type(answer) for answer in answers] == [UnavailableError] * 3
             assert "try again" in str(answers[0])
             other.execute("COMMIT")
@@ -133,13 +142,17 @@ def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
 
 
 async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> None:
-    await engine.commit("s", Batch(puts=tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(rows))))
+    await engine.commit(
+        "s", Batch(puts=tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(rows)))
+    )
     clock.advance(milliseconds=1)
 
 
 async def steps(engine: SqliteEngine) -> list[int]:
     """How many rows each step of a sweep has removed: each was one change."""
-    logged = engine._reader.connection.execute("SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision")
+    logged = engine._reader.connection.execute(
+        "SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision"
+    )
     return [rows for (rows,) in logged if rows]
 
 
@@ -179,7 +192,9 @@ def test_a_sweep_that_is_alone_takes_larger_steps_up_to_a_bound(
     asyncio.run(scenario())
 
 
-def test_a_sweep_whose_steps_take_long_takes_smaller_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_whose_steps_take_long_takes_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 0.0)
 
     async def scenario() -> None:
@@ -193,7 +208,9 @@ def test_a_sweep_whose_steps_take_long_takes_smaller_ones(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("put_first", [True, False])
-def test_a_row_that_is_put_anew_beside_a_sweep_is_not_told_to_be_gone(tmp_path: Path, put_first: bool) -> None:
+def test_a_row_that_is_put_anew_beside_a_sweep_is_not_told_to_be_gone(
+    tmp_path: Path, put_first: bool
+) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
@@ -220,7 +237,10 @@ def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(tmp_path: Pat
         async with opened(tmp_path, clock=clock, changes_kept=10) as engine:
             commits = PRUNE_ROWS * 2 + 50
             for start in range(0, commits, 500):
-                batches = [Batch(adds=(Add("n", 1),), id=f"id {number}") for number in range(start, start + 500)]
+                batches = [
+                    Batch(adds=(Add("n", 1),), id=f"id {number}")
+                    for number in range(start, start + 500)
+                ]
                 await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
             newest = engine._reader.revision()
             clock.advance(seconds=3 * 24 * 3_600)

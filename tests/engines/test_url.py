@@ -16,7 +16,10 @@ SECRET = "S3cr3t"
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        (f"postgresql://ann:{SECRET}@host:5432/rows?layout=x", "postgresql://host:5432/rows?layout=x"),
+        (
+            f"postgresql://ann:{SECRET}@host:5432/rows?layout=x",
+            "postgresql://host:5432/rows?layout=x",
+        ),
         (f"nats://{SECRET}@host", "nats://host"),
         (f"nats://ann:{SECRET}@one:4222,two:4222/?bucket=b", "nats://one:4222,two:4222/?bucket=b"),
         (f"nats://ann:{SECRET}@one,bob:{SECRET}@two", "nats://two"),
@@ -26,7 +29,10 @@ SECRET = "S3cr3t"
         ),
         (f"postgresql://host/rows?sslPassword={SECRET}", "postgresql://host/rows?sslPassword=…"),
         (f"dynamodb://table?endpoint=http://ann:{SECRET}@host", "dynamodb://host"),
-        (f"dynamodb://table?aws_secret_access_key={SECRET}", "dynamodb://table?aws_secret_access_key=…"),
+        (
+            f"dynamodb://table?aws_secret_access_key={SECRET}",
+            "dynamodb://table?aws_secret_access_key=…",
+        ),
         (f"mysql://ann:{SECRET}@host/rows", "mysql://host/rows"),
         (f"mysql:ann:{SECRET}@host", "mysql:host"),
         (f"ann:{SECRET}@host", "ann:host"),
@@ -40,14 +46,23 @@ def test_a_password_is_not_shown(url: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["sqlite:a@b.db", "sqlite:////srv/rows.db?layout=rosey", "rocksdb:a@b", "memory:", "nats://host/?bucket=a", ""],
+    [
+        "sqlite:a@b.db",
+        "sqlite:////srv/rows.db?layout=rosey",
+        "rocksdb:a@b",
+        "memory:",
+        "nats://host/?bucket=a",
+        "",
+    ],
 )
 def test_what_holds_none_is_shown_as_it_is(url: str) -> None:
     assert public_url(url) == url
 
 
 @given(st.sampled_from(["nats", "postgresql", "dynamodb", "redis", "x"]), st.text(), st.text())
-def test_whatever_stands_around_it_a_password_is_not_shown(scheme: str, before: str, after: str) -> None:
+def test_whatever_stands_around_it_a_password_is_not_shown(
+    scheme: str, before: str, after: str
+) -> None:
     shown = public_url(f"{scheme}://ann:{before}{SECRET}{after}@host/rows")
     assert SECRET not in shown
 

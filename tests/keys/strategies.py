@@ -28,15 +28,46 @@ from keyhouse.keys import (
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-ODD = [*":/|_-.%=~#&^[]\\$*+?()<>@!'\"`;, ", "\n", "\r", "\t", "é", "İ", "ß", "\ufb01", "\u200b", "\u202e", "\ud7ff"]
-ODD += ["\ue000", "\uffff", "\U00010000", "\U0010ffff", "0", "9", "A", "F", "null", "%3A", "%25", "=2E", "..", "ﬀ"]
+ODD = [
+    *":/|_-.%=~#&^[]\\$*+?()<>@!'\"`;, ",
+    "\n",
+    "\r",
+    "\t",
+    "é",
+    "İ",
+    "ß",
+    "\ufb01",
+    "\u200b",
+    "\u202e",
+    "\ud7ff",
+]
+ODD += [
+    "\ue000",
+    "\uffff",
+    "\U00010000",
+    "\U0010ffff",
+    "0",
+    "9",
+    "A",
+    "F",
+    "null",
+    "%3A",
+    "%25",
+    "=2E",
+    "..",
+    "ﬀ",
+]
 """Texts that have broken key builders before: delimiters, marks, escapes, code points at an edge."""
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-texts = st.lists(st.one_of(st.sampled_from(ODD), st.text(characters, max_size=3)), min_size=1, max_size=4).map("".join)
+texts = st.lists(
+    st.one_of(st.sampled_from(ODD), st.text(characters, max_size=3)), min_size=1, max_size=4
+).map("".join)
 plain_texts = texts.filter(bool)
 ulids = st.builds(
-    lambda first, rest: first + rest, st.sampled_from("01234567"), st.text(CROCKFORD, min_size=25, max_size=25)
+    lambda first, rest: first + rest,
+    st.sampled_from("01234567"),
+    st.text(CROCKFORD, min_size=25, max_size=25),
 )
 days = st.dates(min_value=date(1, 1, 1), max_value=date(9999, 12, 31))
 
@@ -60,9 +91,20 @@ KINDS = [
     Kind("norm", Normal(), plain_texts.filter(lambda text: bool(normal(text))), normal),
     Kind("ulid", Ulid(), ulids),
     Kind("integer", Integer(4), st.integers(0, 9_999)),
-    Kind("scaled", Scaled(7, 3), st.integers(0, 9_999_999).map(lambda whole: Decimal(whole).scaleb(-3)), float),
-    Kind("choice", Choice("a", "ab", "b:c", "null", "x_y"), st.sampled_from(["a", "ab", "b:c", "null", "x_y"])),
-    Kind("match", Match("[a-z_]{1,6}", without=("__",)), st.from_regex("[a-y]{1,6}", fullmatch=True)),
+    Kind(
+        "scaled",
+        Scaled(7, 3),
+        st.integers(0, 9_999_999).map(lambda whole: Decimal(whole).scaleb(-3)),
+        float,
+    ),
+    Kind(
+        "choice",
+        Choice("a", "ab", "b:c", "null", "x_y"),
+        st.sampled_from(["a", "ab", "b:c", "null", "x_y"]),
+    ),
+    Kind(
+        "match", Match("[a-z_]{1,6}", without=("__",)), st.from_regex("[a-y]{1,6}", fullmatch=True)
+    ),
     Kind("date", Day(), days),
     Kind("ulid?", Optional(Ulid()), _null_safe(ulids)),
     Kind("integer?", Optional(Integer(4)), _null_safe(st.integers(0, 9_999))),
@@ -72,7 +114,28 @@ KINDS = [
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 literals = st.one_of(
-    st.sampled_from([":", "/", "|", "_", "-", ".", " ", "\n", "::", ":x:", "é", "#", "]", "\\", "^", "*", "+x", "~"]),
+    st.sampled_from(
+        [
+            ":",
+            "/",
+            "|",
+            "_",
+            "-",
+            ".",
+            " ",
+            "\n",
+            "::",
+            ":x:",
+            "é",
+            "#",
+            "]",
+            "\\",
+            "^",
+            "*",
+            "+x",
+            "~",
+        ]
+    ),
     st.sampled_from(["=", "$", "?", "(", "/a/", "&", "\U0001f600", "_streamkit_", "z"]),
 )
 nats_literals = st.sampled_from(["/", "/x/", "/a.b/"])
@@ -84,7 +147,10 @@ class Drawn(NamedTuple):
 
     def read(self, values: dict[str, Any]) -> dict[str, Any]:
         """What these values read back as."""
-        return {name: kind.reads_as(values[name]) for name, kind in zip(self.template.fields, self.kinds, strict=True)}
+        return {
+            name: kind.reads_as(values[name])
+            for name, kind in zip(self.template.fields, self.kinds, strict=True)
+        }
 
 
 @st.composite
@@ -93,7 +159,11 @@ def templates(draw: st.DrawFn, *, fields_max: int = 4, kinds: list[Kind] | None 
     escape: Escape = draw(st.sampled_from([PLAIN, PLAIN, PLAIN, NATS]))
     chosen = draw(st.lists(st.sampled_from(kinds or KINDS), min_size=1, max_size=fields_max))
     divider = literals if escape is PLAIN else nats_literals
-    text = draw(st.sampled_from(["", "b:", "idx:x:", "k/"]) if escape is PLAIN else st.sampled_from(["", "k/"]))
+    text = draw(
+        st.sampled_from(["", "b:", "idx:x:", "k/"])
+        if escape is PLAIN
+        else st.sampled_from(["", "k/"])
+    )
     segments: dict[str, Segment] = {}
     for index, kind in enumerate(chosen):
         name = string.ascii_lowercase[index]
@@ -105,7 +175,10 @@ def templates(draw: st.DrawFn, *, fields_max: int = 4, kinds: list[Kind] | None 
 
 @st.composite
 def values_of(draw: st.DrawFn, drawn: Drawn) -> dict[str, Any]:
-    return {name: draw(kind.values) for name, kind in zip(drawn.template.fields, drawn.kinds, strict=True)}
+    return {
+        name: draw(kind.values)
+        for name, kind in zip(drawn.template.fields, drawn.kinds, strict=True)
+    }
 
 
 @st.composite

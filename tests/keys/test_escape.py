@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from keyhouse.keys import NATS, NATS_KEY, PLAIN, Escape
 from tests.keys import strategies as keys
 
-ESCAPES = {"plain": PLAIN.and_also(":"), "nats": NATS, "nats key": NATS_KEY, "nats and -": NATS.and_also("-")}
+ESCAPES = {
+    "plain": PLAIN.and_also(":"),
+    "nats": NATS,
+    "nats key": NATS_KEY,
+    "nats and -": NATS.and_also("-"),
+}
 NATS_SAYS = re.compile(r"[-/_=.a-zA-Z0-9]+")
 """What a NATS server accepts as a key, but for the rules about dots."""
 
@@ -72,7 +77,9 @@ def test_the_poison_of_nats_is_escaped_as_documented(text: str, written: str) ->
     assert NATS.escape(text) == written
 
 
-@pytest.mark.parametrize("text", ["%3a", "%zz", "%", "%3", "%41", "%C3", "%C3%28", "%FF", "a:b", "%ED%A0%80", "%25%3"])
+@pytest.mark.parametrize(
+    "text", ["%3a", "%zz", "%", "%3", "%41", "%C3", "%C3%28", "%FF", "a:b", "%ED%A0%80", "%25%3"]
+)
 def test_a_second_spelling_is_refused(text: str) -> None:
     """Lower case, a needless escape, half a character, a raw delimiter: a key never has two spellings."""
     assert PLAIN.and_also(":").unescape(text) is None

@@ -24,7 +24,9 @@ edges = st.sampled_from(EDGES) | keys.texts
 
 
 @given(prefix=edges, key=edges, more=edges)
-def test_a_prefix_span_holds_the_keys_that_start_with_it_and_no_other(prefix: str, key: str, more: str) -> None:
+def test_a_prefix_span_holds_the_keys_that_start_with_it_and_no_other(
+    prefix: str, key: str, more: str
+) -> None:
     for each in (key, prefix, prefix + more, key + prefix):
         assert (each in Span.prefix(prefix)) == each.startswith(prefix)
 
@@ -42,7 +44,9 @@ def test_the_span_of_one_key_holds_that_key_alone(key: str, other: str) -> None:
 
 
 @given(span=st.tuples(edges, edges), seen=edges.filter(bool), key=edges.filter(bool))
-def test_going_on_behind_a_key_leaves_what_was_not_seen(span: tuple[str, str], seen: str, key: str) -> None:
+def test_going_on_behind_a_key_leaves_what_was_not_seen(
+    span: tuple[str, str], seen: str, key: str
+) -> None:
     start, stop = sorted(span)
     for whole in (Span(start, stop), Span(start)):
         assert (key in whole.after(seen)) == (key in whole and key > seen)
@@ -56,7 +60,8 @@ def test_the_order_of_python_text_is_the_order_of_utf_8(pair: tuple[str, str]) -
 
 
 @pytest.mark.parametrize(
-    "key", ["", "a\0b", "\ud800", "a\udfffb", "x" * (KEY_BYTES_MAX + 1), "é" * (KEY_BYTES_MAX // 2 + 1)]
+    "key",
+    ["", "a\0b", "\ud800", "a\udfffb", "x" * (KEY_BYTES_MAX + 1), "é" * (KEY_BYTES_MAX // 2 + 1)],
 )
 def test_what_no_engine_keeps_is_no_key(key: str) -> None:
     with pytest.raises(KeyFieldError):
@@ -64,7 +69,8 @@ def test_what_no_engine_keeps_is_no_key(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["x", "x" * KEY_BYTES_MAX, "é" * (KEY_BYTES_MAX // 2), "\u202e", "a\nb", "__proto__", "../"]
+    "key",
+    ["x", "x" * KEY_BYTES_MAX, "é" * (KEY_BYTES_MAX // 2), "\u202e", "a\nb", "__proto__", "../"],
 )
 def test_a_key_within_the_limit_is_counted_in_bytes(key: str) -> None:
     assert check_key(key) == len(key.encode())

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhouse.errors import KeyFieldError
-from keyhouse.keys import NATS, PLAIN, Choice, Integer, Match, Optional, Segment, Template, Text, proof
+from keyhouse.keys import (
+    NATS,
+    PLAIN,
+    Choice,
+    Integer,
+    Match,
+    Optional,
+    Segment,
+    Template,
+    Text,
+    proof,
+)
 
 
 def readings(template: Template, key: str) -> list[tuple[str, ...]]:
@@ -60,7 +71,9 @@ def test_an_ambiguous_template_shows_a_key_with_two_readings(template: Template)
         Template("{kind:a|ab}{id:ulid}"),
         Template("{a:04d}{b:04d}{c}"),
         Template("ns/{a}/x/{b}", escape=NATS),
-        Template("cust_{c}_streamkit_{i}", c=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))),
+        Template(
+            "cust_{c}_streamkit_{i}", c=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
+        ),
         Template("{a:date}{b:text?}"),
         Template("{a:text?}:{b:ulid?}"),
         Template("{a:norm}"),
@@ -109,7 +122,9 @@ def test_templates_that_share_no_key_are_proved_apart(one: str, other: str) -> N
 
 
 def test_a_delimiter_that_the_text_escapes_keeps_two_templates_apart() -> None:
-    assert proof.collision(Template("b:{id}:x"), Template("b:{id}")) is not None, "the last field may hold anything"
+    assert proof.collision(Template("b:{id}:x"), Template("b:{id}")) is not None, (
+        "the last field may hold anything"
+    )
     assert proof.collision(Template("b:{id}:x"), Template("b:{id}:y")) is None
     assert proof.collision(Template("b:{id}:x"), Template("b:{a}:{b}:x")) is None
 
@@ -131,7 +146,8 @@ def test_a_scan_that_returns_other_rows_shows_one_of_them(scanned: str, within: 
 
 
 @pytest.mark.parametrize(
-    ("scanned", "within"), [("b:{id}", "c:{id}"), ("b:map:{id}", "b:{id:ulid}"), ("meta:version", "meta:job:{x}")]
+    ("scanned", "within"),
+    [("b:{id}", "c:{id}"), ("b:map:{id}", "b:{id:ulid}"), ("meta:version", "meta:job:{x}")],
 )
 def test_a_scan_that_returns_no_other_rows_is_proved_so(scanned: str, within: str) -> None:
     assert proof.intrusion(Template(scanned), Template(within)) is None
@@ -146,7 +162,13 @@ def test_fields_that_a_store_fixes_are_the_same_on_both_sides() -> None:
 
 
 def test_an_example_is_a_key_of_its_template() -> None:
-    for text in ("b:{id:ulid}", "x:{a:norm}:{b:04d}", "{a:date}|{b:x|y}", "meta:version", "{a:ulid?}:"):
+    for text in (
+        "b:{id:ulid}",
+        "x:{a:norm}:{b:04d}",
+        "{a:date}|{b:x|y}",
+        "meta:version",
+        "{a:ulid?}:",
+    ):
         assert re.fullmatch(Template(text).pattern, proof.example(Template(text)))
 
 
@@ -183,7 +205,14 @@ def small_templates(draw: st.DrawFn) -> Template:
         name = "xyz"[index]
         named[name] = type_
         text += (
-            "{" + name + "}" + (inner if not isinstance(type_, Text) or not last else draw(st.sampled_from(["", "/"])))
+            "{"
+            + name
+            + "}"
+            + (
+                inner
+                if not isinstance(type_, Text) or not last
+                else draw(st.sampled_from(["", "/"]))
+            )
         )
     return Template(text, escape=PLAIN, **named)
 
@@ -211,7 +240,9 @@ def built_keys(template: Template) -> dict[str, set[tuple[str, ...]]]:
 
 
 @given(template=small_templates())
-def test_the_prover_never_calls_a_template_sound_that_has_a_key_with_two_readings(template: Template) -> None:
+def test_the_prover_never_calls_a_template_sound_that_has_a_key_with_two_readings(
+    template: Template,
+) -> None:
     witness = proof.ambiguity(template)
     if witness is None:
         for key, values in built_keys(template).items():
@@ -222,18 +253,24 @@ def test_the_prover_never_calls_a_template_sound_that_has_a_key_with_two_reading
 
 
 @given(one=small_templates(), other=small_templates())
-def test_the_prover_never_calls_two_templates_apart_that_build_the_same_key(one: Template, other: Template) -> None:
+def test_the_prover_never_calls_two_templates_apart_that_build_the_same_key(
+    one: Template, other: Template
+) -> None:
     witness = proof.collision(one, other)
     if witness is None:
         shared = built_keys(one).keys() & built_keys(other).keys()
         assert not shared
-        assert not [key for key in SHORT if one.parse(key) is not None and other.parse(key) is not None]
+        assert not [
+            key for key in SHORT if one.parse(key) is not None and other.parse(key) is not None
+        ]
     else:
         assert readings(one, witness) and readings(other, witness), witness
 
 
 @given(scanned=small_templates(), other=small_templates())
-def test_the_prover_never_calls_a_scan_pure_that_returns_another_row(scanned: Template, other: Template) -> None:
+def test_the_prover_never_calls_a_scan_pure_that_returns_another_row(
+    scanned: Template, other: Template
+) -> None:
     witness = proof.intrusion(scanned, other)
     if witness is None:
         assert not [key for key in built_keys(other) if key in scanned.span({})]
@@ -245,7 +282,10 @@ def test_the_prover_never_calls_a_scan_pure_that_returns_another_row(scanned: Te
 def test_the_prover_is_right_about_stores_that_fix_a_field(one: Template, other: Template) -> None:
     """In one store both templates have the same value there, and the widest scan is of the keys that have it."""
     fixed = frozenset({"x"})
-    apart, pure = proof.collision(one, other, fixed) is None, proof.intrusion(one, other, fixed) is None
+    apart, pure = (
+        proof.collision(one, other, fixed) is None,
+        proof.intrusion(one, other, fixed) is None,
+    )
     for value in ("a", "b", "ab", "abb", "a/b", "aab", "b/", None, 1):
         try:
             first, second = one.bind({"x": value}), other.bind({"x": value})
@@ -257,7 +297,9 @@ def test_the_prover_is_right_about_stores_that_fix_a_field(one: Template, other:
 
 
 @given(template=small_templates())
-def test_the_prover_never_calls_a_span_whole_that_holds_a_key_of_another_value(template: Template) -> None:
+def test_the_prover_never_calls_a_span_whole_that_holds_a_key_of_another_value(
+    template: Template,
+) -> None:
     if proof.ambiguity(template) is not None or proof.spill(template) is not None:
         return
     keys = list(built_keys(template))[:150]
@@ -266,18 +308,28 @@ def test_the_prover_never_calls_a_span_whole_that_holds_a_key_of_another_value(t
         for count in range(len(template.fields)):
             span = template.span(dict(zip(template.fields[:count], parsed[key], strict=False)))
             for other in keys:
-                assert (other in span) == (parsed[other][:count] == parsed[key][:count]), (key, other, count)
+                assert (other in span) == (parsed[other][:count] == parsed[key][:count]), (
+                    key,
+                    other,
+                    count,
+                )
 
 
 @pytest.mark.parametrize(
-    "character", [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`|~ ", "\n", "\r", "\t", "\x7f", "é", "\u2028", "😀"]
+    "character",
+    [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`|~ ", "\n", "\r", "\t", "\x7f", "é", "\u2028", "😀"],
 )
 def test_any_character_may_divide_fields_and_the_proofs_understand_it(character: str) -> None:
     if character == "%":
         return  # the mark of escapes, refused behind text
     template = Template(f"x{character}{{a}}{character}{{b:p|q}}{character}{{c}}")
     assert proof.ambiguity(template) is None
-    assert proof.collision(template, Template(f"x{character}{{a}}{character}{{b:r|s}}{character}{{c}}")) is None
+    assert (
+        proof.collision(
+            template, Template(f"x{character}{{a}}{character}{{b:r|s}}{character}{{c}}")
+        )
+        is None
+    )
     witness = proof.collision(template, Template(f"x{character}{{d}}"))
     assert witness is not None and template.parse(witness) is not None
 

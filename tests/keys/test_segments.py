@@ -33,7 +33,9 @@ def test_what_a_segment_writes_matches_its_pattern_and_reads_back(
 
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
 @given(data=st.data(), tail=st.sampled_from(TAILS))
-def test_every_text_that_a_segment_reads_is_the_one_it_writes(kind: keys.Kind, data: st.DataObject, tail: str) -> None:
+def test_every_text_that_a_segment_reads_is_the_one_it_writes(
+    kind: keys.Kind, data: st.DataObject, tail: str
+) -> None:
     template = Template("{x}" + tail, x=kind.segment)
     key = data.draw(keys.mutations(template.build({"x": data.draw(kind.values)})))
     read = template.parse(key)
@@ -44,7 +46,14 @@ def test_every_text_that_a_segment_reads_is_the_one_it_writes(kind: keys.Kind, d
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
 @given(
     value=st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.dates(), st.datetimes()
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.binary(),
+        st.dates(),
+        st.datetimes(),
     )
 )
 def test_any_value_at_all_is_written_or_refused_by_name(kind: keys.Kind, value: object) -> None:
@@ -107,7 +116,9 @@ NONSENSE: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "value"), NONSENSE, ids=[f"{spec} {at}" for at, (spec, _) in enumerate(NONSENSE)])
+@pytest.mark.parametrize(
+    ("spec", "value"), NONSENSE, ids=[f"{spec} {at}" for at, (spec, _) in enumerate(NONSENSE)]
+)
 def test_what_cannot_be_represented_is_refused_naming_the_field(spec: str, value: Any) -> None:
     template = Template("k:{first:04d}:{second:" + spec + "}")
     with pytest.raises(KeyFieldError) as refused:
@@ -132,7 +143,9 @@ scaled = st.none() | st.integers(0, 9_999_999).map(lambda whole: whole / 1_000)
 
 
 @given(pair=st.tuples(scaled, scaled))
-def test_scaled_numbers_sort_as_numbers_and_an_unset_one_comes_last(pair: tuple[float | None, float | None]) -> None:
+def test_scaled_numbers_sort_as_numbers_and_an_unset_one_comes_last(
+    pair: tuple[float | None, float | None],
+) -> None:
     one, other = (Template("{n:07.3f?}:").build({"n": number}) for number in pair)
     expected = pair[0] is not None and (pair[1] is None or pair[0] < pair[1])
     assert (one < other) == expected
@@ -209,7 +222,8 @@ def test_a_match_that_covers_the_empty_text_builds_no_empty_key() -> None:
 def test_a_match_without_some_text_refuses_it_across_the_border_with_what_follows() -> None:
     """Customer `12_streamkit` and then `_streamkit_…`: a reader from the left would find the delimiter too early."""
     template = Template(
-        "cust_{customer}_streamkit_{id}", customer=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
+        "cust_{customer}_streamkit_{id}",
+        customer=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",)),
     )
     assert template.build({"customer": "12_stream", "id": "1"}) == "cust_12_stream_streamkit_1"
     for hostile in ("12_streamkit", "12_streamkit_notes", "_streamkit_", "a_streamkit_streamkit_b"):
@@ -227,7 +241,9 @@ def test_a_match_may_be_followed_by_text_that_it_cannot_hold() -> None:
 def test_the_normal_form_is_one_form(text: str) -> None:
     once = normal(text)
     assert normal(once) == once
-    assert normal(text.upper().lower()) == normal(text.lower().upper().lower()) or not text.isascii()
+    assert (
+        normal(text.upper().lower()) == normal(text.lower().upper().lower()) or not text.isascii()
+    )
 
 
 @pytest.mark.long
@@ -240,7 +256,13 @@ def test_the_normal_form_of_every_character_is_reached_and_stays() -> None:
 
 @pytest.mark.parametrize(
     ("text", "form"),
-    [("  The  Hobbit\t", "the hobbit"), ("STRASSE", "strasse"), ("Straße", "strasse"), ("ﬁsh", "fish"), ("Ａ１", "a1")],
+    [
+        ("  The  Hobbit\t", "the hobbit"),
+        ("STRASSE", "strasse"),
+        ("Straße", "strasse"),
+        ("ﬁsh", "fish"),
+        ("Ａ１", "a1"),
+    ],
 )
 def test_names_that_differ_only_in_case_width_or_spacing_are_one_key(text: str, form: str) -> None:
     assert Template("n:{name:norm}").build({"name": text}) == f"n:{form}"
@@ -249,7 +271,9 @@ def test_names_that_differ_only_in_case_width_or_spacing_are_one_key(text: str, 
 def test_nfc_and_nfd_are_two_keys_as_text_and_one_as_normal_text() -> None:
     composed, decomposed = "\u00e9", "e\u0301"
     assert Template("{x}").build({"x": composed}) != Template("{x}").build({"x": decomposed})
-    assert Template("{x:norm}").build({"x": composed}) == Template("{x:norm}").build({"x": decomposed})
+    assert Template("{x:norm}").build({"x": composed}) == Template("{x:norm}").build(
+        {"x": decomposed}
+    )
 
 
 def test_text_counts_its_characters_before_they_are_escaped() -> None:

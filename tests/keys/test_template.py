@@ -37,7 +37,9 @@ def test_what_is_built_reads_back(data: st.DataObject, drawn: keys.Drawn) -> Non
 
 
 @given(data=st.data(), drawn=keys.templates())
-def test_a_key_that_reads_is_the_key_that_is_built_from_what_was_read(data: st.DataObject, drawn: keys.Drawn) -> None:
+def test_a_key_that_reads_is_the_key_that_is_built_from_what_was_read(
+    data: st.DataObject, drawn: keys.Drawn
+) -> None:
     assume(proof.ambiguity(drawn.template) is None)
     key = data.draw(keys.mutations(built(drawn, data.draw(keys.values_of(drawn)))))
     read = drawn.template.parse(key)
@@ -75,7 +77,9 @@ def test_fixing_some_fields_changes_no_key(data: st.DataObject, drawn: keys.Draw
 
 
 @given(data=st.data(), drawn=keys.templates())
-def test_a_store_that_fixes_fields_reads_no_key_of_other_values(data: st.DataObject, drawn: keys.Drawn) -> None:
+def test_a_store_that_fixes_fields_reads_no_key_of_other_values(
+    data: st.DataObject, drawn: keys.Drawn
+) -> None:
     assume(sound(drawn))
     one, other = data.draw(keys.values_of(drawn)), data.draw(keys.values_of(drawn))
     first = drawn.template.fields[0]
@@ -102,7 +106,9 @@ def test_a_search_by_first_characters_finds_what_starts_so_and_nothing_else(
 
 
 @given(text=keys.texts, start=keys.texts)
-def test_a_search_in_normal_text_ignores_what_the_normal_form_ignores(text: str, start: str) -> None:
+def test_a_search_in_normal_text_ignores_what_the_normal_form_ignores(
+    text: str, start: str
+) -> None:
     template = Template("n:{name:norm}:")
     assume(normal(text) and normal(start))
     found = template.build({"name": text}) in template.span({}, starting=start)
@@ -112,9 +118,13 @@ def test_a_search_in_normal_text_ignores_what_the_normal_form_ignores(text: str,
 def test_a_whole_segment_is_never_the_beginning_of_another() -> None:
     """`/1446` never covers `/14460`, the mistake that every store of paths makes once."""
     path = Template("/{show}/{season}/{asset}")
-    assert path.build({"show": "14460", "season": "1", "asset": "9"}) not in path.span({"show": "1446"})
+    assert path.build({"show": "14460", "season": "1", "asset": "9"}) not in path.span(
+        {"show": "1446"}
+    )
     assert path.build({"show": "1446", "season": "1", "asset": "9"}) in path.span({"show": "1446"})
-    assert path.span({"show": "1446", "season": "1", "asset": "9"}) == Span("/1446/1/9", "/1446/1/9\0")
+    assert path.span({"show": "1446", "season": "1", "asset": "9"}) == Span(
+        "/1446/1/9", "/1446/1/9\0"
+    )
 
 
 def test_a_choice_whose_words_hold_the_delimiter_does_not_spill_into_a_longer_word() -> None:
@@ -208,13 +218,16 @@ def test_a_search_for_nothing_is_for_all() -> None:
         (Template("x:{a}", escape=NATS), {}),
     ],
 )
-def test_only_text_is_searched_by_its_first_characters(template: Template, values: dict[str, Any]) -> None:
+def test_only_text_is_searched_by_its_first_characters(
+    template: Template, values: dict[str, Any]
+) -> None:
     with pytest.raises(UsageError, match=r"The next field|Every field"):
         template.span(values, starting="0")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a{b", "a}b", "{A}", "{a-b}", "{a}:{a}", "a\0{b}", "{}", "{a:{b}}", "{a:nope}", "{1a}"]
+    "text",
+    ["", "a{b", "a}b", "{A}", "{a-b}", "{a}:{a}", "a\0{b}", "{}", "{a:{b}}", "{a:nope}", "{1a}"],
 )
 def test_a_template_that_says_nothing_clear_is_refused_when_declared(text: str) -> None:
     with pytest.raises(DeclarationError):
@@ -237,8 +250,33 @@ def test_a_key_at_the_limit_is_built_and_one_over_it_is_refused() -> None:
             template.build({"x": fill})
 
 
-POISON = ["..", "a..b", ">", "*", "%", "_", "/", "\\", ":", " ", "\r", "\n", "2001:db8::1", "../", "%2e%2e", "e\u0301"]
-POISON += ["\u00e9", "\u202e", "\u200b", "cust_2_streamkit_notes_1", "__proto__", "null", "'; DROP TABLE rows;--"]
+POISON = [
+    "..",
+    "a..b",
+    ">",
+    "*",
+    "%",
+    "_",
+    "/",
+    "\\",
+    ":",
+    " ",
+    "\r",
+    "\n",
+    "2001:db8::1",
+    "../",
+    "%2e%2e",
+    "e\u0301",
+]
+POISON += [
+    "\u00e9",
+    "\u202e",
+    "\u200b",
+    "cust_2_streamkit_notes_1",
+    "__proto__",
+    "null",
+    "'; DROP TABLE rows;--",
+]
 
 
 @pytest.mark.parametrize("text", ["k:{x}", "k:{x}:{y}", "k/{x}/{y}"])
@@ -271,7 +309,10 @@ def test_a_choice_longest_word_first_reads_every_word() -> None:
     template = Template("{kind}{id:04d}", kind=Choice("a", "ab", "abc"))
     for word, longer in pairwise(["a", "ab", "abc"]):
         assert template.parse(template.build({"kind": word, "id": 1})) == {"kind": word, "id": 1}
-        assert template.parse(template.build({"kind": longer, "id": 1})) == {"kind": longer, "id": 1}
+        assert template.parse(template.build({"kind": longer, "id": 1})) == {
+            "kind": longer,
+            "id": 1,
+        }
 
 
 def test_a_match_is_ended_by_what_it_cannot_hold() -> None:

@@ -38,16 +38,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 """What each part of the package may import besides itself. The empty name is `keyhouse/__init__.py`."""
 
 INSTEAD: dict[tuple[str, str], str] = {
-    ("", "engines"): "importing keyhouse must need no driver: open engines by URL, through keyhouse.engines.registry",
+    (
+        "",
+        "engines",
+    ): "importing keyhouse must need no driver: open engines by URL, through keyhouse.engines.registry",
     ("keys", "clock"): "take the time or the id as an argument",
     ("schema", "clock"): "take the time or the id as an argument",
     ("schema", "engine"): "return keys and values; the store makes the Batch",
     ("schema", "store"): "return keys and values; the store makes the Batch",
     ("engine", "schema"): "an engine knows rows: say it with keys, values and spans",
-    ("engines", "schema"): "an engine knows rows: say it with keys, values and spans of keyhouse.engine",
+    (
+        "engines",
+        "schema",
+    ): "an engine knows rows: say it with keys, values and spans of keyhouse.engine",
     ("engines", "store"): "an engine knows rows: the store calls it, never the other way",
-    ("engines", "keys"): "import Span and check_key from keyhouse.engine, an alphabet from keyhouse.keys.escape",
-    ("store", "engines"): "the store names no engine: take an Engine as an argument, and ask its capabilities",
+    (
+        "engines",
+        "keys",
+    ): "import Span and check_key from keyhouse.engine, an alphabet from keyhouse.keys.escape",
+    (
+        "store",
+        "engines",
+    ): "the store names no engine: take an Engine as an argument, and ask its capabilities",
     ("systems", "engines"): "a system names no engine: take a Store, or an Engine, as an argument",
 }
 """The way out of a forbidden import, where there is a better one than the general advice."""
@@ -93,14 +105,31 @@ PURE_IMPORTS = frozenset(
         "enum",
         "fractions",
     }
-    | {"functools", "hashlib", "heapq", "inspect", "itertools", "json", "keyword", "math", "operator", "re", "string"}
+    | {
+        "functools",
+        "hashlib",
+        "heapq",
+        "inspect",
+        "itertools",
+        "json",
+        "keyword",
+        "math",
+        "operator",
+        "re",
+        "string",
+    }
     | {"struct", "types", "typing", "unicodedata", "zlib"}
 )
 """The standard modules that do no I/O, know no time and draw no random numbers."""
 
 IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "breakpoint"})
-DRIVERS_OF_PYTHON = {"sqlite3": "Python's own SQLite is often old and has a WAL bug: use apsw", "dbm": "use an engine"}
-EMPTY_NAMES = frozenset({"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"})
+DRIVERS_OF_PYTHON = {
+    "sqlite3": "Python's own SQLite is often old and has a WAL bug: use apsw",
+    "dbm": "use an engine",
+}
+EMPTY_NAMES = frozenset(
+    {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
+)
 PUBLIC_ONLY = ("systems", "cli", "explorer", "demo")
 FILE_LINES_MAX = 450
 
@@ -138,10 +167,20 @@ class Source(NamedTuple):
                 case ast.Import(names=names):
                     yield from (Import(node.lineno, alias.name, None) for alias in names)
                 case ast.ImportFrom(module=module, names=names, level=level):
-                    origin = ".".join(filter(None, [self._package(level), module])) if level else module or ""
-                    yield from (self._import_from(node.lineno, origin, alias.name) for alias in names)
+                    origin = (
+                        ".".join(filter(None, [self._package(level), module]))
+                        if level
+                        else module or ""
+                    )
+                    yield from (
+                        self._import_from(node.lineno, origin, alias.name) for alias in names
+                    )
                 case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]):
-                    if ast.unparse(function) in ("importlib.import_module", "import_module", "__import__"):
+                    if ast.unparse(function) in (
+                        "importlib.import_module",
+                        "import_module",
+                        "__import__",
+                    ):
                         yield Import(node.lineno, module, None)
 
     def _import_from(self, line: int, origin: str, name: str) -> Import:
@@ -157,7 +196,10 @@ class Source(NamedTuple):
 
 def sources(root: Path) -> list[Source]:
     """Every file of the package in `root`, the folder that holds `keyhouse/`."""
-    return [Source(root, path, ast.parse(path.read_text())) for path in sorted((root / "keyhouse").rglob("*.py"))]
+    return [
+        Source(root, path, ast.parse(path.read_text()))
+        for path in sorted((root / "keyhouse").rglob("*.py"))
+    ]
 
 
 def layer_of(module: str) -> str:
@@ -175,10 +217,17 @@ def only_what_is_below(source: Source) -> Iterator[str]:
             continue
         target = layer_of(module)
         inside = module.removeprefix("keyhouse").removeprefix(".")
-        if target == layer or any(inside == allowed or target == allowed for allowed in MAY_IMPORT[layer]):
+        if target == layer or any(
+            inside == allowed or target == allowed for allowed in MAY_IMPORT[layer]
+        ):
             continue
-        below = ", ".join(name or "keyhouse itself" for name in MAY_IMPORT[layer]) or "nothing of keyhouse"
-        instead = INSTEAD.get((layer, target), f"hand it in as an argument, or move what both need down ({below})")
+        below = (
+            ", ".join(name or "keyhouse itself" for name in MAY_IMPORT[layer])
+            or "nothing of keyhouse"
+        )
+        instead = INSTEAD.get(
+            (layer, target), f"hand it in as an argument, or move what both need down ({below})"
+        )
         yield f"{source.at(line)} imports {module}, which is not below {layer or 'keyhouse itself'}: {instead}"
 
 
@@ -220,7 +269,9 @@ def pure_core(source: Source) -> Iterator[str]:
         match node:
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 yield f"{source.at(node.lineno)} is async in the pure core: return a value, and let store await"
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in IMPURE_CALLS:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
+                name in IMPURE_CALLS
+            ):
                 yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time, or the text, as an argument"
 
 
@@ -228,7 +279,9 @@ def no_hidden_cycle(source: Source) -> Iterator[str]:
     """`TYPE_CHECKING` hides a cycle; the cycle is the fault."""
     for node in ast.walk(source.tree):
         match node:
-            case ast.ImportFrom(names=names) if any(alias.name == "TYPE_CHECKING" for alias in names):
+            case ast.ImportFrom(names=names) if any(
+                alias.name == "TYPE_CHECKING" for alias in names
+            ):
                 line = node.lineno
             case ast.Attribute(attr="TYPE_CHECKING"):
                 line = node.lineno

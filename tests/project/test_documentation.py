@@ -23,7 +23,9 @@ def tracked(*patterns: str) -> list[Path]:
         check=True,
         text=True,
     )
-    return sorted(ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+    return sorted(
+        ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()
+    )
 
 
 class Block(NamedTuple):
@@ -33,18 +35,29 @@ class Block(NamedTuple):
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a Markdown page."""
-    return [Block(*found) for found in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    return [
+        Block(*found)
+        for found in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ]
 
 
 def prose(page: str) -> str:
     """A Markdown page without what is code."""
-    return re.sub(r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL))
+    return re.sub(
+        r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    )
 
 
 def anchors(page: str) -> set[str]:
     """The names that a page's headings can be linked by."""
-    headings = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    headings = re.findall(
+        r"^#+ +(.*)$",
+        re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def broken_links(path: Path) -> Iterator[str]:
@@ -65,7 +78,9 @@ def make_targets(makefile: str) -> set[str]:
 
 
 # Written so that this file does not match itself.
-MACHINE = re.compile(r"/(?:wor[k]|roo[t]|far[m]|hom[e]/\w+|User[s]/\w+|tm[p]/bash_jobs|op[t]/(?:pypi|wheels))[/.]")
+MACHINE = re.compile(
+    r"/(?:wor[k]|roo[t]|far[m]|hom[e]/\w+|User[s]/\w+|tm[p]/bash_jobs|op[t]/(?:pypi|wheels))[/.]"
+)
 
 
 def machine_paths(text: str) -> list[str]:
@@ -78,10 +93,15 @@ def machine_paths(text: str) -> list[str]:
 
 def readme_commands() -> list[str]:
     shells = [
-        block.text for block in blocks((ROOT / "README.md").read_text()) if block.language in ("sh", "bash", "console")
+        block.text
+        for block in blocks((ROOT / "README.md").read_text())
+        if block.language in ("sh", "bash", "console")
     ]
     return [
-        line.removeprefix("$ ").split("#")[0].strip() for text in shells for line in text.splitlines() if line.strip()
+        line.removeprefix("$ ").split("#")[0].strip()
+        for text in shells
+        for line in text.splitlines()
+        if line.strip()
     ]
 
 
@@ -95,9 +115,19 @@ def test_every_make_command_of_the_readme_is_a_target() -> None:
 
 
 def test_every_keyhouse_command_of_the_readme_exists() -> None:
-    named = sorted({command.split()[1] for command in readme_commands() if re.match(r"(\S*/)?keyhouse [a-z]", command)})
+    named = sorted(
+        {
+            command.split()[1]
+            for command in readme_commands()
+            if re.match(r"(\S*/)?keyhouse [a-z]", command)
+        }
+    )
     for command in named:
-        ran = subprocess.run([sys.executable, "-m", "keyhouse.cli", command, "--help"], capture_output=True, text=True)
+        ran = subprocess.run(
+            [sys.executable, "-m", "keyhouse.cli", command, "--help"],
+            capture_output=True,
+            text=True,
+        )
         assert ran.returncode == 0, f"keyhouse {command}: {ran.stderr}"
 
 
@@ -105,11 +135,19 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     """All of it, top to bottom, as one program in an empty folder."""
     script = tmp_path / "readme.py"
     script.write_text(
-        "\n".join(block.text for block in blocks((ROOT / "README.md").read_text()) if block.language == "python")
+        "\n".join(
+            block.text
+            for block in blocks((ROOT / "README.md").read_text())
+            if block.language == "python"
+        )
     )
     assert script.read_text(), "the README shows no Python"
     ran = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -128,8 +166,16 @@ def test_the_architecture_is_one_sitting_long() -> None:
 
 def test_the_architecture_names_every_part_of_the_package() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    parts = [path for path in (ROOT / "src" / "keyhouse").iterdir() if not path.name.startswith(("_", "."))]
-    names = [f"{path.name}/" if path.is_dir() else path.name for path in parts if path.suffix in ("", ".py")]
+    parts = [
+        path
+        for path in (ROOT / "src" / "keyhouse").iterdir()
+        if not path.name.startswith(("_", "."))
+    ]
+    names = [
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in parts
+        if path.suffix in ("", ".py")
+    ]
     assert [name for name in sorted(names) if name not in page] == []
 
 
@@ -143,7 +189,9 @@ def test_every_error_has_its_entry() -> None:
 def test_every_decision_is_in_the_index() -> None:
     folder = ROOT / "docs" / "adr"
     index = (folder / "README.md").read_text()
-    assert [path.name for path in sorted(folder.glob("0*.md")) if f"({path.name})" not in index] == []
+    assert [
+        path.name for path in sorted(folder.glob("0*.md")) if f"({path.name})" not in index
+    ] == []
 
 
 def test_the_changelog_has_a_place_for_the_next_change() -> None:
@@ -155,7 +203,9 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
 
 def test_make_help_names_every_target() -> None:
     targets = make_targets((ROOT / "Makefile").read_text())
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    shown = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout
     assert targets == set(re.findall(r"^ +make (\S+) +\S", shown, re.MULTILINE))
 
 
@@ -198,7 +248,10 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
 
 def test_a_path_of_somebodys_machine_is_found() -> None:
     planted = ["/" + "work/main", "/" + "root/x", "/" + "home/ann/x", "/" + "opt/pypi/x"]
-    assert machine_paths("\n".join([*planted, "docs/adr/x", "/usr/bin/env", "https://example.org/a"])) == planted
+    assert (
+        machine_paths("\n".join([*planted, "docs/adr/x", "/usr/bin/env", "https://example.org/a"]))
+        == planted
+    )
 
 
 def test_blocks_are_told_by_their_language() -> None:

@@ -62,11 +62,17 @@ def test_the_source_keeps_the_rule(rule: Rule) -> None:
 def test_every_declared_dependency_is_imported_and_every_import_declared() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
     wanted = sum(project["optional-dependencies"].values(), project["dependencies"])
-    declared = {name.lower() for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"}
-    libraries = {module.split(".")[0] for source in sources(SOURCE) for _, module, _ in source.imports()}
+    declared = {
+        name.lower() for line in wanted if (name := re.split(r"[^\w-]", line)[0]) != "keyhouse"
+    }
+    libraries = {
+        module.split(".")[0] for source in sources(SOURCE) for _, module, _ in source.imports()
+    }
     distributions = packages_distributions()
     imported: set[str] = set()
-    for library in libraries - sys.stdlib_module_names - {"keyhouse"}:  # one name may be of several: opentelemetry
+    for library in (
+        libraries - sys.stdlib_module_names - {"keyhouse"}
+    ):  # one name may be of several: opentelemetry
         found = [name.lower().replace("_", "-") for name in distributions[library]]
         imported.update([name for name in found if name in declared] or found[:1])
     assert declared == imported | PROGRAMS | AWAITED
@@ -86,17 +92,41 @@ def test_a_sound_package_breaks_no_rule(package: Path) -> None:
 
 
 PLANTED = [
-    ("keys/key.py", "from keyhouse.schema import Record", "imports keyhouse.schema, which is not below keys"),
+    (
+        "keys/key.py",
+        "from keyhouse.schema import Record",
+        "imports keyhouse.schema, which is not below keys",
+    ),
     ("keys/key.py", "from keyhouse.clock import Clock", "take the time or the id as an argument"),
-    ("keys/key.py", "from ..schema.record import Record", "imports keyhouse.schema.record, which is not below keys"),
-    ("keys/__init__.py", "from ..schema import Record", "imports keyhouse.schema, which is not below keys"),
+    (
+        "keys/key.py",
+        "from ..schema.record import Record",
+        "imports keyhouse.schema.record, which is not below keys",
+    ),
+    (
+        "keys/__init__.py",
+        "from ..schema import Record",
+        "imports keyhouse.schema, which is not below keys",
+    ),
     ("schema/record.py", "from keyhouse.engine import Row", "the store makes the Batch"),
-    ("errors.py", "from keyhouse.keys import Span", "imports keyhouse.keys, which is not below errors"),
+    (
+        "errors.py",
+        "from keyhouse.keys import Span",
+        "imports keyhouse.keys, which is not below errors",
+    ),
     ("engine.py", "from keyhouse.schema import Record", "an engine knows rows"),
     ("engines/sqlite.py", "from keyhouse.schema import Record", "an engine knows rows"),
     ("engines/sqlite.py", "from keyhouse.store import Store", "the store calls it"),
-    ("engines/sqlite.py", "from keyhouse.keys import Span", "import Span and check_key from keyhouse.engine"),
-    ("store/store.py", "from keyhouse.engines.sqlite import Sqlite", "take an Engine as an argument"),
+    (
+        "engines/sqlite.py",
+        "from keyhouse.keys import Span",
+        "import Span and check_key from keyhouse.engine",
+    ),
+    (
+        "store/store.py",
+        "from keyhouse.engines.sqlite import Sqlite",
+        "take an Engine as an argument",
+    ),
     ("store/store.py", "from keyhouse import engines", "take an Engine as an argument"),
     ("store/store.py", "import keyhouse.engines.sqlite", "take an Engine as an argument"),
     (
@@ -104,12 +134,32 @@ PLANTED = [
         "import importlib\nimportlib.import_module('keyhouse.engines')",
         "take an Engine as an argument",
     ),
-    ("store/store.py", "def late():\n    from keyhouse.engines import sqlite", "take an Engine as an argument"),
-    ("store/store.py", "from keyhouse.testing import x", "imports keyhouse.testing, which is not below store"),
+    (
+        "store/store.py",
+        "def late():\n    from keyhouse.engines import sqlite",
+        "take an Engine as an argument",
+    ),
+    (
+        "store/store.py",
+        "from keyhouse.testing import x",
+        "imports keyhouse.testing, which is not below store",
+    ),
     ("store/store.py", "from keyhouse import Store", "imports keyhouse, which is not below store"),
-    ("systems/rosey/schema.py", "from keyhouse.engines.sqlite import Sqlite", "a system names no engine"),
-    ("systems/rosey/schema.py", "from keyhouse.systems import streamkit", "systems do not know each other"),
-    ("systems/rosey/schema.py", "from keyhouse.cli import main", "imports keyhouse.cli, which is not below systems"),
+    (
+        "systems/rosey/schema.py",
+        "from keyhouse.engines.sqlite import Sqlite",
+        "a system names no engine",
+    ),
+    (
+        "systems/rosey/schema.py",
+        "from keyhouse.systems import streamkit",
+        "systems do not know each other",
+    ),
+    (
+        "systems/rosey/schema.py",
+        "from keyhouse.cli import main",
+        "imports keyhouse.cli, which is not below systems",
+    ),
     ("__init__.py", "from keyhouse.cli import main", "which is not below keyhouse itself"),
     ("__init__.py", "from keyhouse.engines.sqlite import Sqlite", "open engines by URL"),
     ("cache/__init__.py", "", "is in no layer: give keyhouse.cache its row in MAY_IMPORT"),
@@ -125,8 +175,16 @@ PLANTED = [
     ("schema/record.py", "import random", "imports random in the pure core"),
     ("schema/record.py", "import secrets", "imports secrets in the pure core"),
     ("schema/record.py", "from pathlib import Path", "imports pathlib in the pure core"),
-    ("schema/record.py", "from datetime import datetime\nx = datetime.now()", "calls now() in the pure core"),
-    ("schema/record.py", "from datetime import date\nx = date.today()", "calls today() in the pure core"),
+    (
+        "schema/record.py",
+        "from datetime import datetime\nx = datetime.now()",
+        "calls now() in the pure core",
+    ),
+    (
+        "schema/record.py",
+        "from datetime import date\nx = date.today()",
+        "calls today() in the pure core",
+    ),
     ("schema/record.py", "x = open('x')", "calls open() in the pure core"),
     ("keys/key.py", "async def build(): ...", "is async in the pure core"),
     ("store/store.py", "from typing import TYPE_CHECKING", "uses TYPE_CHECKING"),
@@ -142,18 +200,40 @@ PLANTED = [
         "from keyhouse.store import Lease",
         "add it to the __all__ of keyhouse.store",
     ),
-    ("cli/commands.py", "import keyhouse.store.store", "use the names that keyhouse.store publishes"),
-    ("cli/commands.py", "from keyhouse.schema import record", "use the names that keyhouse.schema publishes"),
-    ("cli/commands.py", "from keyhouse.errors import _short", "imports keyhouse.errors._short, which is private"),
-    ("cli/commands.py", "from keyhouse.systems.rosey.schema import ROSEY", "import it from keyhouse.systems.rosey"),
-    ("systems/rosey/schema.py", "from keyhouse.schema.record import Record", "import it from keyhouse.schema"),
+    (
+        "cli/commands.py",
+        "import keyhouse.store.store",
+        "use the names that keyhouse.store publishes",
+    ),
+    (
+        "cli/commands.py",
+        "from keyhouse.schema import record",
+        "use the names that keyhouse.schema publishes",
+    ),
+    (
+        "cli/commands.py",
+        "from keyhouse.errors import _short",
+        "imports keyhouse.errors._short, which is private",
+    ),
+    (
+        "cli/commands.py",
+        "from keyhouse.systems.rosey.schema import ROSEY",
+        "import it from keyhouse.systems.rosey",
+    ),
+    (
+        "systems/rosey/schema.py",
+        "from keyhouse.schema.record import Record",
+        "import it from keyhouse.schema",
+    ),
     ("systems/rosey/schema.py", "from keyhouse.store._lease import Lease", "which is private"),
     ("demo.py", "from keyhouse.store.store import Store", "import it from keyhouse.store"),
 ]
 
 
 @pytest.mark.parametrize(("path", "text", "sentence"), PLANTED)
-def test_a_planted_breach_is_found_and_says_what_to_do(package: Path, path: str, text: str, sentence: str) -> None:
+def test_a_planted_breach_is_found_and_says_what_to_do(
+    package: Path, path: str, text: str, sentence: str
+) -> None:
     planted = package / "keyhouse" / path
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(SOUND.get(path, "") + text + "\n")

@@ -17,12 +17,18 @@ class Named:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("long", "short"), [(7, 100), (5, 5), (3, 0), (0, 9), (1, 1)])
-def test_each_process_begins_with_its_share_of_the_long_ones(long: int, short: int, workers: int) -> None:
-    items = [Named(f"short {number}") for number in range(short)] + [Named(f"long {number}") for number in range(long)]
+def test_each_process_begins_with_its_share_of_the_long_ones(
+    long: int, short: int, workers: int
+) -> None:
+    items = [Named(f"short {number}") for number in range(short)] + [
+        Named(f"long {number}") for number in range(long)
+    ]
     order = cast(list[Any], dealt(cast(list[Any], items), workers))
     assert sorted(item.name for item in order) == sorted(item.name for item in items)
     if workers > 1 and short >= long:
-        assert all(order[start].name.startswith("long") for start in beginnings(len(items), workers)[:long])
+        assert all(
+            order[start].name.startswith("long") for start in beginnings(len(items), workers)[:long]
+        )
 
 
 def beginnings(count: int, workers: int) -> list[int]:

@@ -49,12 +49,16 @@ def _order(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts))
+@pytest.mark.parametrize(
+    "path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts)
+)
 def test_a_package_introduces_itself_and_publishes_in_order(path: Path) -> None:
     assert list(breaches(path.read_text())) == []
 
 
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts))
+@pytest.mark.parametrize(
+    "path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts)
+)
 def test_every_published_name_is_there(path: Path) -> None:
     package = importlib.import_module(".".join(path.parent.relative_to(SOURCE).parts))
     assert [name for name in getattr(package, "__all__", ()) if not hasattr(package, name)] == []
@@ -79,7 +83,10 @@ def test_a_sound_package_has_no_breach() -> None:
         (SOUND + "x = 1\n", "has logic in line 6"),
         (SOUND + "def __getattr__(name): ...\n", "has logic in line 6"),
         (SOUND + "if True:\n    pass\n", "has logic in line 6"),
-        ('"""Keys."""\nfrom keyhouse.keys.key import Span\n', "re-exports names without an __all__"),
+        (
+            '"""Keys."""\nfrom keyhouse.keys.key import Span\n',
+            "re-exports names without an __all__",
+        ),
         (SOUND.replace('"MAX", "Span"', '"Span", "MAX"'), "out of order"),
         (SOUND.replace('"MAX"', '"MAX", "MAX"'), "twice"),
         (SOUND.replace("MAX, Span, check", "MAX, Span"), "publishes check without importing it"),

@@ -74,36 +74,68 @@ def migration(id: int) -> Migration:
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     # Records
-    "a key field with the name of an argument": (lambda: record(at="b:{limit}:{id}"), "own arguments"),
+    "a key field with the name of an argument": (
+        lambda: record(at="b:{limit}:{id}"),
+        "own arguments",
+    ),
     "a version that is no attribute": (lambda: record(version=("nope", 1)), "no such attributes"),
     "a stamp that is no attribute": (lambda: record(created="nope"), "no such attributes"),
     "a secret that is no attribute": (lambda: record(private=("nope",)), "no such attributes"),
-    "a computed value that is no attribute": (lambda: record(computed={"nope": id}), "no such attributes"),
-    "a place for the unknown that is no attribute": (lambda: record(unknown="nope"), "no such attributes"),
+    "a computed value that is no attribute": (
+        lambda: record(computed={"nope": id}),
+        "no such attributes",
+    ),
+    "a place for the unknown that is no attribute": (
+        lambda: record(unknown="nope"),
+        "no such attributes",
+    ),
     "an expiry at no attribute": (lambda: record(expiry=at_field("nope")), "no such attributes"),
-    "a key field from no attribute": (lambda: record(at="b:{x}", fields={"x": "nope.deep"}), "no such attributes"),
+    "a key field from no attribute": (
+        lambda: record(at="b:{x}", fields={"x": "nope.deep"}),
+        "no such attributes",
+    ),
     "a source for no key field": (lambda: record(fields={"nope": "title"}), "no such fields"),
     "an upgrade without a version": (lambda: record(upgrade=dict), "needs a version"),
     "an expiry of no time": (lambda: record(expiry=fixed(0)), "1 to 2,147,483,647 seconds"),
-    "an expiry of negative time": (lambda: record(expiry=sliding(-5)), "1 to 2,147,483,647 seconds"),
-    "an expiry beyond the limit": (lambda: record(expiry=fixed(2**31)), "1 to 2,147,483,647 seconds"),
+    "an expiry of negative time": (
+        lambda: record(expiry=sliding(-5)),
+        "1 to 2,147,483,647 seconds",
+    ),
+    "an expiry beyond the limit": (
+        lambda: record(expiry=fixed(2**31)),
+        "1 to 2,147,483,647 seconds",
+    ),
     "an expiring record in a summary": (
         lambda: record(Summary("all", member="id", under="ids"), expiry=fixed(60)),
         "would outlive it",
     ),
-    "an expiring record in a count": (lambda: record(Count("n:{title}"), expiry=sliding(60)), "would outlive it"),
+    "an expiring record in a count": (
+        lambda: record(Count("n:{title}"), expiry=sliding(60)),
+        "would outlive it",
+    ),
     "an expiring record as the first of several": (
-        lambda: record(BY_TITLE, First("t:{title}", value="id", among=BY_TITLE), expiry=sliding(60)),
+        lambda: record(
+            BY_TITLE, First("t:{title}", value="id", among=BY_TITLE), expiry=sliding(60)
+        ),
         "would outlive it",
     ),
     # Derived rows
-    "each of two fields": (lambda: Index("i:{a}:{b}", each={"a": "tags", "b": "tags"}), "each value of one field"),
+    "each of two fields": (
+        lambda: Index("i:{a}:{b}", each={"a": "tags", "b": "tags"}),
+        "each value of one field",
+    ),
     "a source for a field that the row does not have": (
         lambda: Index("i:{id}", fields={"titel": "title"}),
         "no such field",
     ),
-    "each of a field that the row does not have": (lambda: Index("i:{id}", each={"tag": "tags"}), "no such field"),
-    "a field that the record does not have": (lambda: record(Index("i:{nope}:{id}")), "that its record does not"),
+    "each of a field that the row does not have": (
+        lambda: Index("i:{id}", each={"tag": "tags"}),
+        "no such field",
+    ),
+    "a field that the record does not have": (
+        lambda: record(Index("i:{nope}:{id}")),
+        "that its record does not",
+    ),
     "a source that the record does not have": (
         lambda: record(Index("i:{x}:{id}", fields={"x": "nope"})),
         "that its record does not",
@@ -112,15 +144,23 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: record(Index("i:{title}:{id}", value="nope")),
         "no such attributes",
     ),
-    "an index that two records could earn": (lambda: record(Index("i:{title}", value="id")), "Two records could earn"),
+    "an index that two records could earn": (
+        lambda: record(Index("i:{title}", value="id")),
+        "Two records could earn",
+    ),
     "an index that does not lead back": (lambda: record(Index("i:{title}")), "does not lead back"),
-    "a unique row that does not lead back": (lambda: record(Unique("i:{title}", value="title")), "does not lead back"),
+    "a unique row that does not lead back": (
+        lambda: record(Unique("i:{title}", value="title")),
+        "does not lead back",
+    ),
     "a field of the key that stands for another": (
         lambda: record(Index("i:{id}", each={"id": "tags"})),
         "does not lead back",
     ),
     "an index over one of a few words": (
-        lambda: Record(Book, "{version:a|b}:{id}", Index("i:{id}"), fields={"version": lambda book: "a"}),
+        lambda: Record(
+            Book, "{version:a|b}:{id}", Index("i:{id}"), fields={"version": lambda book: "a"}
+        ),
         "Two records could earn",
     ),
     "a unique row over one of a few words": (
@@ -132,16 +172,26 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "an index of its record",
     ),
     "a first row among an index of another order": (
-        lambda: _first_among(Index("idx:{version}:{title}:{id}", fields={"version": lambda book: str(book.version)})),
+        lambda: _first_among(
+            Index("idx:{version}:{title}:{id}", fields={"version": lambda book: str(book.version)})
+        ),
         "begins with its fields",
     ),
     "a first row among others than those that earn it": (
-        lambda: record(BY_TITLE, First("t:{title}", value="id", among=BY_TITLE, when=lambda book: book.version > 0)),
+        lambda: record(
+            BY_TITLE,
+            First("t:{title}", value="id", among=BY_TITLE, when=lambda book: book.version > 0),
+        ),
         "with the same `when`",
     ),
-    "a summary of no key field": (lambda: record(Summary("all", member="title", under="ids")), "lists a field"),
+    "a summary of no key field": (
+        lambda: record(Summary("all", member="title", under="ids")),
+        "lists a field",
+    ),
     "a summary of numbers": (
-        lambda: record(Summary("all", member="n", under="ids"), at="b:{n:04d}", fields={"n": "version"}),
+        lambda: record(
+            Summary("all", member="n", under="ids"), at="b:{n:04d}", fields={"n": "version"}
+        ),
         "that is text",
     ),
     "a summary whose list is a constant too": (
@@ -149,7 +199,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "the name of the list",
     ),
     "a map of entries that two records could have": (
-        lambda: Record(Book, "{kind:a|b}:{id}", Summary("all", member="id", under="ids", entry=str)),
+        lambda: Record(
+            Book, "{kind:a|b}:{id}", Summary("all", member="id", under="ids", entry=str)
+        ),
         "under the same member",
     ),
     "a day as the value of an index": (
@@ -166,8 +218,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a number longer than a key": (lambda: Template("b:{n:09999d}"), "1 to 100 digits"),
     # Logs
     "a fold without a state": (lambda: Log(Book, "e:{id}", fold=fold), "both a fold and a state"),
-    "a state without a fold": (lambda: Log(Book, "e:{id}", state=_state()), "both a fold and a state"),
-    "a state of another type": (lambda: Log(Book, "e:{id}", state=record(), fold=fold), "is a LogState"),
+    "a state without a fold": (
+        lambda: Log(Book, "e:{id}", state=_state()),
+        "both a fold and a state",
+    ),
+    "a state of another type": (
+        lambda: Log(Book, "e:{id}", state=record(), fold=fold),
+        "is a LogState",
+    ),
     "a sequence that folds": (
         lambda: Log(Book, "e:{id:04d}", state=_state(), fold=fold, sequence=Counter("n", name="n")),
         "can't fold",
@@ -176,7 +234,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Log(Book, "e:{id}", state=Record(Needy, "st", name="st"), fold=fold, deferred=True),
         "a state of defaults",
     ),
-    "a deferred log that does not fold": (lambda: Log(Book, "e:{id}", deferred=True), "nothing to defer"),
+    "a deferred log that does not fold": (
+        lambda: Log(Book, "e:{id}", deferred=True),
+        "nothing to defer",
+    ),
     # Schemas
     "two records of one name": (lambda: schema(record(), record(at="c:{id}")), "the same name"),
     "a log whose state is elsewhere": (
@@ -191,8 +252,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: schema(Record(Book, Template("b:{id}:{x}", id=Match("[a-z:]+")))),
         "two readings",
     ),
-    "a scan that spills": (lambda: schema(Record(Book, "{kind:x|x_y}_{n:04d}")), "return keys of another"),
-    "two records at one key": (lambda: schema(record(), record(at="b:{x:ulid}", name="c")), "build the same key"),
+    "a scan that spills": (
+        lambda: schema(Record(Book, "{kind:x|x_y}_{n:04d}")),
+        "return keys of another",
+    ),
+    "two records at one key": (
+        lambda: schema(record(), record(at="b:{x:ulid}", name="c")),
+        "build the same key",
+    ),
     "a record among another's": (
         lambda: schema(record(at="b:{x:ulid}"), record(at="b:map:{id}", name="map")),
         "would return rows of another",

@@ -34,12 +34,16 @@ BY_TITLE = Index("title:{title:norm}:{id}", value="id")
 BY_SERIES = Index("series:{series}:{position:08.3f?}:{id}")
 BY_TAG = Index("tag:{tag:norm}:{id}", each={"tag": "tags"})
 LISTED = Index("listed:{year:04d}:{id}", when=lambda book: book.listed)
-BY_AUTHOR = Index("author:{who}:{id}", fields={"who": lambda book: book.author and book.author.name})
+BY_AUTHOR = Index(
+    "author:{who}:{id}", fields={"who": lambda book: book.author and book.author.name}
+)
 BY_DAY = Index("day:{released:date}:{id}", value="title")
 ONE_TITLE = Unique("one:{title}", value="id")
 SERIES_FIRST = First("first:{series}", value="id", among=BY_SERIES)
 IN_SERIES = Summary("in:{series}", member="id", under="ids", constant={"v": 1})
-YEARS = Summary("years", member="id", under="books", entry=lambda book: {"y": book.year, "t": (book.title,)})
+YEARS = Summary(
+    "years", member="id", under="books", entry=lambda book: {"y": book.year, "t": (book.title,)}
+)
 IN_YEAR = Count("count:{year:04d}")
 
 BOOK = Record(
@@ -73,7 +77,9 @@ books = st.builds(
 
 
 def all_rows(book: Book) -> dict[str, Any]:
-    return {key: value for each in BOOK.derived for key, value in each.rows(book, (book.id,)).items()}
+    return {
+        key: value for each in BOOK.derived for key, value in each.rows(book, (book.id,)).items()
+    }
 
 
 @given(book=books)
@@ -91,14 +97,20 @@ def test_every_row_leads_back_to_its_record(book: Book) -> None:
             if isinstance(each, Count):
                 assert each.owners(key, b"1") == []
                 continue
-            row = each.merge(key, None, None, contribution) if isinstance(each, Summary) else contribution
+            row = (
+                each.merge(key, None, None, contribution)
+                if isinstance(each, Summary)
+                else contribution
+            )
             assert row is not None
             assert each.owners(key, row) == [[(book.id,)]]
             assert each.holds(row, contribution)
 
 
 @given(one=books, other=books)
-def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(one: Book, other: Book) -> None:
+def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
+    one: Book, other: Book
+) -> None:
     """Kept beside the code under test: rows as a plain dict, changed by what the kinds say, must be what they earn."""
     other.id = one.id
     rows: dict[str, Any] = {}
@@ -112,7 +124,9 @@ def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(one: Book,
         assert rows.keys() == expected.keys()
         for key, contribution in expected.items():
             each = next(each for each in BOOK.derived if each.template.parse(key) is not None)
-            assert rows[key] == 1 if isinstance(each, Count) else each.holds(rows[key], contribution)
+            assert (
+                rows[key] == 1 if isinstance(each, Count) else each.holds(rows[key], contribution)
+            )
 
 
 def _carry(each: Derived, rows: dict[str, Any], key: str, lost: Any, earned: Any) -> None:
@@ -138,7 +152,9 @@ def test_the_rows_of_one_book_are_these() -> None:
         author=Author("jrr"),
         year=1937,
     )
-    assert {key: value for each in BOOK.derived for key, value in each.rows(book, ("1",)).items()} == {
+    assert {
+        key: value for each in BOOK.derived for key, value in each.rows(book, ("1",)).items()
+    } == {
         "title:the hobbit:1": b'"1"',
         "series:ring:00001500:1": b"1",
         "tag:fun:1": b"1",
@@ -156,19 +172,29 @@ def test_the_rows_of_one_book_are_these() -> None:
 
 def test_a_field_that_is_not_set_earns_no_row_unless_it_may_be_null() -> None:
     book = Book(id="1", title="x")
-    assert BY_SERIES.rows(book, ("1",)) == {} and BY_AUTHOR.rows(book, ("1",)) == {} and BY_TAG.rows(book, ("1",)) == {}
+    assert (
+        BY_SERIES.rows(book, ("1",)) == {}
+        and BY_AUTHOR.rows(book, ("1",)) == {}
+        and BY_TAG.rows(book, ("1",)) == {}
+    )
     book.series = "ring"
     assert BY_SERIES.rows(book, ("1",)) == {"series:ring:null:1": b"1"}
 
 
 @pytest.mark.parametrize(
-    "kind", [Index("w:{who}:{id}", fields={"who": "author.name"}), Count("w:{who}", fields={"who": "author.name"})]
+    "kind",
+    [
+        Index("w:{who}:{id}", fields={"who": "author.name"}),
+        Count("w:{who}", fields={"who": "author.name"}),
+    ],
 )
 def test_a_part_that_is_not_set_earns_no_row_for_what_lies_within(kind: Derived) -> None:
     """Found by a review: `null` for the part, which its type allows, ended a put with an AttributeError."""
     Record(Book, "b:{id}", kind)
     assert kind.rows(Book(id="1", title="t"), ("1",)) == {}
-    assert next(iter(kind.rows(Book(id="1", title="t", author=Author("ada")), ("1",)))).startswith("w:ada")
+    assert next(iter(kind.rows(Book(id="1", title="t", author=Author("ada")), ("1",)))).startswith(
+        "w:ada"
+    )
 
 
 def test_an_attribute_may_have_a_name_that_python_keeps_for_itself() -> None:
@@ -238,7 +264,9 @@ def test_a_map_is_also_read_from_a_plain_list() -> None:
     assert YEARS.members(b'{"books":["1"]}') == {"1": None}
 
 
-@pytest.mark.parametrize("row", [b"{", b"5", b'{"other":1}', b'{"books":5}', b'{"books":[["x"]]}', b"null"], ids=repr)
+@pytest.mark.parametrize(
+    "row", [b"{", b"5", b'{"other":1}', b'{"books":5}', b'{"books":[["x"]]}', b"null"], ids=repr
+)
 def test_a_summary_row_that_lists_nothing_is_unreadable(row: bytes) -> None:
     """A row that is not JSON was answered as if the caller had sent it."""
     with pytest.raises(UnreadableError):

@@ -142,7 +142,9 @@ def test_poison_from_python_is_refused_by_name(value: Any) -> None:
 @pytest.mark.parametrize("levels", [1, 127, 128])
 def test_nesting_up_to_the_limit_is_kept(levels: int) -> None:
     assert document.parse(document.encode(nested(levels))) == nested(levels)
-    assert document.encode(chain(levels)) == document.encode(document.parse(document.encode(chain(levels))))
+    assert document.encode(chain(levels)) == document.encode(
+        document.parse(document.encode(chain(levels)))
+    )
 
 
 def test_brackets_within_strings_are_no_levels() -> None:
@@ -180,7 +182,8 @@ def test_long_runs_of_digits_within_strings_are_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"-0.0", b"1.0", b"1", b'{"b":1,"a":2}', b'"\\u0000"', b'{"__proto__":{}}', b"5e-324", b"[]"]
+    "text",
+    [b"-0.0", b"1.0", b"1", b'{"b":1,"a":2}', b'"\\u0000"', b'{"__proto__":{}}', b"5e-324", b"[]"],
 )
 def test_numbers_keep_their_kind_and_members_their_order(text: bytes) -> None:
     assert document.encode(document.parse(text)) == text

@@ -20,11 +20,19 @@ class Note(msgspec.Struct, kw_only=True, rename="camel"):
 NOTE = Record(Note, "n:{id}", unknown="extra", private=("secret_word",))
 
 
-def test_an_unknown_member_is_kept_even_when_it_is_called_like_the_attribute_that_keeps_them() -> None:
+def test_an_unknown_member_is_kept_even_when_it_is_called_like_the_attribute_that_keeps_them() -> (
+    None
+):
     """`{"extra": 5}` was refused, and `{"extra": {…}}` lost: it was read into the attribute, then replaced."""
     every: list[Any] = [5, {"a": 1}, None, {"extra": {}}]
     for extra in every:
-        value = {"id": "1", "scaleX": 1.0, "secretWord": "x", "extra": extra, "deeper": {"list": [1, 2.0]}}
+        value = {
+            "id": "1",
+            "scaleX": 1.0,
+            "secretWord": "x",
+            "extra": extra,
+            "deeper": {"list": [1, 2.0]},
+        }
         read = NOTE.decode(json.dumps(value).encode())
         assert read.extra == {"extra": extra, "deeper": {"list": [1, 2.0]}}
         assert json.dumps(json.loads(NOTE.encode(read))) == json.dumps(value)
@@ -36,7 +44,11 @@ def test_a_known_member_wins_over_an_unknown_one_of_its_name() -> None:
 
 def test_a_private_attribute_is_hidden_under_the_name_it_has_in_the_json() -> None:
     """`shown` went by the attribute's name, and showed what was renamed."""
-    assert NOTE.shown(Note(id="1", secret_word="x", extra={"a": 1})) == {"id": "1", "scaleX": 0, "a": 1}
+    assert NOTE.shown(Note(id="1", secret_word="x", extra={"a": 1})) == {
+        "id": "1",
+        "scaleX": 0,
+        "a": 1,
+    }
 
 
 @pytest.mark.parametrize("row", [b"[]", b"5", b"null", b"{", b'{"id":5}', b'{"id":"\xff"}', b""])

@@ -76,7 +76,9 @@ def test_the_digits_are_those_of_a_look_at_each(text: bytes, digits: int) -> Non
 
 
 @given(text=texts, most=st.integers(1, 60), window=st.integers(1, 40))
-def test_the_values_are_those_that_begin_outside_of_strings(text: bytes, most: int, window: int) -> None:
+def test_the_values_are_those_that_begin_outside_of_strings(
+    text: bytes, most: int, window: int
+) -> None:
     found = sum(sign in b"[{," for sign in STRINGS.sub(b"", text))
     with small(window=window):
         assert refuses(lambda: list(outline.value_checks(text, most))) is (found > most)
@@ -107,7 +109,11 @@ HOSTILE = {
     "objects": b'{"a":1},' * (SIZE // 8),
     "strings of brackets": b'"[",[],' * (SIZE // 7),
     "strings of escapes": b'"\\\\",[],' * (SIZE // 8),
-    "digits in a string behind strings": b'"",' * (SIZE // 3) + b'"' + b"1" * 5_000 + b'"' + b"[]" * 129,
+    "digits in a string behind strings": b'"",' * (SIZE // 3)
+    + b'"'
+    + b"1" * 5_000
+    + b'"'
+    + b"[]" * 129,
 }
 
 
@@ -116,7 +122,9 @@ def test_no_text_is_looked_at_byte_by_byte(text: bytes) -> None:
     """Each bracket was a turn of a loop, each string a match: a body of 33 MB, the most that an import takes, held the one
     event loop for 1 to 3 seconds, for every tenant, before it was refused."""
     passed = min(seconds(lambda: document.check_text(text)) for _ in range(3))
-    assert passed < min(seconds(lambda: is_too_deep(text, DOCUMENT_DEPTH_MAX)) for _ in range(2)) / 2
+    assert (
+        passed < min(seconds(lambda: is_too_deep(text, DOCUMENT_DEPTH_MAX)) for _ in range(2)) / 2
+    )
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -87,7 +87,10 @@ def test_a_value_of_the_wrong_type_is_refused_as_such_where_others_are_computed_
 def test_a_second_write_keeps_when_the_record_was_created() -> None:
     first = USER.stamp(user(), None, NOW)
     second = USER.stamp(user(created_at="what the caller says"), first, NOW + 5_000)
-    assert (second.created_at, second.updated_at) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z")
+    assert (second.created_at, second.updated_at) == (
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:05Z",
+    )
 
 
 def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
@@ -109,7 +112,9 @@ def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
         user,
         display_name=st.text(st.characters(exclude_categories=["Cs"])),
         rating=st.none() | st.floats(allow_nan=False, allow_infinity=False),
-        extra=st.dictionaries(st.text("abcXY", min_size=1), st.integers() | st.text("xyz"), max_size=3),
+        extra=st.dictionaries(
+            st.text("abcXY", min_size=1), st.integers() | st.text("xyz"), max_size=3
+        ),
     )
 )
 def test_a_record_reads_back_as_it_was_stored(value: User) -> None:
@@ -254,7 +259,13 @@ def test_a_value_of_the_wrong_type_is_refused(value: Held) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [Held("\ud800"), Held("1", anything="\udfff"), Held("1", anything=object()), Held("1", anything={1: 2})]
+    "value",
+    [
+        Held("\ud800"),
+        Held("1", anything="\udfff"),
+        Held("1", anything=object()),
+        Held("1", anything={1: 2}),
+    ],
 )
 def test_a_value_that_is_no_json_is_refused(value: Held) -> None:
     with pytest.raises(DocumentError):
@@ -277,7 +288,9 @@ def test_a_record_of_any_json_is_made_of_jsons_own_types(value: Any) -> None:
         ANY.encode(value)
 
 
-@pytest.mark.parametrize("value", [None, True, 0, -0.0, 1.0, "", [], {}, {"a": [1, 2.5, None]}, 2**70, "\0"], ids=repr)
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -0.0, 1.0, "", [], {}, {"a": [1, 2.5, None]}, 2**70, "\0"], ids=repr
+)
 def test_a_record_of_any_json_keeps_any_json(value: Any) -> None:
     assert repr(ANY.decode(ANY.encode(value))) == repr(value)
 
@@ -294,7 +307,10 @@ UNREADABLE = {
     "a member of another type": b'{"id":1,"displayName":"x","schemaVersion":3}',
     "a version that is text": b'{"id":"1","displayName":"x","schemaVersion":"3"}',
     "a version that is null": b'{"id":"1","displayName":"x","schemaVersion":null}',
-    "too deep": b'{"id":"1","displayName":"x","schemaVersion":3,"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "too deep": b'{"id":"1","displayName":"x","schemaVersion":3,"a":'
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
     "an old one that cannot be upgraded": b'{"id":"1","schemaVersion":1}',
 }
 
@@ -306,11 +322,17 @@ def test_a_row_that_is_not_of_its_record_is_unreadable_by_name(row: bytes) -> No
     assert refused.value.fields["key"] == "u:1"
 
 
-@pytest.mark.parametrize("record", [HELD, ANY, Record(Deep, "d:{id}")], ids=lambda record: record.name)
 @pytest.mark.parametrize(
-    "row", [b"[" * 100_000, b'{"id":"1","inner":' * 50_000 + b"null" + b"}" * 50_000], ids=["lists", "objects"]
+    "record", [HELD, ANY, Record(Deep, "d:{id}")], ids=lambda record: record.name
 )
-def test_a_row_nested_without_end_is_unreadable_and_nothing_worse(record: Record[Any], row: bytes) -> None:
+@pytest.mark.parametrize(
+    "row",
+    [b"[" * 100_000, b'{"id":"1","inner":' * 50_000 + b"null" + b"}" * 50_000],
+    ids=["lists", "objects"],
+)
+def test_a_row_nested_without_end_is_unreadable_and_nothing_worse(
+    record: Record[Any], row: bytes
+) -> None:
     """Another program may have written it. The parser ran out of stack with a RecursionError, and `verify` with it."""
     with pytest.raises(UnreadableError):
         record.decode(row, "k")
@@ -346,7 +368,9 @@ def test_a_row_of_older_code_is_brought_up_to_date_as_it_is_read() -> None:
 
 
 def test_a_row_of_todays_version_is_not_upgraded() -> None:
-    assert USER.decode(b'{"id":"1","displayName":"Ann","name":"Bob","schemaVersion":3}').extra == {"name": "Bob"}
+    assert USER.decode(b'{"id":"1","displayName":"Ann","name":"Bob","schemaVersion":3}').extra == {
+        "name": "Bob"
+    }
 
 
 def test_a_record_without_a_version_reads_what_decodes() -> None:
@@ -363,7 +387,11 @@ class Event(msgspec.Struct):
     kind: str
 
 
-EVENT = Record(Event, "e:{stream}:{when}:{kind}", fields={"when": "at", "kind": lambda event: event.kind.upper()})
+EVENT = Record(
+    Event,
+    "e:{stream}:{when}:{kind}",
+    fields={"when": "at", "kind": lambda event: event.kind.upper()},
+)
 
 
 def test_key_fields_come_from_the_record_or_are_given() -> None:
@@ -373,10 +401,16 @@ def test_key_fields_come_from_the_record_or_are_given() -> None:
 
 @pytest.mark.parametrize(
     ("given_", "error"),
-    [({}, KeyFieldError), ({"stream": "s", "when": "6"}, KeyFieldError), ({"stream": "s", "zz": 1}, UsageError)],
+    [
+        ({}, KeyFieldError),
+        ({"stream": "s", "when": "6"}, KeyFieldError),
+        ({"stream": "s", "zz": 1}, UsageError),
+    ],
     ids=["missing", "another than the record's", "no such field"],
 )
-def test_key_fields_that_do_not_fit_are_refused(given_: dict[str, object], error: type[KeyhouseError]) -> None:
+def test_key_fields_that_do_not_fit_are_refused(
+    given_: dict[str, object], error: type[KeyhouseError]
+) -> None:
     with pytest.raises(error):
         EVENT.keys(Event("5", "x"), given_)
 
@@ -434,7 +468,8 @@ def test_a_ttl_is_a_whole_number_of_seconds_within_bounds(ttl: Any) -> None:
     with pytest.raises(RecordError):
         session(expiry=per_write()).expires(Session("1"), None, ttl, NOW)
     assert (
-        session(expiry=per_write()).expires(Session("1"), None, TTL_SECONDS_MAX, NOW) == NOW + TTL_SECONDS_MAX * 1_000
+        session(expiry=per_write()).expires(Session("1"), None, TTL_SECONDS_MAX, NOW)
+        == NOW + TTL_SECONDS_MAX * 1_000
     )
 
 

@@ -25,7 +25,9 @@ def part(value: Any) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def hs(claims: Any, secret: str | bytes = SECRET, *, hash_name: str = "sha256", **header: Any) -> str:
+def hs(
+    claims: Any, secret: str | bytes = SECRET, *, hash_name: str = "sha256", **header: Any
+) -> str:
     """Signed with a secret, whatever the header says."""
     key = secret.encode() if isinstance(secret, str) else secret
     start = f"{part({'alg': 'HS256', 'typ': 'JWT'} | header)}.{part(claims)}"
@@ -48,7 +50,11 @@ def ec_key(name: str = "ours") -> ec.EllipticCurvePrivateKey:
 
 def rs(claims: Any, key: rsa.RSAPrivateKey | None = None, **header: Any) -> str:
     algorithm = RSAAlgorithm(RSAAlgorithm.SHA256)
-    named = {name: value for name, value in ({"alg": "RS256", "kid": "one"} | header).items() if value is not None}
+    named = {
+        name: value
+        for name, value in ({"alg": "RS256", "kid": "one"} | header).items()
+        if value is not None
+    }
     start = f"{part(named)}.{part(claims)}"
     return f"{start}.{part(algorithm.sign(start.encode(), key or rsa_key()))}"
 
@@ -60,7 +66,9 @@ def es(claims: Any, key: ec.EllipticCurvePrivateKey | None = None, **header: Any
 
 
 def pem(key: rsa.RSAPrivateKey) -> bytes:
-    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def jwk(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, **members: Any) -> dict[str, Any]:
@@ -83,7 +91,20 @@ def forgeries() -> Iterator[tuple[str, str]]:
 
 
 def _about_the_algorithm() -> Iterator[tuple[str, str]]:
-    for name in ("none", "None", "NONE", "nOnE", "", "null", "HS256 ", "hs256", "RS256", "ES256", "HS384", "dir"):
+    for name in (
+        "none",
+        "None",
+        "NONE",
+        "nOnE",
+        "",
+        "null",
+        "HS256 ",
+        "hs256",
+        "RS256",
+        "ES256",
+        "HS384",
+        "dir",
+    ):
         yield f"alg {name!r} without a signature", unsigned(GOOD, alg=name)
     yield "alg none with a signature", hs(GOOD, alg="none")
     yield "no alg", unsigned(GOOD, typ="JWT")
@@ -102,7 +123,10 @@ def _about_the_key() -> Iterator[tuple[str, str]]:
     yield "kid that names a file", hs(GOOD, b"", kid="../../../../dev/null")
     yield "kid that is a query", hs(GOOD, "x", kid="x' UNION SELECT 'x")
     yield "kid a number", hs(GOOD, kid=1)
-    yield "a key of theirs in jwk", rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one"))
+    yield (
+        "a key of theirs in jwk",
+        rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
+    )
     yield "a secret of theirs in jwk", hs(GOOD, "theirs", jwk={"kty": "oct", "k": part(b"theirs")})
     yield "a place of theirs in jku", hs(GOOD, "theirs", jku="https://theirs.example/keys.json")
     yield "a place of theirs in x5u", hs(GOOD, "theirs", x5u="https://theirs.example/cert.pem")
@@ -116,7 +140,10 @@ def _about_times() -> Iterator[tuple[str, str]]:
     for value in wrong:
         yield f"exp {value!r}", hs(GOOD | {"exp": value})
     yield "exp NaN", hs(f'{{"customerId":"{CUSTOMER}","exp":NaN}}'.encode())
-    yield "exp in four hundred digits", hs(GOOD | {"exp": 10**400})  # an error of ours once: too large for a float
+    yield (
+        "exp in four hundred digits",
+        hs(GOOD | {"exp": 10**400}),
+    )  # an error of ours once: too large for a float
     yield "exp without end", hs(f'{{"customerId":"{CUSTOMER}","exp":1e400}}'.encode())
     yield "nbf to come", hs(GOOD | {"nbf": NOW + 31})
     yield "nbf text", hs(GOOD | {"nbf": "0"})
@@ -125,11 +152,31 @@ def _about_times() -> Iterator[tuple[str, str]]:
 
 def _about_the_tenant() -> Iterator[tuple[str, str]]:
     yield "no tenant", hs({"exp": NOW + 3_600})
-    wrong = ["", ">", "*", "..", "../x", "a b", "a/b", "12345\n", "x" * 65, "é", "１２", "12345\0", "{}"]
+    wrong = [
+        "",
+        ">",
+        "*",
+        "..",
+        "../x",
+        "a b",
+        "a/b",
+        "12345\n",
+        "x" * 65,
+        "é",
+        "１２",
+        "12345\0",
+        "{}",
+    ]
     for value in [*wrong, 12345, None, True, ["12345"], {"id": "12345"}, [], 1.5]:
         yield f"tenant {value!r}", hs(GOOD | {"customerId": value})
-    yield "a wrong tenant before a good one", hs(GOOD | {"customerId": None, "userId": CUSTOMER, "sub": CUSTOMER})
-    yield "a wrong user before a good subject", hs({"userId": 7, "sub": CUSTOMER, "exp": NOW + 3_600})
+    yield (
+        "a wrong tenant before a good one",
+        hs(GOOD | {"customerId": None, "userId": CUSTOMER, "sub": CUSTOMER}),
+    )
+    yield (
+        "a wrong user before a good subject",
+        hs({"userId": 7, "sub": CUSTOMER, "exp": NOW + 3_600}),
+    )
     yield "an audience where none is set", hs(GOOD | {"aud": "another-service"})
     yield "an audience that is no text", hs(GOOD | {"aud": [1]})
     yield "an issuer that is no text", hs(GOOD | {"iss": 1})
@@ -139,7 +186,10 @@ def _about_the_tenant() -> Iterator[tuple[str, str]]:
 def _about_the_form() -> Iterator[tuple[str, str]]:
     good = hs(GOOD)
     head, payload, signature = good.split(".")
-    yield "another payload under the signature", f"{head}.{part(GOOD | {'customerId': '6'})}.{signature}"
+    yield (
+        "another payload under the signature",
+        f"{head}.{part(GOOD | {'customerId': '6'})}.{signature}",
+    )
     yield "another header under the signature", f"{part({'alg': 'HS256'})}.{payload}.{signature}"
     yield "no signature", f"{head}.{payload}."
     yield "half a signature", f"{head}.{payload}.{signature[:20]}"
@@ -153,7 +203,17 @@ def _about_the_form() -> Iterator[tuple[str, str]]:
     yield "claims that are no JSON", hs(b"customerId=12345")
     yield "claims that are no text", hs(b"\xff\xfe")
     yield "claims nested without end", hs(b'{"customerId":' * 50_000)
-    for text in ("x", ".", "..", "...", "a.b.c", f"{good}.", f".{good}", f"{head}.{payload}", f"{head}={payload}"):
+    for text in (
+        "x",
+        ".",
+        "..",
+        "...",
+        "a.b.c",
+        f"{good}.",
+        f".{good}",
+        f"{head}.{payload}",
+        f"{head}={payload}",
+    ):
         yield f"garbage {text[:10]!r}", text
     yield "padding", f"{good}="
     yield "a space in it", f"{head}. {payload}.{signature}"

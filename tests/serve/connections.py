@@ -49,7 +49,10 @@ class Wide:
 
     def part(self) -> Part:
         routes = [("/endless", self.endless), ("/wait", self.wait), ("/large", self.large)]
-        return Part(name="wide", routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes])
+        return Part(
+            name="wide",
+            routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes],
+        )
 
 
 @asynccontextmanager
@@ -58,7 +61,9 @@ async def served(
 ) -> AsyncIterator[int]:
     app = make_app([shop(), *([wide.part()] if wide else [])], registry=registry)
     with bind(Address("127.0.0.1", 0)) as bound:
-        async with listening(app, bound, drain_seconds=5, refused=app.metrics.refuse, **seconds) as address:
+        async with listening(
+            app, bound, drain_seconds=5, refused=app.metrics.refuse, **seconds
+        ) as address:
             yield address.port
 
 
@@ -89,7 +94,11 @@ def problem(answer: bytes, status: int) -> dict[str, Any]:
     head, _, body = answer.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     assert lines[0].startswith(b"http/1.1 %d " % status), answer
-    for line in (b"content-type: application/problem+json", b"x-content-type-options: nosniff", b"connection: close"):
+    for line in (
+        b"content-type: application/problem+json",
+        b"x-content-type-options: nosniff",
+        b"connection: close",
+    ):
         assert lines.count(line) == 1
     assert b"x-frame-options: deny" in lines and b"content-length: %d" % len(body) in lines
     told: dict[str, Any] = json.loads(body)

@@ -60,10 +60,14 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, data: str = "data", **settings: str) -> Iterator[Serving]:
+def serving(
+    folder: Path, *arguments: str, data: str = "data", **settings: str
+) -> Iterator[Serving]:
     """Ready, on free ports, with the jars if nothing else is asked for. It is killed at the end of the block if it still
     runs."""
-    asked = arguments if any(not each.startswith("-") for each in arguments[:1]) else (JARS, *arguments)
+    asked = (
+        arguments if any(not each.startswith("-") for each in arguments[:1]) else (JARS, *arguments)
+    )
     log = folder / "log"
     with log.open("a") as errors:
         process = subprocess.Popen(
@@ -89,7 +93,9 @@ def serving(folder: Path, *arguments: str, data: str = "data", **settings: str) 
 def free(arguments: tuple[str, ...]) -> list[str]:
     """Any free port, where none is asked for."""
     flags = {"--http": "127.0.0.1:0", "--nats-port": "0"}
-    return [word for flag, value in flags.items() if flag not in arguments for word in (flag, value)]
+    return [
+        word for flag, value in flags.items() if flag not in arguments for word in (flag, value)
+    ]
 
 
 def refused(folder: Path, *arguments: str, **settings: str) -> dict[str, Any]:

@@ -72,7 +72,9 @@ async def asking(
         "path": raw_path,
         "raw_path": raw_path.encode(),
         "query_string": query.encode(),
-        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs],
+        "headers": [
+            (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs
+        ],
         "root_path": "",
     }
     await asyncio.wait_for(app(request | scope, receive, send), 10)

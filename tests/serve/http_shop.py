@@ -42,7 +42,11 @@ class Tokens:
             for header, start in ((b"authorization", b"Bearer "), (b"cookie", b"who=")):
                 if name == header and value.startswith(start):
                     tenant, _, scopes = value.removeprefix(start).decode().partition(":")
-                    return Caller(tenant=tenant, scopes=frozenset(scopes.split(",")), ambient=name == b"cookie")
+                    return Caller(
+                        tenant=tenant,
+                        scopes=frozenset(scopes.split(",")),
+                        ambient=name == b"cookie",
+                    )
         raise TokenError("There is no token.")
 
 
@@ -57,7 +61,12 @@ class Shop:
         In no order.
         """
         names = [name for each, name in self.items if each == kind]
-        return {"names": names[: query.limit], "limit": query.limit, "tag": query.tag, "after": query.after}
+        return {
+            "names": names[: query.limit],
+            "limit": query.limit,
+            "tag": query.tag,
+            "after": query.after,
+        }
 
     async def get(self, kind: Kind, id: Id) -> Reply[Item]:
         """One item."""
@@ -128,7 +137,11 @@ def shop(rates: RateLimiter | None = None) -> Part:
         routes=[
             Route(method="GET", path="/things/{kind}", handler=it.listed),
             Route(
-                method="GET", path="/things/{kind}/{id}", handler=it.get, replies={200: item}, problems=[NotFoundError]
+                method="GET",
+                path="/things/{kind}/{id}",
+                handler=it.get,
+                replies={200: item},
+                problems=[NotFoundError],
             ),
             Route(
                 method="PUT",

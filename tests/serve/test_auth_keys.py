@@ -52,7 +52,9 @@ class Source:
 
     def auth(self, algorithm: Any = "RS256") -> JwtAuth:
         settings = JwtSettings(jwt_algorithm=algorithm, jwt_keys="keys.json")
-        found = KeySet(self.load, algorithm, seconds=3_600, pause_seconds=30, monotonic=lambda: self.now)
+        found = KeySet(
+            self.load, algorithm, seconds=3_600, pause_seconds=30, monotonic=lambda: self.now
+        )
         return JwtAuth(settings, found, clock=ManualClock())
 
 
@@ -71,7 +73,9 @@ async def refused(auth: JwtAuth, token: str) -> str:
 
 def test_a_token_of_a_key_of_the_set_is_accepted() -> None:
     assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD))) == CUSTOMER
-    assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two"))) == CUSTOMER
+    assert (
+        asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two"))) == CUSTOMER
+    )
     assert asyncio.run(told(Source(jwk(ec_key(), kid="one")).auth("ES256"), es(GOOD))) == CUSTOMER
 
 
@@ -89,7 +93,9 @@ FORGED: dict[str, str] = {
     "a key of theirs under our name": rs(GOOD, rsa_key("theirs")),
     "a key of theirs in jwk": rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
     "a place of theirs in jku": rs(GOOD, rsa_key("theirs"), jku="https://theirs.example/keys.json"),
-    "a certificate of theirs in x5u": rs(GOOD, rsa_key("theirs"), x5u="https://theirs.example/cert.pem"),
+    "a certificate of theirs in x5u": rs(
+        GOOD, rsa_key("theirs"), x5u="https://theirs.example/cert.pem"
+    ),
     "our second key under the first's name": rs(GOOD, rsa_key("two"), kid="one"),
     "ES256": es(GOOD),
     "RS512": rs(GOOD, alg="RS512"),
@@ -118,7 +124,15 @@ def test_a_forgery_is_refused(name: str) -> None:
         {"kty": "RSA", "kid": "one"},
         {"kty": "RSA", "n": "!", "e": "AQAB", "kid": "one"},
     ],
-    ids=["a secret", "for encryption", "of another algorithm", "of another kind", "too short", "half", "garbage"],
+    ids=[
+        "a secret",
+        "for encryption",
+        "of another algorithm",
+        "of another kind",
+        "too short",
+        "half",
+        "garbage",
+    ],
 )
 def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
     assert list(read_keys(keys(entry, TWO), "RS256")) == ["two"]
@@ -128,7 +142,15 @@ def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"[]", b"{}", b'{"keys":1}', b'{"keys":[1]}', b"<html>", b'{"keys":[{"a":' + b"[" * 100_000],
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"keys":1}',
+        b'{"keys":[1]}',
+        b"<html>",
+        b'{"keys":[{"a":' + b"[" * 100_000,
+    ],
     ids=["nothing", "a list", "an object", "a number", "no objects", "a page", "too deep"],
 )
 def test_what_is_no_key_set_is_refused(text: bytes) -> None:
@@ -149,7 +171,9 @@ def test_a_new_key_is_fetched_when_a_token_names_it_and_no_more_often_than_may_b
         at.now = 31
         assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
         assert at.fetches == 2
-        assert "not known" in await refused(auth, rs(GOOD)), "a token of a key that is gone, remembered before"
+        assert "not known" in await refused(auth, rs(GOOD)), (
+            "a token of a key that is gone, remembered before"
+        )
         for number in range(100):
             await refused(auth, rs(GOOD, rsa_key("theirs"), kid=f"theirs-{number}"))
         assert at.fetches == 2, "strangers can't make us hammer the source"
@@ -164,7 +188,10 @@ def test_many_who_wait_for_a_key_wait_for_one_fetch() -> None:
     async def story() -> None:
         at = Source(ONE)
         auth = at.auth()
-        assert await asyncio.gather(*(told(auth, rs(GOOD | {"jti": str(n)})) for n in range(20))) == [CUSTOMER] * 20
+        assert (
+            await asyncio.gather(*(told(auth, rs(GOOD | {"jti": str(n)})) for n in range(20)))
+            == [CUSTOMER] * 20
+        )
         assert at.fetches == 1
 
     asyncio.run(story())
@@ -243,7 +270,9 @@ def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) ->
     async def story() -> None:
         hung = threading.Event()
         at = Source(ONE)
-        slow = KeySet(lambda: (hung.wait(60), at.load())[1], "RS256", seconds=3_600, pause_seconds=30)
+        slow = KeySet(
+            lambda: (hung.wait(60), at.load())[1], "RS256", seconds=3_600, pause_seconds=30
+        )
         monkeypatch.setattr(waiting, "CHECK_SECONDS_MAX", 0.001)
         with pytest.raises(UnavailableError, match="key set can't be read"):
             await slow.check()
@@ -276,10 +305,14 @@ async def until(holds: Callable[[], bool]) -> None:
 def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "keys.json"
-        settings = JwtSettings(jwt_algorithm="RS256", jwt_keys=str(path), jwt_keys_pause_seconds=0.001)
+        settings = JwtSettings(
+            jwt_algorithm="RS256", jwt_keys=str(path), jwt_keys_pause_seconds=0.001
+        )
         with capture_logs() as logs:
             jwt_auth(settings, tmp_path)
-        assert [line["file"] for line in logs] == [str(path)], "a name that is misspelled is told at once"
+        assert [line["file"] for line in logs] == [str(path)], (
+            "a name that is misspelled is told at once"
+        )
         path.write_bytes(keys(ONE))
         auth = jwt_auth(settings, tmp_path, clock=ManualClock())
         assert await told(auth, rs(GOOD)) == CUSTOMER
@@ -337,7 +370,9 @@ def server() -> Iterator[str]:
 
 def test_a_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
     settings = JwtSettings(jwt_algorithm="RS256", jwt_keys=f"{server}/keys")
-    assert asyncio.run(told(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD))) == CUSTOMER
+    assert (
+        asyncio.run(told(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD))) == CUSTOMER
+    )
 
 
 @pytest.mark.parametrize("path", ["/moved", "/huge", "/down"])
@@ -347,7 +382,9 @@ def test_a_redirect_or_too_much_or_an_error_is_no_key_set(server: str, path: str
 
 
 @pytest.mark.parametrize("path", ["/slow-body", "/slow-head"])
-def test_a_source_that_trickles_is_cut_off(server: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_trickles_is_cut_off(
+    server: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It kept to the timeout of each read. Its fetch had no end, and whoever asked with a key that was not known yet waited
     for it, as did the end of the process."""
     monkeypatch.setattr(fetching, "JWKS_SECONDS_MAX", 0.2)
@@ -363,7 +400,9 @@ def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch)
     async def story() -> None:
         monkeypatch.setattr(waiting, "JWKS_SECONDS_MAX", 0.01)
         at, come = Source(ONE), threading.Event()
-        found = KeySet(lambda: at.load() if come.wait(5) else b"", "RS256", seconds=3_600, pause_seconds=30)
+        found = KeySet(
+            lambda: at.load() if come.wait(5) else b"", "RS256", seconds=3_600, pause_seconds=30
+        )
         with pytest.raises(UnavailableError):
             await found.find("one")
         with pytest.raises(UnavailableError):
@@ -383,7 +422,9 @@ def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"])
+@pytest.mark.parametrize(
+    "place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"]
+)
 def test_a_key_set_comes_from_no_place_that_others_could_change(place: str) -> None:
     with pytest.raises(UsageError):
         source(place)

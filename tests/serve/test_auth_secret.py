@@ -17,7 +17,9 @@ def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
     assert len(secret) == 64 and kept_secret(folder) == secret
     assert [path.name for path in folder.iterdir()] == ["jwt.secret"]
     assert stat.S_IMODE((folder / "jwt.secret").stat().st_mode) == 0o600
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700, "a token made before the service first ran left it open to all"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700, (
+        "a token made before the service first ran left it open to all"
+    )
     assert kept_secret(tmp_path / "other") != secret
 
 

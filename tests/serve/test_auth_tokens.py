@@ -16,11 +16,17 @@ STREAMKIT = r"(?!.*_streamkit_)[A-Za-z0-9_-]{1,64}"
 
 
 def auth(
-    clock: ManualClock | None = None, *, pattern: str = STREAMKIT, kept_max: int = 100, **named: object
+    clock: ManualClock | None = None,
+    *,
+    pattern: str = STREAMKIT,
+    kept_max: int = 100,
+    **named: object,
 ) -> JwtAuth:
     settings = msgspec.convert({"jwt_secret": SECRET} | named, JwtSettings)
     keys = SecretKey(SECRET)
-    return JwtAuth(settings, keys, tenant_pattern=pattern, clock=clock or ManualClock(), kept_max=kept_max)
+    return JwtAuth(
+        settings, keys, tenant_pattern=pattern, clock=clock or ManualClock(), kept_max=kept_max
+    )
 
 
 def bearing(token: str) -> list[tuple[bytes, bytes]]:
@@ -46,7 +52,9 @@ def test_a_good_token_names_its_tenant_and_may_read_and_write() -> None:
         ({"sub": "c"}, "c"),
     ],
 )
-def test_the_first_claim_that_is_there_names_the_tenant(claims: dict[str, str], tenant: str) -> None:
+def test_the_first_claim_that_is_there_names_the_tenant(
+    claims: dict[str, str], tenant: str
+) -> None:
     assert told(auth(), hs(claims | {"exp": NOW + 60})).tenant == tenant
 
 
@@ -70,7 +78,12 @@ def test_issuer_and_audience_must_be_those_that_are_set() -> None:
     good = GOOD | {"iss": "https://id.example", "aud": ["other", "streamkit"]}
     assert told(strict, hs(good)).tenant == CUSTOMER
     assert told(strict, hs(good | {"aud": "streamkit"})).tenant == CUSTOMER
-    wrong: list[dict[str, object]] = [{"iss": "https://id.example/"}, {"iss": None}, {"aud": "stream"}, {"aud": []}]
+    wrong: list[dict[str, object]] = [
+        {"iss": "https://id.example/"},
+        {"iss": None},
+        {"aud": "stream"},
+        {"aud": []},
+    ]
     wrong.append({"aud": None})
     for changed in wrong:
         with pytest.raises(TokenError):
@@ -203,11 +216,16 @@ def test_a_token_comes_in_the_cookie_or_behind_bearer() -> None:
     assert find(("cookie", f"theme=dark; auth_token={TOKEN}; x=1")).ambient is True
     assert find(("cookie", "theme=dark"), ("cookie", f"auth_token={TOKEN}")).ambient is True
     assert find(("authorization", f"bearer  {TOKEN} ")).ambient is False
-    assert find(("authorization", "Basic eDp5"), ("cookie", f"auth_token={TOKEN}")).tenant == CUSTOMER
+    assert (
+        find(("authorization", "Basic eDp5"), ("cookie", f"auth_token={TOKEN}")).tenant == CUSTOMER
+    )
 
 
 def test_the_same_token_in_both_places_is_a_cookies() -> None:
-    assert find(("cookie", f"auth_token={TOKEN}"), ("authorization", f"Bearer {TOKEN}")).ambient is True
+    assert (
+        find(("cookie", f"auth_token={TOKEN}"), ("authorization", f"Bearer {TOKEN}")).ambient
+        is True
+    )
 
 
 @pytest.mark.parametrize(

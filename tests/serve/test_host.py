@@ -64,9 +64,16 @@ def test_the_operators_pages_are_there(tmp_path: Path) -> None:
         page = running.get("/metrics")
         assert page.headers["content-type"].startswith("text/plain")
         assert 'keyhouse_engine_seconds_count{call="commit",system="jars"} 1.0' in page.text
-        assert 'keyhouse_http_request_seconds_count{method="GET",route="/ready",status="200"} 1.0' in page.text
-        told = set(re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE))
-        documented = set(re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE))
+        assert (
+            'keyhouse_http_request_seconds_count{method="GET",route="/ready",status="200"} 1.0'
+            in page.text
+        )
+        told = set(
+            re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE)
+        )
+        documented = set(
+            re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE)
+        )
         assert {name for name in told if not name.endswith("_created")} == documented
 
 
@@ -77,7 +84,9 @@ def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
         assert answer.status_code == 503
         assert answer.json() == {
             "ready": False,
-            "systems": {"jars": {"ready": False, "code": "DATABASE_ERROR", "why": "The jars are broken."}},
+            "systems": {
+                "jars": {"ready": False, "code": "DATABASE_ERROR", "why": "The jars are broken."}
+            },
         }
         assert running.get("/health").status_code == 200
 
@@ -110,13 +119,20 @@ def _ready_until(running: Serving, status: int) -> httpx.Response:
 def test_people_are_told_in_words(tmp_path: Path) -> None:
     arguments = command(JARS, "--http", "127.0.0.1:0", "--nats-port", "0")
     with subprocess.Popen(
-        arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        arguments,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-    assert re.fullmatch(r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C ends it\.\n", line)
+    assert re.fullmatch(
+        r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C ends it\.\n", line
+    )
     assert (tmp_path / "keyhouse-data").is_dir()
 
 
@@ -129,11 +145,16 @@ def test_a_face_can_be_off(tmp_path: Path, face: str) -> None:
         else:
             assert running.get("/jars/jars/jam").status_code == 204
             assert not (tmp_path / "data" / "nats").exists()
-            assert [line["systems"] for line in running.log if "nats is off" in line["event"]] == [["jars"]]
+            assert [line["systems"] for line in running.log if "nats is off" in line["event"]] == [
+                ["jars"]
+            ]
 
 
 def test_a_nats_that_is_there_is_joined_and_none_is_started(tmp_path: Path) -> None:
-    with serving(tmp_path) as first, serving(tmp_path, JARS, "--nats", first.nats, data="other") as second:
+    with (
+        serving(tmp_path) as first,
+        serving(tmp_path, JARS, "--nats", first.nats, data="other") as second,
+    ):
         assert second.nats == first.nats
         assert not (tmp_path / "other" / "nats").exists()
 
@@ -148,9 +169,14 @@ def test_a_system_that_asks_for_no_nats_gets_none(tmp_path: Path) -> None:
 
 
 def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
-    (tmp_path / "keyhouse.toml").write_text('data = "of-file"\nlog_level = "error"\n[jars]\nshelf = "of file"\n')
+    (tmp_path / "keyhouse.toml").write_text(
+        'data = "of-file"\nlog_level = "error"\n[jars]\nshelf = "of file"\n'
+    )
     with serving(
-        tmp_path, data="of-flag", KEYHOUSE_DATA="of-environment", KEYHOUSE_JARS_SHELF="of environment"
+        tmp_path,
+        data="of-flag",
+        KEYHOUSE_DATA="of-environment",
+        KEYHOUSE_JARS_SHELF="of environment",
     ) as running:
         asyncio.run(once(running, "jam", 7))
         assert running.end() == 0
@@ -168,9 +194,17 @@ def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Pa
 
 def test_no_secret_is_said(tmp_path: Path) -> None:
     arguments = command(
-        JARS, "--http", "127.0.0.1:0", "--engine", "postgresql://ann:hush@127.0.0.1:1/x", "--nats", "nats://b:hush@c"
+        JARS,
+        "--http",
+        "127.0.0.1:0",
+        "--engine",
+        "postgresql://ann:hush@127.0.0.1:1/x",
+        "--nats",
+        "nats://b:hush@c",
     )
-    ran = subprocess.run(arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
     assert ran.returncode == 1
     assert "hush" not in ran.stdout + ran.stderr
     assert "postgresql://127.0.0.1:1/x" in ran.stderr and "nats://c" in ran.stderr
@@ -274,7 +308,9 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
 def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
     with (
         serving(tmp_path, KEYHOUSE_DRAIN_SECONDS="0.1") as running,
-        httpx.stream("GET", f"{running.http}/jars/forever/jam", trust_env=False, timeout=None) as answer,
+        httpx.stream(
+            "GET", f"{running.http}/jars/forever/jam", trust_env=False, timeout=None
+        ) as answer,
     ):
         assert next(answer.iter_bytes()) == b"begun"
         assert running.end() == 0
@@ -282,7 +318,9 @@ def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
-        asking = subprocess.Popen(["curl", "-s", f"{running.http}/jars/slow/jam"], stdout=subprocess.DEVNULL)
+        asking = subprocess.Popen(
+            ["curl", "-s", f"{running.http}/jars/slow/jam"], stdout=subprocess.DEVNULL
+        )
         time.sleep(0.3)
         running.process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
@@ -301,7 +339,10 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
             (["--http", "no.such.host.invalid:0"], "HTTP can't listen there"),
             (["--http", "127.0.0.1:0", "--nats-port", str(port)], "The port for NATS is taken"),
             (["--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"], "No NATS server answers"),
-            (["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"], "The server can't be reached"),
+            (
+                ["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"],
+                "The server can't be reached",
+            ),
             (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
             (["--http", "8080"], "give HOST:PORT"),
             (["--config", "gone.toml"], "There is no such file of settings"),
@@ -312,7 +353,10 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
             said = refused(tmp_path, JARS, *arguments)
             assert sentence in said["error"], said
     (tmp_path / "keyhouse.toml").write_text("a = 1\nb = [\n")
-    assert "line 2" in refused(tmp_path, JARS)["fields"]["at"] or "end of" in refused(tmp_path, JARS)["fields"]["at"]
+    assert (
+        "line 2" in refused(tmp_path, JARS)["fields"]["at"]
+        or "end of" in refused(tmp_path, JARS)["fields"]["at"]
+    )
 
 
 def test_a_system_that_is_not_there_or_has_no_service_is_refused(tmp_path: Path) -> None:
@@ -329,9 +373,20 @@ def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> No
     assert "@exec $(BIN)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
     [shown] = [block for block in blocks(page, "sh") if "nats.connect" in block]
     with serving(tmp_path, "rosey", "streamkit", data="keyhouse-data") as running:
-        program = shown.partition("-c '")[2].rpartition("'")[0].replace("nats://127.0.0.1:4222", running.nats)
-        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+        program = (
+            shown.partition("-c '")[2]
+            .rpartition("'")[0]
+            .replace("nats://127.0.0.1:4222", running.nats)
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        )
         assert '"success":true' in told.stdout and '"value":"dark"' in told.stdout
         assert "keyhouse scan rosey --space trivia --data keyhouse-data" in page
-        assert "dark" in run("scan", "rosey", "--space", "trivia", "--data", "keyhouse-data", cwd=tmp_path).stdout
+        assert (
+            "dark"
+            in run(
+                "scan", "rosey", "--space", "trivia", "--data", "keyhouse-data", cwd=tmp_path
+            ).stdout
+        )
         assert running.get("/docs").status_code == 200

@@ -22,7 +22,12 @@ def test_a_credentials_file_lets_it_join_and_without_one_it_is_told_so(
     known: Callable[[Path], AbstractContextManager[tuple[ConfiguredServer, Path]]], tmp_path: Path
 ) -> None:
     async def asked(server: ConfiguredServer, user: Path, **flags: str) -> bytes:
-        place = {"data": str(tmp_path / "data"), "engine": "memory:", "http": "off", "nats": server.address()}
+        place = {
+            "data": str(tmp_path / "data"),
+            "engine": "memory:",
+            "http": "off",
+            "nats": server.address(),
+        }
         async with Host(gather(place | flags, {}, None, systems=("jars",)), {"jars": jars.part}):
             client = await nats.connect(server.address(), **sign_in(str(user)))
             answer = await client.request("jars.put", b'["jam", 7]', timeout=30)
@@ -33,5 +38,7 @@ def test_a_credentials_file_lets_it_join_and_without_one_it_is_told_so(
         assert asyncio.run(asked(server, file, nats_credentials=str(file))) == b"7"
         with pytest.raises(UnavailableError) as refused:
             asyncio.run(asked(server, file))
-        assert refused.value.sentence.startswith("The NATS server refuses the connection: look at user and password")
+        assert refused.value.sentence.startswith(
+            "The NATS server refuses the connection: look at user and password"
+        )
         assert "Authorization Violation" in str(refused.value)

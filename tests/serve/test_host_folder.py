@@ -72,7 +72,9 @@ def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, told_
     assert not _lives(nats)
 
 
-def test_a_nats_server_that_ends_by_itself_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nats_server_that_ends_by_itself_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when that fails at first: whoever watched it ended without a word at a full disk, and nobody began it again, not
     when there was room, nor stopped it at the end."""
 

@@ -63,7 +63,9 @@ def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> 
         found = await asked.readiness()
         assert not found.ready
         assert found.systems["one"] == SystemHealth(True)
-        assert found.systems["two"] == SystemHealth(False, "DATABASE_ERROR", "The server does not answer.")
+        assert found.systems["two"] == SystemHealth(
+            False, "DATABASE_ERROR", "The server does not answer."
+        )
         assert found.systems["three"].code == "INTERNAL_ERROR"
         assert found.systems["four"] == SystemHealth(False, "TIMEOUT", "It did not answer in time.")
         assert b'keyhouse_system_ready{system="one"} 1.0' in metrics.page()
@@ -79,7 +81,9 @@ def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_p
         asked = Health(Metrics("1"))
         for system in (streamkit, rosey):
             settings = {"jwt_algorithm": "RS256", "jwt_keys": str(tmp_path / "none.json")}
-            context = Context(engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings)
+            context = Context(
+                engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
+            )
             part = system.part(context)
             asked.add(part.name, fine, *([part.ready] if part.ready else []))
         found = await asked.readiness()
@@ -106,7 +110,9 @@ def test_an_answer_holds_for_a_moment() -> None:
     asyncio.run(main())
 
 
-def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With a thousand plugins, whoever they were, it had 15 MB: each time somebody looked, nobody was answered for 2.7 s."""
     metrics, writing, most = Metrics("1"), 0, 0
 
@@ -134,7 +140,9 @@ def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
 
     class Growing(Timing):
         def rising(self) -> list[tuple[str, float]]:
-            figures.timing("get", f"p{len(figures.timings()['get'])}")  # as a request does meanwhile
+            figures.timing(
+                "get", f"p{len(figures.timings()['get'])}"
+            )  # as a request does meanwhile
             figures.failed(f"p{len(figures.errors)}", "CONFLICT")
             return super().rising()
 
@@ -159,7 +167,9 @@ def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same(
     while grown < most:
         grow("", {})
     most += 30
-    held = [(at, at) for at in range(5_000)]  # so many pairs are kept ready by the interpreter, and begin no collection
+    held = [
+        (at, at) for at in range(5_000)
+    ]  # so many pairs are kept ready by the interpreter, and begin no collection
     before = gc.get_threshold()
     gc.callbacks.append(grow)
     gc.set_threshold(5)
@@ -195,7 +205,9 @@ def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
     asyncio.run(main())
 
 
-def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tasks, "PAUSE_SECONDS_MAX", 0.001)
     begun: list[str] = []
 
@@ -230,10 +242,14 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
         "except ValueError: log.exception('failed')\n"
     )
     for form in ("json", "text"):
-        ran = subprocess.run([sys.executable, "-c", program, form], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", program, form], capture_output=True, text=True, check=True
+        )
         assert ran.stdout == "" and "unseen" not in ran.stderr and "hush" not in ran.stderr
         assert "ValueError: no" in ran.stderr and "from a library" in ran.stderr
-        assert "mine" in ran.stderr and not {"\x1b", "\x07"} & set(ran.stderr)  # a terminal would obey
+        assert "mine" in ran.stderr and not {"\x1b", "\x07"} & set(
+            ran.stderr
+        )  # a terminal would obey
         if form == "json":
             lines = [json.loads(line) for line in ran.stderr.splitlines()]
             assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3
@@ -241,9 +257,16 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(form: Literal["json", "text"]) -> None:
+def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(
+    form: Literal["json", "text"],
+) -> None:
     """JSON was written with U+0080 to U+009F as they are: U+009B begins what a terminal obeys, as ESC and [ do."""
-    odd = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE0001])) + "\ud800é😀"
+    odd = (
+        "".join(
+            map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE0001])
+        )
+        + "\ud800é😀"
+    )
     to = StringIO()
     before = structlog.get_config(), logging.getLogger().handlers[:], logging.getLogger().level
     try:
@@ -271,5 +294,7 @@ def test_a_log_that_cannot_be_written_fails_nobody() -> None:
         "print('went on', flush=True)\n"
         "import os; os._exit(0)  # closing the file would say so too\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert (ran.stdout, ran.stderr) == ("went on\n", "")

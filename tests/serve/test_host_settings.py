@@ -27,7 +27,9 @@ def gathered(
 ) -> Given:
     if file is not None:
         (folder / FILE).write_text(file)
-    return gather(flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS)
+    return gather(
+        flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +65,14 @@ def test_the_environment_names_another_file_and_a_flag_before_it(tmp_path: Path)
 def test_each_system_has_its_table_and_may_have_its_engine(tmp_path: Path) -> None:
     file = '[rosey]\nsweep_seconds = 5\nengine = "memory:"\n[streamkit]\njwt_secret = "of file"\n'
     given = gathered(tmp_path, {}, {"KEYHOUSE_STREAMKIT_JWT_SECRET": "of environment"}, file)
-    assert given.tables == {"rosey": {"sweep_seconds": 5}, "streamkit": {"jwt_secret": "of environment"}}
+    assert given.tables == {
+        "rosey": {"sweep_seconds": 5},
+        "streamkit": {"jwt_secret": "of environment"},
+    }
     assert given.engines == {"rosey": "memory:"}
-    assert gathered(tmp_path, {}, {"KEYHOUSE_ROSEY_ENGINE": "sqlite:x"}).engines == {"rosey": "sqlite:x"}
+    assert gathered(tmp_path, {}, {"KEYHOUSE_ROSEY_ENGINE": "sqlite:x"}).engines == {
+        "rosey": "sqlite:x"
+    }
 
 
 def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path) -> None:
@@ -76,7 +83,9 @@ def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path)
     assert gathered(tmp_path, {"http": "off"}, {}, file).settings.http == "off"
 
 
-@pytest.mark.parametrize(("own", "drains"), [({}, 5), ({"drain_seconds": "2"}, 2), ({"drain_seconds": "9"}, 5)])
+@pytest.mark.parametrize(
+    ("own", "drains"), [({}, 5), ({"drain_seconds": "2"}, 2), ({"drain_seconds": "9"}, 5)]
+)
 def test_the_http_face_may_have_less_time_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], drains: float
 ) -> None:
@@ -91,7 +100,10 @@ def test_the_http_face_may_have_less_time_to_end(
 
 
 def test_systems_are_named_with_commas_in_the_environment() -> None:
-    assert gather({}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()).settings.systems == SYSTEMS
+    assert (
+        gather({}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()).settings.systems
+        == SYSTEMS
+    )
 
 
 def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours() -> None:
@@ -106,16 +118,40 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
 @pytest.mark.parametrize(
     ("environment", "file", "sentence", "fields"),
     [
-        ({"KEYHOUSE_DATE": "x"}, None, "no such setting", {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"}),
-        ({}, "natsport = 1", "no such setting", {"setting": "natsport", "nearest": "nats_port", "source": FILE}),
-        ({}, "[rosie]\na = 1", "no such setting", {"setting": "rosie", "nearest": "[rosey]", "source": FILE}),
+        (
+            {"KEYHOUSE_DATE": "x"},
+            None,
+            "no such setting",
+            {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"},
+        ),
+        (
+            {},
+            "natsport = 1",
+            "no such setting",
+            {"setting": "natsport", "nearest": "nats_port", "source": FILE},
+        ),
+        (
+            {},
+            "[rosie]\na = 1",
+            "no such setting",
+            {"setting": "rosie", "nearest": "[rosey]", "source": FILE},
+        ),
         ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
-        ({}, "http = 80", "can't be that", {"setting": "http", "reason": "Expected `str`, got `int`", "source": FILE}),
+        (
+            {},
+            "http = 80",
+            "can't be that",
+            {"setting": "http", "reason": "Expected `str`, got `int`", "source": FILE},
+        ),
         (
             {"KEYHOUSE_NATS_PORT": "x"},
             None,
             "can't be that",
-            {"setting": "nats_port", "reason": "Expected `int`, got `str`", "source": "KEYHOUSE_NATS_PORT"},
+            {
+                "setting": "nats_port",
+                "reason": "Expected `int`, got `str`",
+                "source": "KEYHOUSE_NATS_PORT",
+            },
         ),
         (
             {"KEYHOUSE_LOG_LEVEL": "loud"},
@@ -128,11 +164,31 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
                 "source": "KEYHOUSE_LOG_LEVEL",
             },
         ),
-        ({"KEYHOUSE_HTTP": "8080"}, None, "give HOST:PORT", {"http": "8080", "source": "KEYHOUSE_HTTP"}),
-        ({"KEYHOUSE_HTTP": "host:99999"}, None, "give HOST:PORT", {"http": "host:99999", "source": "KEYHOUSE_HTTP"}),
-        ({"KEYHOUSE_NATS": "http://a"}, None, "give nats://host:4222", {"nats": "http://a", "source": "KEYHOUSE_NATS"}),
+        (
+            {"KEYHOUSE_HTTP": "8080"},
+            None,
+            "give HOST:PORT",
+            {"http": "8080", "source": "KEYHOUSE_HTTP"},
+        ),
+        (
+            {"KEYHOUSE_HTTP": "host:99999"},
+            None,
+            "give HOST:PORT",
+            {"http": "host:99999", "source": "KEYHOUSE_HTTP"},
+        ),
+        (
+            {"KEYHOUSE_NATS": "http://a"},
+            None,
+            "give nats://host:4222",
+            {"nats": "http://a", "source": "KEYHOUSE_NATS"},
+        ),
         ({"KEYHOUSE_DATA": ""}, None, "is empty", {"setting": "data", "source": "KEYHOUSE_DATA"}),
-        ({"KEYHOUSE_ENGINE": ""}, None, "is empty", {"setting": "engine", "source": "KEYHOUSE_ENGINE"}),
+        (
+            {"KEYHOUSE_ENGINE": ""},
+            None,
+            "is empty",
+            {"setting": "engine", "source": "KEYHOUSE_ENGINE"},
+        ),
         (
             {
                 "KEYHOUSE_ROSEY_ENGINE": ""
@@ -146,7 +202,11 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
     ],
 )
 def test_what_can_not_be_is_refused_by_name(
-    tmp_path: Path, environment: dict[str, str], file: str | None, sentence: str, fields: dict[str, object]
+    tmp_path: Path,
+    environment: dict[str, str],
+    file: str | None,
+    sentence: str,
+    fields: dict[str, object],
 ) -> None:
     with pytest.raises(UsageError, match=sentence) as refused:
         gathered(tmp_path, {}, environment, file)
@@ -167,7 +227,8 @@ def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has
     with pytest.raises(UsageError) as of_flag:
         gathered(tmp_path, {"nats_port": 70_000}, {"KEYHOUSE_NATS_PORT": "1"})
     told = [
-        (refused.value.fields["setting"], refused.value.fields["source"]) for refused in (of_file, of_variable, of_flag)
+        (refused.value.fields["setting"], refused.value.fields["source"])
+        for refused in (of_file, of_variable, of_flag)
     ]
     assert told == [
         ("rosey.quota_keys", FILE),
@@ -196,7 +257,9 @@ def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    settings = Settings(engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222)
+    settings = Settings(
+        engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222
+    )
     assert settings.shown() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}
 
 
@@ -207,22 +270,38 @@ def test_no_secret_is_shown() -> None:
     ("system", "url", "placed"),
     [
         ("rosey", "sqlite:all.db", "sqlite:all.db?layout=rosey"),
-        ("rosey", "postgresql://db/x?sslmode=require", "postgresql://db/x?sslmode=require&layout=rosey"),
+        (
+            "rosey",
+            "postgresql://db/x?sslmode=require",
+            "postgresql://db/x?sslmode=require&layout=rosey",
+        ),
         ("streamkit", "postgresql://db/{system}", "postgresql://db/streamkit"),
-        ("streamkit", "postgresql://db/x?layout=mine_{system}", "postgresql://db/x?layout=mine_streamkit"),
+        (
+            "streamkit",
+            "postgresql://db/x?layout=mine_{system}",
+            "postgresql://db/x?layout=mine_streamkit",
+        ),
         ("rosey", "rocksdb:folder/", "rocksdb:folder/rosey"),
         ("rosey", "nats://n:4222/?replicas=3", "nats://n:4222/?replicas=3&bucket=rosey"),
         ("playlist", "nats://n:4222", "nats://n:4222?prefix="),
-        ("history", "dynamodb://kh?region=eu-west-1", "dynamodb://kh-history?region=eu-west-1&layout=history"),
+        (
+            "history",
+            "dynamodb://kh?region=eu-west-1",
+            "dynamodb://kh-history?region=eu-west-1&layout=history",
+        ),
         ("history", "dynamodb://kh?layout=flat", "dynamodb://kh-history?layout=flat"),
         ("rosey", "memory:", "memory:"),
     ],
 )
-def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(system: str, url: str, placed: str) -> None:
+def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(
+    system: str, url: str, placed: str
+) -> None:
     assert url_of(system, url, alone=False) == placed
 
 
-@pytest.mark.parametrize("url", ["postgresql://db/x?layout=mine", "nats://n/?bucket=mine", "nats://n/?prefix=mine"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://db/x?layout=mine", "nats://n/?bucket=mine", "nats://n/?prefix=mine"]
+)
 def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
     assert url_of("rosey", url, alone=True) == url
     with pytest.raises(UsageError, match="one place for several systems"):
@@ -291,16 +370,22 @@ def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_
     with capture_logs() as logs:
         asyncio.run(start())
     assert (tmp_path / "rows" / "jars").is_dir() is durable
-    warned = [line for line in logs if line["log_level"] == "warning" and "can be lost" in line["event"]]
+    warned = [
+        line for line in logs if line["log_level"] == "warning" and "can be lost" in line["event"]
+    ]
     assert [line["system"] for line in warned] == ([] if durable else ["jars"])
 
 
-def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(tmp_path: Path) -> None:
+def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(
+    tmp_path: Path,
+) -> None:
     async def start() -> None:
         async with host.Host(given, {"jars": jars.part}):
             raise AssertionError
 
-    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off"}, {"KEYHOUSE_ENGINE": "mysql://db"})
+    given = gathered(
+        tmp_path, {"http": "127.0.0.1:0", "nats": "off"}, {"KEYHOUSE_ENGINE": "mysql://db"}
+    )
     with pytest.raises(UsageError, match="No engine has this scheme") as refused:
         asyncio.run(start())
     assert refused.value.fields["source"] == "KEYHOUSE_ENGINE"

@@ -37,7 +37,9 @@ class Shop(Struct, kw_only=True, frozen=True):
         ({"key": "1234"}, Shop(key="1234")),
     ],
 )
-def test_what_the_environment_says_as_text_is_read_as_the_fields_type(given: dict[str, Any], made: Shop) -> None:
+def test_what_the_environment_says_as_text_is_read_as_the_fields_type(
+    given: dict[str, Any], made: Shop
+) -> None:
     assert read_settings(Shop, given) == made
 
 
@@ -47,12 +49,27 @@ def test_what_the_environment_says_as_text_is_read_as_the_fields_type(given: dic
         ({"prot": 1}, {"setting": "shop.prot", "nearest": "shop.port"}),
         ({"port": 70_000}, {"setting": "shop.port", "reason": "Expected `int` <= 65535"}),
         ({"port": "many"}, {"setting": "shop.port", "reason": "Expected `int`, got `str`"}),
-        ({"sort": "coal"}, {"setting": "shop.sort", "reason": "Invalid enum value 'coal'", "known": ["books", "tea"]}),
-        ({"quota": {"keys": "x"}}, {"setting": "shop.quota.keys", "reason": "Expected `int`, got `str`"}),
-        ({"quota": "{"}, {"setting": "shop.quota", "reason": "Expected `object | null`, got `str`"}),
+        (
+            {"sort": "coal"},
+            {
+                "setting": "shop.sort",
+                "reason": "Invalid enum value 'coal'",
+                "known": ["books", "tea"],
+            },
+        ),
+        (
+            {"quota": {"keys": "x"}},
+            {"setting": "shop.quota.keys", "reason": "Expected `int`, got `str`"},
+        ),
+        (
+            {"quota": "{"},
+            {"setting": "shop.quota", "reason": "Expected `object | null`, got `str`"},
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], fields: dict[str, object]) -> None:
+def test_what_does_not_fit_is_refused_by_name(
+    given: dict[str, Any], fields: dict[str, object]
+) -> None:
     with pytest.raises(UsageError) as refused:
         read_settings(Shop, given, table="shop")
     assert refused.value.fields == fields
@@ -61,4 +78,12 @@ def test_what_does_not_fit_is_refused_by_name(given: dict[str, Any], fields: dic
 def test_a_name_that_is_near_none_is_told_all() -> None:
     with pytest.raises(UsageError) as refused:
         read_settings(Shop, {"zzzzzz": 1})
-    assert refused.value.fields["known"] == ["key", "names", "open", "owner", "port", "quota", "sort"]
+    assert refused.value.fields["known"] == [
+        "key",
+        "names",
+        "open",
+        "owner",
+        "port",
+        "quota",
+        "sort",
+    ]

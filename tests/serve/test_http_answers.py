@@ -28,7 +28,11 @@ def test_a_value_is_put_and_read_with_its_tag() -> None:
     assert made.status == 201
     assert made.header("location") == "/shop/drinks/tea"
     read = ask(app, "GET", "/shop/things/drinks/tea")
-    assert (read.status, read.json(), read.header("etag")) == (200, {"name": "tea", "price": 3}, '"1"')
+    assert (read.status, read.json(), read.header("etag")) == (
+        200,
+        {"name": "tea", "price": 3},
+        '"1"',
+    )
     assert read.header("content-type") == "application/json"
     assert read.header("content-length") == str(len(read.body))
 
@@ -39,7 +43,9 @@ def test_nothing_is_204_and_has_no_body() -> None:
 
 
 def test_a_path_is_told_by_its_longest_text() -> None:
-    answered = ask(make_app([shop()]), "POST", "/shop/things/drinks:batch", b'[{"name":"tea"},{"name":"beer"}]')
+    answered = ask(
+        make_app([shop()]), "POST", "/shop/things/drinks:batch", b'[{"name":"tea"},{"name":"beer"}]'
+    )
     assert (answered.status, answered.json()) == (200, {"count": 2})
 
 
@@ -48,7 +54,10 @@ def test_head_is_get_without_its_body() -> None:
     ask(app, "PUT", "/shop/things/drinks/tea", b'{"name":"tea"}')
     head, get = (ask(app, method, "/shop/things/drinks/tea") for method in ("HEAD", "GET"))
     assert (head.status, head.body) == (200, b"")
-    told = [{name: value for name, value in each.headers if name != "x-request-id"} for each in (head, get)]
+    told = [
+        {name: value for name, value in each.headers if name != "x-request-id"}
+        for each in (head, get)
+    ]
     assert told[0] == told[1]
 
 
@@ -64,7 +73,9 @@ def test_a_stream_comes_in_pieces() -> None:
 # Problems
 
 
-@pytest.mark.parametrize("path", ["/shop", "/shop/", "/shop/things/drinks/", "/things/drinks", "/shop//echo", "/docz"])
+@pytest.mark.parametrize(
+    "path", ["/shop", "/shop/", "/shop/things/drinks/", "/things/drinks", "/shop//echo", "/docz"]
+)
 def test_nothing_is_at_another_address(path: str) -> None:
     answered = ask(make_app([shop()]), "GET", path)
     assert (answered.status, answered.json()["code"]) == (404, "NOT_FOUND")
@@ -81,7 +92,9 @@ def test_another_method_is_refused_and_those_there_are_named() -> None:
 
 
 def test_an_error_is_a_problem_document_by_its_class() -> None:
-    answered = ask(make_app([shop()]), "GET", "/shop/fail/conflict", headers={"X-Request-Id": "r-1"})
+    answered = ask(
+        make_app([shop()]), "GET", "/shop/fail/conflict", headers={"X-Request-Id": "r-1"}
+    )
     document = answered.json()
     assert document.pop("fields")["id"] == "x"
     assert document == {
@@ -95,7 +108,9 @@ def test_an_error_is_a_problem_document_by_its_class() -> None:
 
 
 @pytest.mark.parametrize(("how", "status"), [("bug", 500), ("engine", 503), ("data", 500)])
-def test_an_error_of_ours_tells_nothing_but_its_id_which_is_in_the_log(how: str, status: int) -> None:
+def test_an_error_of_ours_tells_nothing_but_its_id_which_is_in_the_log(
+    how: str, status: int
+) -> None:
     with structlog.testing.capture_logs() as lines:
         answered = ask(make_app([shop()]), "GET", f"/shop/fail/{how}?")
     assert answered.status == status
@@ -108,7 +123,12 @@ def test_an_error_of_ours_tells_nothing_but_its_id_which_is_in_the_log(how: str,
 
 def test_a_trace_is_logged_without_variables() -> None:
     with structlog.testing.capture_logs() as lines:
-        ask(make_app([shop()]), "GET", "/shop/fail/bug", headers={"Authorization": "Bearer the-token"})
+        ask(
+            make_app([shop()]),
+            "GET",
+            "/shop/fail/bug",
+            headers={"Authorization": "Bearer the-token"},
+        )
     [line] = [line for line in lines if line["log_level"] == "error"]
     assert "RuntimeError" in line["trace"] and "the-token" not in str(lines)
 
@@ -131,13 +151,19 @@ def test_every_answer_has_its_guards_and_an_id_of_its_own() -> None:
 def test_a_sane_id_is_taken_over(wished: str) -> None:
     if "_" in wished:
         wished = wished.replace("_", "-")
-    answered = ask(make_app([shop()]), "GET", "/shop/things/drinks", headers={"X-Request-Id": wished})
+    answered = ask(
+        make_app([shop()]), "GET", "/shop/things/drinks", headers={"X-Request-Id": wished}
+    )
     assert answered.header("x-request-id") == wished
 
 
-@pytest.mark.parametrize("wished", ["", " ", "a" * 65, "a b", "a\tb", "é", "-x", '"', "<script>", "a;b"])
+@pytest.mark.parametrize(
+    "wished", ["", " ", "a" * 65, "a b", "a\tb", "é", "-x", '"', "<script>", "a;b"]
+)
 def test_any_other_id_is_not(wished: str) -> None:
-    answered = ask(make_app([shop()]), "GET", "/shop/things/drinks", headers={"X-Request-Id": wished})
+    answered = ask(
+        make_app([shop()]), "GET", "/shop/things/drinks", headers={"X-Request-Id": wished}
+    )
     assert answered.header("x-request-id") != wished
 
 
@@ -151,14 +177,20 @@ def test_the_access_log_has_what_is_asked_for(wanted: Any, lines: int) -> None:
     assert len(found) == lines
     assert "secret" not in str(found), "a query may hold what is private"
     if wanted == "all":
-        assert (found[0]["method"], found[0]["path"], found[0]["status"]) == ("GET", "/shop/things/drinks", 200)
+        assert (found[0]["method"], found[0]["path"], found[0]["status"]) == (
+            "GET",
+            "/shop/things/drinks",
+            200,
+        )
 
 
 def test_a_slow_request_is_always_logged() -> None:
     app = make_app([shop()], settings=HttpSettings(access_log="off", slow_seconds=1e-9))
     with structlog.testing.capture_logs() as logged:
         ask(app, "GET", "/shop/things/drinks")
-    assert [(line["event"], line["log_level"]) for line in logged] == [("a slow request", "warning")]
+    assert [(line["event"], line["log_level"]) for line in logged] == [
+        ("a slow request", "warning")
+    ]
 
 
 def test_requests_are_counted_by_template_and_never_by_path() -> None:
@@ -181,13 +213,17 @@ def test_a_route_with_a_scope_wants_a_token_that_has_it() -> None:
     app = make_app([shop()])
     missing = ask(app, "GET", "/shop/mine")
     assert (missing.status, missing.header("www-authenticate")) == (401, "Bearer")
-    assert ask(app, "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"}).json() == {"tenant": "ann"}
+    assert ask(app, "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"}).json() == {
+        "tenant": "ann"
+    }
     refused = ask(app, "POST", "/shop/mine", headers={"Authorization": "Bearer ann:read"})
     assert (refused.status, refused.json()["fields"]) == (403, {"needed": "write"})
 
 
 def test_what_a_token_opens_is_kept_by_no_cache_between() -> None:
-    answered = ask(make_app([shop()]), "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"})
+    answered = ask(
+        make_app([shop()]), "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"}
+    )
     assert answered.header("cache-control") == "private, no-cache"
 
 
@@ -223,7 +259,9 @@ def test_a_large_body_counts_as_many_requests_and_is_refused_before_it_is_read()
     clock.advance(seconds=4)
     assert ask(app, "POST", "/shop/keep", body, ann).status == 204
     endless = ask(app, "POST", "/shop/keep", [body], ann | {"Transfer-Encoding": "chunked"})
-    assert (endless.status, endless.header("retry-after")) == (429, "10"), "it counts as the largest there may be"
+    assert (endless.status, endless.header("retry-after")) == (429, "10"), (
+        "it counts as the largest there may be"
+    )
 
 
 # The app as a whole
@@ -244,7 +282,10 @@ def test_parts_stand_beside_each_other_and_beside_routes_of_the_program() -> Non
     other = shop()
     other.name = "other"
     app = make_app([shop(), other], routes=[Route(method="GET", path="/health", handler=health)])
-    assert [ask(app, "GET", f"/{name}/things/drinks").status for name in ("shop", "other")] == [200, 200]
+    assert [ask(app, "GET", f"/{name}/things/drinks").status for name in ("shop", "other")] == [
+        200,
+        200,
+    ]
     assert ask(app, "GET", "/health").body == b"fine"
 
 
@@ -307,7 +348,9 @@ def test_a_drain_does_not_wait_for_ever() -> None:
 def wrong(path: str = "/x", method: str = "GET", **named: Any) -> None:
     async def fine() -> None: ...
 
-    make_app([Part(name="x", routes=[Route(method=method, path=path, **({"handler": fine} | named))])])
+    make_app(
+        [Part(name="x", routes=[Route(method=method, path=path, **({"handler": fine} | named))])]
+    )
 
 
 async def untyped(x) -> None: ...  # type: ignore[no-untyped-def]
@@ -333,7 +376,9 @@ async def flat_query(query: int) -> None: ...
         {"handler": flat_query},
         {"scope": "read"},
     ],
-    ids=lambda named: " ".join(getattr(part, "__name__", part) for part in named.values()),  # the same in each process
+    ids=lambda named: " ".join(
+        getattr(part, "__name__", part) for part in named.values()
+    ),  # the same in each process
 )
 def test_a_route_that_can_not_work_is_refused_when_the_app_is_made(named: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError):

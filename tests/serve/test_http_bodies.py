@@ -13,7 +13,13 @@ APP = make_app([shop()], settings=HttpSettings(body_bytes_max=1_000))
 
 
 def echo(body: bytes | list[bytes], **headers: str) -> Answered:
-    return ask(APP, "POST", "/shop/echo", body, {name.replace("_", "-"): value for name, value in headers.items()})
+    return ask(
+        APP,
+        "POST",
+        "/shop/echo",
+        body,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+    )
 
 
 # Sizes
@@ -57,7 +63,13 @@ async def _half(app: object) -> int:
     async def send(message: dict[str, int]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/shop/echo", "raw_path": b"/shop/echo", "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/shop/echo",
+        "raw_path": b"/shop/echo",
+        "query_string": b"",
+    }
     await app(scope | {"headers": [(b"content-type", b"application/json")]}, receive, send)  # type: ignore[operator]
     return sent[0]["status"]
 
@@ -71,7 +83,13 @@ def test_a_client_that_goes_away_gets_no_answer_and_does_no_harm() -> None:
     async def send(message: object) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/shop/echo", "raw_path": b"/shop/echo", "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/shop/echo",
+        "raw_path": b"/shop/echo",
+        "query_string": b"",
+    }
     headers = [(b"content-type", b"application/json"), (b"content-length", b"5")]
     asyncio.run(APP(scope | {"headers": headers}, receive, send))
     assert sent == []
@@ -89,7 +107,9 @@ def test_a_body_of_too_many_values_is_refused_before_one_is_made() -> None:
 def test_others_are_answered_while_a_large_body_is_looked_at() -> None:
     async def count_turns() -> int:
         turns = 0
-        large = asyncio.create_task(asking(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 200_000 + b"[]]"))
+        large = asyncio.create_task(
+            asking(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 200_000 + b"[]]")
+        )
         while not large.done():
             await asyncio.sleep(0)
             turns += 1
@@ -137,11 +157,15 @@ def test_poison_is_refused_where_the_type_would_pass_it_over() -> None:
     """Members that a typed decoder does not know are not looked into: `\\xff` and 1e400 were accepted there."""
     put = "/shop/things/drinks/tea"
     assert ask(APP, "PUT", put, b'{"name":"tea","other":"\xff"}').status == 400
-    assert ask(APP, "PUT", put, b'{"name":"tea","other":' + b"[" * 200 + b"]" * 200 + b"}").status == 400
+    assert (
+        ask(APP, "PUT", put, b'{"name":"tea","other":' + b"[" * 200 + b"]" * 200 + b"}").status
+        == 400
+    )
 
 
 @pytest.mark.parametrize(
-    "text", [rb'{"a":1,"b":[true,null,1.5,-0.0,"\u0000","\ud83d\ude00"]}', b"12345678901234567890123"]
+    "text",
+    [rb'{"a":1,"b":[true,null,1.5,-0.0,"\u0000","\ud83d\ude00"]}', b"12345678901234567890123"],
 )
 def test_what_is_a_document_comes_back_as_it_was(text: bytes) -> None:
     import json
@@ -164,7 +188,12 @@ def test_a_body_of_another_type_is_told_what_is_wrong_and_where() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["application/json", "application/json; charset=utf-8", 'APPLICATION/JSON;charset="UTF-8"', "application/x+json"],
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        'APPLICATION/JSON;charset="UTF-8"',
+        "application/x+json",
+    ],
 )
 def test_json_may_be_called_so(kind: str) -> None:
     assert echo(b"1", content_type=kind).status == 200
@@ -172,7 +201,13 @@ def test_json_may_be_called_so(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json; charset=latin-1"],
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/json; charset=latin-1",
+    ],
 )
 def test_what_a_form_could_send_is_refused(kind: str) -> None:
     assert echo(b"1", content_type=kind).status == 415

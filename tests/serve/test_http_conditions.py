@@ -62,7 +62,12 @@ def test_what_is_no_tag_is_refused(text: str) -> None:
 def test_a_long_list_is_read_in_time_that_grows_with_its_length() -> None:
     """Tags and commas in doubt could be split in many ways: the pattern must try one. Blanks were forgotten once, and each
     between two commas doubled the time: thirty of them, from anybody, on any route, stopped the service for an hour."""
-    for doubtful in ('"a",' * 2_000 + '"', '"a"' + ", " * 2_000 + "x", '"a"' + ",\t " * 2_000 + '"', " " * 9_000 + "x"):
+    for doubtful in (
+        '"a",' * 2_000 + '"',
+        '"a"' + ", " * 2_000 + "x",
+        '"a"' + ",\t " * 2_000 + '"',
+        " " * 9_000 + "x",
+    ):
         with pytest.raises(UsageError):
             conditions(None, doubtful)
     assert conditions('"a" , ,\t"b",', None).if_match == ('"a"', '"b"')

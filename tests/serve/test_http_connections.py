@@ -32,14 +32,16 @@ from tests.serve.connections import GET, Wide, problem, served, story, to_the_en
         b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_ends(sent: bytes) -> None:
+def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_ends(
+    sent: bytes,
+) -> None:
     async def told() -> None:
         async with served() as port:
             answer = await to_the_end(port, sent)
             assert problem(answer, 400)["detail"] == "What was sent is no HTTP request."
-            assert (await to_the_end(port, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).startswith(
-                b"HTTP/1.1 200 "
-            ), "the next one is served"
+            assert (
+                await to_the_end(port, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            ).startswith(b"HTTP/1.1 200 "), "the next one is served"
 
     story(told)
 
@@ -98,7 +100,9 @@ def test_a_head_that_is_too_large_is_refused_as_soon_as_that_is_known(pieces: li
         async with served() as port:
             answer = await to_the_end(port, *pieces)
             refused = problem(answer[answer.rindex(b"HTTP/1.1 ") :], 431)
-            assert refused["code"] == "HEADERS_TOO_LARGE" and refused["fields"] == {"limit": HTTP_HEAD_BYTES_MAX}
+            assert refused["code"] == "HEADERS_TOO_LARGE" and refused["fields"] == {
+                "limit": HTTP_HEAD_BYTES_MAX
+            }
 
     story(told)
 
@@ -107,7 +111,9 @@ def test_a_head_just_within_the_limit_is_taken_and_a_large_body_does_not_count_a
     async def told() -> None:
         async with served() as port:
             head = (
-                b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + HEADER * (LINES - 3) + b"\r\n"
+                b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                + HEADER * (LINES - 3)
+                + b"\r\n"
             )
             assert (await to_the_end(port, head)).startswith(b"HTTP/1.1 200 ")
             body = b'"' + b"x" * 200_000 + b'"'
@@ -134,7 +140,11 @@ def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answ
             await asyncio.sleep(0.05)
             wide.go_on.set()
             answer = await talking
-            assert answer.count(b"HTTP/1.1") == 1 and answer.startswith(b"HTTP/1.1 200 ") and b"done" in answer
+            assert (
+                answer.count(b"HTTP/1.1") == 1
+                and answer.startswith(b"HTTP/1.1 200 ")
+                and b"done" in answer
+            )
 
     story(told)
 
@@ -145,7 +155,10 @@ def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_a
         broken = b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         broken += b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
         async with served(wide) as port:
-            assert await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n" + broken) == b""
+            assert (
+                await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n" + broken)
+                == b""
+            )
             wide.go_on.set()
 
     story(told)

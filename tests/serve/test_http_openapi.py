@@ -32,7 +32,11 @@ def resolved(part: Any) -> Any:
 
 
 def operations() -> list[tuple[str, str, Any]]:
-    return [(path, method, each) for path, methods in DOCUMENT["paths"].items() for method, each in methods.items()]
+    return [
+        (path, method, each)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, each in methods.items()
+    ]
 
 
 def test_the_document_names_itself_and_where_it_is() -> None:
@@ -54,7 +58,10 @@ def test_every_example_has_its_type() -> None:
     components = {"components": DOCUMENT["components"]}
     count = 0
     for _, _, operation in operations():
-        for part in [operation.get("requestBody", {}), *map(resolved, operation["responses"].values())]:
+        for part in [
+            operation.get("requestBody", {}),
+            *map(resolved, operation["responses"].values()),
+        ]:
             for content in part.get("content", {}).values():
                 if "example" in content:
                     validator_for({**content["schema"], **components}).validate(content["example"])
@@ -77,10 +84,14 @@ def test_a_route_with_a_scope_says_so_and_lists_its_refusals() -> None:
 def test_who_tries_a_route_in_the_page_as_it_stands_sends_nothing_odd() -> None:
     """The names of a path had no type. What may be left out was shown as null, or as a tag that nobody has read, so
     what was tried was refused."""
-    parameters = [each for _, _, operation in operations() for each in operation.get("parameters", ())]
+    parameters = [
+        each for _, _, operation in operations() for each in operation.get("parameters", ())
+    ]
     assert parameters
     for each in parameters:
-        assert {"type", "anyOf", "$ref"} & each["schema"].keys() and "null" not in json.dumps(each), each
+        assert {"type", "anyOf", "$ref"} & each["schema"].keys() and "null" not in json.dumps(
+            each
+        ), each
         assert each["in"] != "header" or "example" not in each
     kind = next(each for each in parameters if each["name"] == "kind")
     assert kind["schema"] == {"enum": ["drinks", "foods"], "type": "string"}
@@ -108,7 +119,9 @@ def test_no_answer_is_undocumented(case: schemathesis.Case[Any]) -> None:
     excluded: list[Any] = (
         [positive_data_acceptance] if conditional else []
     )  # it does not know that 412 is no refusal of the data
-    case.call_and_validate(headers={"Authorization": "Bearer ann:read,write"}, excluded_checks=excluded)
+    case.call_and_validate(
+        headers={"Authorization": "Bearer ann:read,write"}, excluded_checks=excluded
+    )
 
 
 # The page
@@ -148,10 +161,15 @@ def test_the_files_of_swagger_ui_are_those_of_its_release() -> None:
         "swagger-ui.css": "c3cfe8248c4b0b89673600fb829924eafbac6de4bc4b2b06f5f5243483074d0a",
     }
     for name, digest in known.items():
-        assert hashlib.sha256(gzip.decompress((_ASSETS / f"{name}.gz").read_bytes())).hexdigest() == digest
+        assert (
+            hashlib.sha256(gzip.decompress((_ASSETS / f"{name}.gz").read_bytes())).hexdigest()
+            == digest
+        )
     assert "Apache License" in (_ASSETS / "swagger-ui.LICENSE").read_text()
 
 
 def test_the_page_can_be_left_out() -> None:
     app = make_app([shop()], settings=HttpSettings(docs=False))
-    assert [ask(app, "GET", path).status for path in ("/docs", "/shop/docs", "/shop/openapi.json")] == [404] * 3
+    assert [
+        ask(app, "GET", path).status for path in ("/docs", "/shop/docs", "/shop/openapi.json")
+    ] == [404] * 3

@@ -12,7 +12,12 @@ APP = make_app([shop()], settings=HttpSettings(origins=(PANEL,), credentials=Tru
 
 
 def change(**headers: str) -> Answered:
-    return ask(APP, "POST", "/shop/mine", headers=COOKIE | {name.replace("_", "-"): it for name, it in headers.items()})
+    return ask(
+        APP,
+        "POST",
+        "/shop/mine",
+        headers=COOKIE | {name.replace("_", "-"): it for name, it in headers.items()},
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,11 +65,20 @@ def test_a_cookie_of_any_other_page_is_refused(headers: dict[str, str]) -> None:
 def test_reading_and_bearer_tokens_are_not_asked_where_they_come_from() -> None:
     evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     assert ask(APP, "GET", "/shop/mine", headers=COOKIE | evil).status == 200
-    assert ask(APP, "POST", "/shop/mine", headers={"Authorization": "Bearer ann:write"} | evil).status == 200
+    assert (
+        ask(APP, "POST", "/shop/mine", headers={"Authorization": "Bearer ann:write"} | evil).status
+        == 200
+    )
 
 
-def preflight(origin: str, method: str = "PUT", headers: str = "authorization, if-match") -> Answered:
-    asked = {"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": headers}
+def preflight(
+    origin: str, method: str = "PUT", headers: str = "authorization, if-match"
+) -> Answered:
+    asked = {
+        "Origin": origin,
+        "Access-Control-Request-Method": method,
+        "Access-Control-Request-Headers": headers,
+    }
     return ask(APP, "OPTIONS", "/shop/things/drinks/tea", headers=asked)
 
 
@@ -104,10 +118,15 @@ def test_all_sites_may_be_allowed_without_cookies() -> None:
 
 
 @pytest.mark.parametrize("origin", [PANEL, "https://evil.example"])
-def test_what_is_said_to_a_browser_that_asks_before_it_sends_looks_like_every_answer(origin: str) -> None:
+def test_what_is_said_to_a_browser_that_asks_before_it_sends_looks_like_every_answer(
+    origin: str,
+) -> None:
     """It was Starlette's own: plain text, without the headers that every answer has."""
     answer = preflight(origin)
-    assert (answer.header("x-content-type-options"), answer.header("x-frame-options")) == ("nosniff", "DENY")
+    assert (answer.header("x-content-type-options"), answer.header("x-frame-options")) == (
+        "nosniff",
+        "DENY",
+    )
     assert answer.header("content-length") == str(len(answer.body))
     if origin != PANEL:
         assert answer.header("content-type") == "application/problem+json"

@@ -25,7 +25,13 @@ def test_every_status_and_code_of_the_page_is_an_errors() -> None:
         if isinstance(each, type) and issubclass(each, errors.KeyhouseError)
     ]
     known = {(each.status, each.code) for each in kinds}
-    named = {(int(status), code(each)) for status, codes, _ in table(PAGE, "## Errors") for each in codes.split(", ")}
+    named = {
+        (int(status), code(each))
+        for status, codes, _ in table(PAGE, "## Errors")
+        for each in codes.split(", ")
+    }
     assert named <= known
-    of_the_face = {(each.status, each.code) for each in kinds if each.__module__ == problem.__name__}
+    of_the_face = {
+        (each.status, each.code) for each in kinds if each.__module__ == problem.__name__
+    }
     assert of_the_face <= named

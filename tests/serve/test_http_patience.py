@@ -11,7 +11,16 @@ from keyhouse.serve.corked import HELD_BYTES_MAX, CorkedTransport
 from keyhouse.serve.http import make_app
 from keyhouse.serve.protocol import Protocol
 from keyhouse.serve.unsent import Unsent
-from tests.serve.connections import BRIEF, GET, PATIENCE_SECONDS, Wide, problem, served, story, to_the_end
+from tests.serve.connections import (
+    BRIEF,
+    GET,
+    PATIENCE_SECONDS,
+    Wide,
+    problem,
+    served,
+    story,
+    to_the_end,
+)
 from tests.serve.http_shop import shop
 
 # What never ends
@@ -38,7 +47,9 @@ from tests.serve.http_shop import shop
         "a body nobody reads",
     ],
 )
-def test_a_connection_whose_head_does_not_come_is_closed(pieces: list[bytes], status: int | None) -> None:
+def test_a_connection_whose_head_does_not_come_is_closed(
+    pieces: list[bytes], status: int | None
+) -> None:
     """Slowloris: many connections, each of which sends a little now and then, and none of which ever ends."""
 
     async def told() -> None:
@@ -46,9 +57,14 @@ def test_a_connection_whose_head_does_not_come_is_closed(pieces: list[bytes], st
             answer = await to_the_end(port, *pieces)
             if status is not None:
                 last = answer[answer.rindex(b"HTTP/1.1 ") :]
-                assert problem(last, status)["detail"] == "The head of the request did not come in time."
+                assert (
+                    problem(last, status)["detail"]
+                    == "The head of the request did not come in time."
+                )
             else:
-                assert answer.count(b"HTTP/1.1") == len([piece for piece in pieces if b"HTTP" in piece])
+                assert answer.count(b"HTTP/1.1") == len(
+                    [piece for piece in pieces if b"HTTP" in piece]
+                )
 
     story(told)
 
@@ -59,7 +75,9 @@ def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             began = asyncio.get_running_loop().time()
             writer.write(b"GET /shop HTTP/1.1\r\n")
-            while not reader.at_eof() and asyncio.get_running_loop().time() < began + PATIENCE_SECONDS:
+            while (
+                not reader.at_eof() and asyncio.get_running_loop().time() < began + PATIENCE_SECONDS
+            ):
                 writer.write(b"A: b\r\n")
                 try:
                     async with asyncio.timeout(0.05):
@@ -109,7 +127,9 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
     async def told() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
         under = Written()
-        protocol = Protocol(config, ServerState(), {}, head_seconds_max=PATIENCE_SECONDS, stall_seconds_max=0.001)
+        protocol = Protocol(
+            config, ServerState(), {}, head_seconds_max=PATIENCE_SECONDS, stall_seconds_max=0.001
+        )
         protocol.connection_made(under)
         under.unsent = [9, 8, 5, 1, 1]  # at each look
         protocol.pause_writing()
@@ -120,7 +140,9 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
     story(told)
 
 
-def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest_is_cut_off() -> None:
+def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest_is_cut_off() -> (
+    None
+):
     """Each could have its answer held for as long as it took a byte of it now and then: forty of them, 340 MB."""
 
     async def told() -> None:
@@ -128,7 +150,14 @@ def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest
         unsent, patience = Unsent(10), PATIENCE_SECONDS
         unders = [Written() for _ in range(5)]
         protocols = [
-            Protocol(config, ServerState(), {}, head_seconds_max=patience, stall_seconds_max=patience, unsent=unsent)
+            Protocol(
+                config,
+                ServerState(),
+                {},
+                head_seconds_max=patience,
+                stall_seconds_max=patience,
+                unsent=unsent,
+            )
             for _ in unders
         ]
         for protocol, under, size in zip(protocols, unders, (6, 3, 1, 4, 90), strict=True):
@@ -201,7 +230,9 @@ def test_what_is_written_in_one_step_is_one_write_and_what_is_large_goes_at_once
 def test_an_answer_larger_than_what_is_held_comes_whole() -> None:
     async def told() -> None:
         async with served(Wide()) as port:
-            answer = await to_the_end(port, b"GET /wide/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = await to_the_end(
+                port, b"GET /wide/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
             assert answer.partition(b"\r\n\r\n")[2] == b"y" * 1_000_000
 
     story(told)

@@ -53,7 +53,10 @@ class Slow:
 
     def part(self) -> Part:
         routes = [("/wait", self.wait), ("/endless", self.endless), ("/breaks", self.breaks)]
-        return Part(name="slow", routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes])
+        return Part(
+            name="slow",
+            routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes],
+        )
 
 
 @asynccontextmanager
@@ -117,7 +120,8 @@ def test_a_head_and_a_304_and_a_204_leave_the_connection_in_order() -> None:
 def test_a_body_in_chunks_is_read_and_one_without_end_is_cut_off() -> None:
     chunked = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     fine, endless = say(
-        chunked + b"5\r\n[1,2,\r\n2\r\n3]\r\n0\r\n\r\n", chunked + (b"190\r\n" + b"x" * 400 + b"\r\n") * 9
+        chunked + b"5\r\n[1,2,\r\n2\r\n3]\r\n0\r\n\r\n",
+        chunked + (b"190\r\n" + b"x" * 400 + b"\r\n") * 9,
     )
     assert fine.startswith(b"HTTP/1.1 200 ") and b'"body":[1,2,3]' in fine
     assert endless.startswith(b"HTTP/1.1 413 ") and b"VALUE_TOO_LARGE" in endless
@@ -130,13 +134,15 @@ def test_a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() -> Non
 
 def test_a_request_of_two_lengths_is_refused() -> None:
     [answer] = say(
-        POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /shop/mine HTTP/1.1\r\n\r\n"
+        POST
+        + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /shop/mine HTTP/1.1\r\n\r\n"
     )
     assert answer.count(b"HTTP/1.1") == 1 and answer.startswith(b"HTTP/1.1 400")
 
 
 @pytest.mark.parametrize(
-    "path", [b"/shop/things/drinks/%00", b"/shop/things/drinks/%ff", b"/shop/%2e%2e/docs", b"//shop"]
+    "path",
+    [b"/shop/things/drinks/%00", b"/shop/things/drinks/%ff", b"/shop/%2e%2e/docs", b"//shop"],
 )
 def test_an_odd_path_is_a_clear_refusal(path: bytes) -> None:
     [answer] = say(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -162,16 +168,21 @@ def test_a_header_that_would_end_its_line_is_never_sent() -> None:
             """A header as it was told."""
             return Reply(b"{}", headers=(("X-Odd", hostile[number]),))
 
-        app = make_app([Part(name="odd", routes=[Route(method="GET", path="/{number}", handler=odd)])])
+        app = make_app(
+            [Part(name="odd", routes=[Route(method="GET", path="/{number}", handler=odd)])]
+        )
         with bind(Address("127.0.0.1", 0)) as bound:
             async with listening(app, bound, drain_seconds=5) as address:
                 for number, value in enumerate(hostile):
                     path = b"/odd/%d" % number
                     answer = await talk(
-                        address.port, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.0\r\n\r\n"
+                        address.port,
+                        b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.0\r\n\r\n",
                     )
                     assert (value == "fine") == answer.startswith(b"HTTP/1.1 200 "), answer
-                    assert b"set-cookie" not in answer and (b"\nx-odd: fine\r\n" in answer) == (value == "fine")
+                    assert b"set-cookie" not in answer and (b"\nx-odd: fine\r\n" in answer) == (
+                        value == "fine"
+                    )
 
     asyncio.run(told())
 
@@ -179,13 +190,26 @@ def test_a_header_that_would_end_its_line_is_never_sent() -> None:
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 @pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"])
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-def test_an_answer_is_the_same_whichever_way_it_is_put_together(method: bytes, close: bytes, version: bytes) -> None:
+def test_an_answer_is_the_same_whichever_way_it_is_put_together(
+    method: bytes, close: bytes, version: bytes
+) -> None:
     """Most are put together at once, and the others by uvicorn: nobody should be able to tell."""
 
     async def told() -> None:
-        asked = method + b" /shop/things/drinks " + version + b"\r\nHost: x\r\nX-Request-Id: 1\r\n" + close + b"\r\n"
+        asked = (
+            method
+            + b" /shop/things/drinks "
+            + version
+            + b"\r\nHost: x\r\nX-Request-Id: 1\r\n"
+            + close
+            + b"\r\n"
+        )
         async with served() as port:
-            answer = await talk(port, asked + GET) if version == b"HTTP/1.1" and not close else await talk(port, asked)
+            answer = (
+                await talk(port, asked + GET)
+                if version == b"HTTP/1.1" and not close
+                else await talk(port, asked)
+            )
         head, _, body = answer.partition(b"\r\n\r\n")
         ends = bool(close) or version == b"HTTP/1.0"
         lines = re.sub(rb"date: [^\r]+", b"date: now", head).split(b"\r\n")

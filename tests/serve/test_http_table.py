@@ -62,7 +62,9 @@ def test_text_goes_before_fields_and_a_slash_in_an_escape_is_no_new_segment(
     path: str, route: str, values: list[str]
 ) -> None:
     assert found(table(*PATHS), path) == (route, values)
-    assert found(table(*reversed(PATHS)), path) == (route, values), "the order of the routes does not matter"
+    assert found(table(*reversed(PATHS)), path) == (route, values), (
+        "the order of the routes does not matter"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,11 @@ def test_a_route_that_is_added_later_is_found_and_one_that_is_there_is_refused()
 
 def test_a_long_path_takes_no_longer_than_its_length() -> None:
     """Fields that could each take any part of a path would be tried in every way there is."""
-    at = table(*("/".join(["", *each]) for each in itertools.product(("{a}", "x{a}y", "{a}:batch"), repeat=4)))
+    at = table(
+        *(
+            "/".join(["", *each])
+            for each in itertools.product(("{a}", "x{a}y", "{a}:batch"), repeat=4)
+        )
+    )
     assert found(at, "/" + "x" * 20_000 + ":y" * 20_000) is None
     assert found(at, "/" + "/".join(["xy:batch"] * 5)) is None

@@ -45,14 +45,18 @@ Connecting = Callable[[str], Awaitable[None]]
 
 
 @EVERYONE
-def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_asks_for_it(everyone: Connecting) -> None:
+def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_asks_for_it(
+    everyone: Connecting,
+) -> None:
     """The driver encrypts where the server says so, and else sends all in the clear: whoever stands between the two had
     only to leave that word out, and `tls://` was no help."""
     heard = b""
 
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal heard
-        writer.write(b"INFO %b\r\n" % json.dumps({"version": "2.15.1", "max_payload": 1_048_576}).encode())
+        writer.write(
+            b"INFO %b\r\n" % json.dumps({"version": "2.15.1", "max_payload": 1_048_576}).encode()
+        )
         heard += await reader.read(1_024)
         writer.close()
 
@@ -96,7 +100,9 @@ STRANGERS = (b"x" * 100_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls
 
 @EVERYONE
 @pytest.mark.parametrize("greeting", STRANGERS, ids=lambda greeting: greeting[:24].decode().strip())
-def test_whatever_a_stranger_greets_with_is_told_as_such(everyone: Connecting, greeting: bytes) -> None:
+def test_whatever_a_stranger_greets_with_is_told_as_such(
+    everyone: Connecting, greeting: bytes
+) -> None:
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
         await reader.read()
@@ -105,7 +111,9 @@ def test_whatever_a_stranger_greets_with_is_told_as_such(everyone: Connecting, g
     asyncio.run(no_greeting(everyone, pretend))
 
 
-def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and_are_hung_up_on() -> None:
+def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and_are_hung_up_on() -> (
+    None
+):
     """One of them ended the task that reconnects, and the service was cut off until somebody started it again. Who did not
     hang up by himself kept his connection besides: ten a second, and the process had no file left to open."""
     left = [None, *STRANGERS, None]
@@ -158,7 +166,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(datetime.now(UTC) - timedelta(days=1))
         .not_valid_after(datetime.now(UTC) + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
@@ -169,7 +179,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["encrypted only", "encrypted where asked for"])
+@pytest.fixture(
+    scope="module", params=[False, True], ids=["encrypted only", "encrypted where asked for"]
+)
 def server(
     certificate: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[ConfiguredServer]:
@@ -184,18 +196,27 @@ def server(
 
 @EVERYONE
 def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_any_characters(
-    everyone: Connecting, server: ConfiguredServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+    everyone: Connecting,
+    server: ConfiguredServer,
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = server.address(f"keyhouse:{SPELLED}@").replace("nats://", "tls://")
-    with pytest.raises(UnavailableError, match=r"certificate is not trusted: SSL_CERT_FILE names the file"):
+    with pytest.raises(
+        UnavailableError, match=r"certificate is not trusted: SSL_CERT_FILE names the file"
+    ):
         asyncio.run(everyone(url))  # type: ignore[arg-type]  # each is a coroutine
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     asyncio.run(everyone(url))  # type: ignore[arg-type]
 
 
 def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_bad_one() -> None:
-    assert "is not trusted" in str(unfit(ssl.SSLCertVerificationError("unable to get local issuer certificate")))
-    assert "must not ask its clients for a certificate" in str(unfit(ssl.SSLError("alert certificate required")))
+    assert "is not trusted" in str(
+        unfit(ssl.SSLCertVerificationError("unable to get local issuer certificate"))
+    )
+    assert "must not ask its clients for a certificate" in str(
+        unfit(ssl.SSLError("alert certificate required"))
+    )
     assert unfit(OSError("refused")) is None and unfit(None) is None
 
 
@@ -214,8 +235,13 @@ def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> Non
 
 @EVERYONE
 def test_scheme_and_user_of_an_address_hold_for_every_server_of_it(
-    everyone: Connecting, server: ConfiguredServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+    everyone: Connecting,
+    server: ConfiguredServer,
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second was joined without a password: a cluster lost its first server, and the service with it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
-    asyncio.run(everyone(f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"))  # type: ignore[arg-type]
+    asyncio.run(
+        everyone(f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}")
+    )  # type: ignore[arg-type]

@@ -115,7 +115,9 @@ def test_work_that_was_begun_can_be_cancelled_and_cleans_up(waits: int, cancels:
 
 
 @pytest.mark.parametrize("waits", [0, 1])
-def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well(waits: int) -> None:
+def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well(
+    waits: int,
+) -> None:
     """Work that had its end asked for before it waited was told so, and what it then waited for was not: whoever worked on
     that went on for nobody."""
 

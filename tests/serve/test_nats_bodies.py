@@ -6,7 +6,13 @@ import msgspec
 import pytest
 from msgspec import UNSET, UnsetType
 
-from keyhouse.errors import DocumentError, KeyhouseError, MalformedError, MissingFieldError, RecordError
+from keyhouse.errors import (
+    DocumentError,
+    KeyhouseError,
+    MalformedError,
+    MissingFieldError,
+    RecordError,
+)
 from keyhouse.serve.nats import Body
 
 
@@ -48,7 +54,9 @@ def nested(levels: int) -> bytes:
     ],
     ids=lambda part: part.__name__ if isinstance(part, type) else str(part)[:30],
 )
-def test_a_body_that_is_none_is_refused_by_what_is_wrong_with_it(data: bytes, error: type[KeyhouseError]) -> None:
+def test_a_body_that_is_none_is_refused_by_what_is_wrong_with_it(
+    data: bytes, error: type[KeyhouseError]
+) -> None:
     with pytest.raises(error) as refused:
         BODY.read(data)
     assert type(refused.value) is error

@@ -24,12 +24,16 @@ from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
 
 
-def endpoint(handler: Callable[[Request], Awaitable[bytes | None]], subject: str = "tested.*.echo") -> Endpoint:
+def endpoint(
+    handler: Callable[[Request], Awaitable[bytes | None]], subject: str = "tested.*.echo"
+) -> Endpoint:
     return Endpoint(name="echo", subject=subject, handler=handler)
 
 
 async def echo(request: Request) -> bytes:
-    return json.dumps({"success": True, "subject": request.subject, "data": request.data.decode()}).encode()
+    return json.dumps(
+        {"success": True, "subject": request.subject, "data": request.data.decode()}
+    ).encode()
 
 
 def test_a_message_is_answered_by_its_handler() -> None:
@@ -85,7 +89,9 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
         assert answers[0]["message"] == "The value is too large. (bytes=7, limit=6)"
         assert answers[1]["message"] == "The database can't be reached."  # and not which one
         assert "secret" not in answers[2]["message"]
-        assert [line["event"] for line in logs if line["log_level"] == "error"] == ["nats handler failed"]
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == [
+            "nats handler failed"
+        ]
 
     asyncio.run(scenario())
 
@@ -93,9 +99,13 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
 def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
     """Each engine has a sentence of its own, with advice for who calls it: repeat it with the same batch id. A plugin has
     none, and was not told that the write may have been done."""
-    error = UnknownOutcomeError("The server did not answer; repeat with the same batch id.", table="secret")
+    error = UnknownOutcomeError(
+        "The server did not answer; repeat with the same batch id.", table="secret"
+    )
     answer = json.loads(failure(error))
-    assert answer["error_code"] == "DATABASE_ERROR" and answer["message"].startswith("The outcome is unknown: it may")
+    assert answer["error_code"] == "DATABASE_ERROR" and answer["message"].startswith(
+        "The outcome is unknown: it may"
+    )
     assert "batch id" not in answer["message"]
 
 
@@ -141,17 +151,30 @@ def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
             await ask(plugin, "tested.a.set", b"no")
             await ask(plugin, "tested.a.other")
             info = await ask(plugin, f"$SRV.INFO.tested.{ping['id']}")
-            assert info["type"] == "io.nats.micro.v1.info_response" and info["description"] == "For tests."
-            assert [(each["name"], each["subject"], each["queue_group"]) for each in info["endpoints"]] == [
+            assert (
+                info["type"] == "io.nats.micro.v1.info_response"
+                and info["description"] == "For tests."
+            )
+            assert [
+                (each["name"], each["subject"], each["queue_group"]) for each in info["endpoints"]
+            ] == [
                 ("set", "tested.*.set", "shared"),
                 ("get", "tested.*.get", "shared"),
             ]
             stats = await ask(plugin, "$SRV.STATS.tested")
             assert stats["type"] == "io.nats.micro.v1.stats_response"
             first, second = stats["endpoints"]
-            assert (first["num_requests"], first["num_errors"], first["last_error"]) == (2, 1, "VALUE_TOO_LARGE")
+            assert (first["num_requests"], first["num_errors"], first["last_error"]) == (
+                2,
+                1,
+                "VALUE_TOO_LARGE",
+            )
             assert first["processing_time"] >= first["average_processing_time"] > 0
-            assert (second["num_requests"], second["processing_time"], second["last_error"]) == (0, 0, "")
+            assert (second["num_requests"], second["processing_time"], second["last_error"]) == (
+                0,
+                0,
+                "",
+            )
 
     asyncio.run(scenario())
 
@@ -165,7 +188,9 @@ def test_the_drivers_own_micro_types_read_our_answers() -> None:
             ServiceInfo.from_dict(await ask(plugin, "$SRV.INFO.tested"))
             stats = await ask(plugin, "$SRV.STATS.tested")
             for each in stats["endpoints"]:
-                each["data"] = None  # which the protocol leaves out where there is none, and the driver's type does not
+                each["data"] = (
+                    None  # which the protocol leaves out where there is none, and the driver's type does not
+                )
             ServiceStats.from_dict(stats)
 
     asyncio.run(scenario())
@@ -205,7 +230,9 @@ def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
 
     async def scenario() -> None:
         async with face([endpoint(handler)], in_flight_max=4), client() as plugin:
-            answers = await asyncio.gather(*(ask(plugin, "tested.a.echo", number) for number in range(100)))
+            answers = await asyncio.gather(
+                *(ask(plugin, "tested.a.echo", number) for number in range(100))
+            )
         assert answers == list(range(100)) and most == 4
 
     asyncio.run(scenario())
@@ -226,7 +253,9 @@ def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhi
 
     async def scenario() -> None:
         async with face([endpoint(handler)], in_flight_max=1) as serving, client() as plugin:
-            asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)]
+            asked = [
+                asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
+            ]
             await until(lambda: len(serving._waiting) == 199)
             gate.set()
             while len(order) < 200:
@@ -263,7 +292,9 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
                 answers = await asyncio.gather(*asked)
         codes = [answer.get("error_code") for answer in answers]
         assert len(refused) == 7  # one is at work, and two wait
-        assert codes.count("RATE_LIMITED") == len(refused) and codes.count(None) == 10 - len(refused)
+        assert codes.count("RATE_LIMITED") == len(refused) and codes.count(None) == 10 - len(
+            refused
+        )
         told = [line for line in logs if line["event"] == "nats overflow"]
         assert 1 <= len(told) <= 2 and told[0]["refused"] == 1  # at most one in a second
 
@@ -343,7 +374,9 @@ def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
                     server.kill()
                     await until(lambda: any(line["event"] == "nats disconnected" for line in logs))
                     server.start()
-                    await until(lambda: any(line["event"] == "nats reconnected" for line in logs), 30)
+                    await until(
+                        lambda: any(line["event"] == "nats reconnected" for line in logs), 30
+                    )
                     plugin = await nats.connect(server.url)
                     assert (await ask(plugin, "tested.a.echo", b"again"))["data"] == "again"
                     assert (await ask(plugin, "$SRV.PING.tested"))["name"] == "tested"
@@ -364,7 +397,9 @@ def test_no_server_is_said_without_the_password() -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_is_away_all_night_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_all_night_does_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is tried twice a second, and each try was a line."""
 
     async def scenario() -> list[str]:

@@ -30,7 +30,11 @@ async def send(protocol: bytes) -> None:
     found = re.fullmatch(r"nats://([^:]+):(\d+)", nats_server().url)
     assert found is not None
     reader, writer = await asyncio.open_connection(found[1], int(found[2]))
-    writer.write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n' + protocol + b"PING\r\n")
+    writer.write(
+        b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
+        + protocol
+        + b"PING\r\n"
+    )
     async with asyncio.timeout(10):
         while (line := await reader.readline()) != b"PONG\r\n":
             assert line and not line.startswith(b"-ERR"), line
@@ -45,19 +49,32 @@ def with_header(header: bytes) -> bytes:
 @pytest.mark.parametrize(
     "protocol",
     [
-        pytest.param(b"PUB tested.\xff\xfe.echo _INBOX.x 2\r\n{}\r\n", id="a subject that is not UTF-8"),
-        pytest.param(b"PUB tested.a.echo _INBOX.\xff 2\r\n{}\r\n", id="a reply subject that is not UTF-8"),
-        pytest.param(b"PUB tested.a\x0cb.echo _INBOX.x 2\r\n{}\r\n", id="a form feed in the subject"),
-        pytest.param(b"PUB tested.a.echo _INBOX.a\x0bb 2\r\n{}\r\n", id="a vertical tab in the reply subject"),
+        pytest.param(
+            b"PUB tested.\xff\xfe.echo _INBOX.x 2\r\n{}\r\n", id="a subject that is not UTF-8"
+        ),
+        pytest.param(
+            b"PUB tested.a.echo _INBOX.\xff 2\r\n{}\r\n", id="a reply subject that is not UTF-8"
+        ),
+        pytest.param(
+            b"PUB tested.a\x0cb.echo _INBOX.x 2\r\n{}\r\n", id="a form feed in the subject"
+        ),
+        pytest.param(
+            b"PUB tested.a.echo _INBOX.a\x0bb 2\r\n{}\r\n", id="a vertical tab in the reply subject"
+        ),
         pytest.param(with_header(b"NATS/1.0 \xff\xff\r\n\r\n"), id="a status that is not UTF-8"),
-        pytest.param(with_header(b"NATS/1.0\r\n\xfe: \xff\r\n\r\n"), id="a header that is not UTF-8"),
+        pytest.param(
+            with_header(b"NATS/1.0\r\n\xfe: \xff\r\n\r\n"), id="a header that is not UTF-8"
+        ),
         pytest.param(with_header(b"NATS/1.0\r\nno colon\r\n\r\n"), id="a header without a colon"),
         pytest.param(with_header(b"N\r\n\r\n"), id="a header that is too short"),
     ],
 )
 def test_no_message_silences_the_service(protocol: bytes) -> None:
     async def scenario() -> None:
-        async with face([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving, client() as plugin:
+        async with (
+            face([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving,
+            client() as plugin,
+        ):
             connection = serving._client
             await send(protocol * 3)
             assert await ask(plugin, "tested.a.echo") == {"success": True}
@@ -67,7 +84,9 @@ def test_no_message_silences_the_service(protocol: bytes) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_served(waits: bool) -> None:
+def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_served(
+    waits: bool,
+) -> None:
     """It ended the driver's reading: the service was connected, and answered nobody any more."""
 
     async def cancelled(request: Request) -> bytes:
@@ -95,7 +114,9 @@ def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_nex
 
         def take(subject: str, reply: str, data: bytes) -> None:
             taken.append(data)
-            connection._status = Client.RECONNECTING  # as the driver says it while another message is being taken
+            connection._status = (
+                Client.RECONNECTING
+            )  # as the driver says it while another message is being taken
             connection._ps.reset()
 
         connection.takers[b"1"] = take
@@ -143,8 +164,12 @@ def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost
         port = server.sockets[0].getsockname()[1]
         async with server, connect(f"nats://127.0.0.1:{port}") as connection:
             endpoint = Endpoint(name="large", subject="tested.*.large", handler=large)
-            async with NatsFace(connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once) as serving:
-                await until(lambda: serving._in_flight == at_once and len(serving._waiting) > asked // 2)
+            async with NatsFace(
+                connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once
+            ) as serving:
+                await until(
+                    lambda: serving._in_flight == at_once and len(serving._waiting) > asked // 2
+                )
                 await asyncio.sleep(0.1)
                 assert connection._pending_data_size < BUFFER_BYTES + at_once * size
                 reading.set()
@@ -182,7 +207,9 @@ async def break_reading(connection: Connection) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second(tmp_path: Path) -> None:
+def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second(
+    tmp_path: Path,
+) -> None:
     """With permissions for plugins, one could name a reply subject that the service may not speak on: the server complained
     of each answer, and the log had a line for each."""
     service = {
@@ -226,7 +253,10 @@ def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> Non
             await connection.publish("chat.out", b"to be sent")
         assert connection.is_closed
 
-    with configured(tmp_path) as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        configured(tmp_path) as server,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(scenario(server))
 
 

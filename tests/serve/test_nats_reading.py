@@ -22,13 +22,21 @@ def message(subject: bytes, number: int, reply: bytes, data: bytes) -> bytes:
 
 def with_header(subject: bytes, data: bytes) -> bytes:
     header = b"NATS/1.0\r\nA: b\r\n\r\n"
-    return b"HMSG %b 7 %d %d\r\n%b%b\r\n" % (subject, len(header), len(header) + len(data), header, data)
+    return b"HMSG %b 7 %d %d\r\n%b%b\r\n" % (
+        subject,
+        len(header),
+        len(header) + len(data),
+        header,
+        data,
+    )
 
 
 SENT = st.lists(
     st.builds(message, WORDS, st.integers(0, 99), WORDS | st.just(b""), DATA)
     | st.builds(with_header, WORDS, DATA)
-    | st.sampled_from([b"PING\r\n", b"+OK\r\n", b"MSG  a \t1\t2\r\n{}\r\n", b"MSG a 007 2\r\n{}\r\n"]),
+    | st.sampled_from(
+        [b"PING\r\n", b"+OK\r\n", b"MSG  a \t1\t2\r\n{}\r\n", b"MSG a 007 2\r\n{}\r\n"]
+    ),
     max_size=8,
 )
 
@@ -64,7 +72,9 @@ async def taken(kind: type[parser.Parser], pieces: list[bytes]) -> list[Any]:
 
 
 @given(SENT, st.lists(st.integers(0, 400), max_size=6))
-def test_whole_messages_and_pieces_of_them_are_what_the_driver_reads(sent: list[bytes], cuts: list[int]) -> None:
+def test_whole_messages_and_pieces_of_them_are_what_the_driver_reads(
+    sent: list[bytes], cuts: list[int]
+) -> None:
     stream = b"".join(sent)
     ends = [0, *sorted(cuts), len(stream)]
     pieces = [stream[start:end] for start, end in pairwise(ends)]
@@ -75,7 +85,9 @@ def test_whole_messages_and_pieces_of_them_are_what_the_driver_reads(sent: list[
 
 @pytest.mark.parametrize("kind", [Parser, parser.Parser])
 @pytest.mark.parametrize("line", [b"MSG a %b 2\r\n{}\r\n", b"MSG a 1 %b\r\n{}\r\n"])
-def test_a_number_that_python_refuses_is_a_broken_protocol(kind: type[parser.Parser], line: bytes) -> None:
+def test_a_number_that_python_refuses_is_a_broken_protocol(
+    kind: type[parser.Parser], line: bytes
+) -> None:
     """At any other error the driver stops reading, and stays connected."""
     with pytest.raises(ProtocolError):
         asyncio.run(taken(kind, [line % (b"9" * 5_000)]))

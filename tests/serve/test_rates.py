@@ -103,7 +103,9 @@ def test_what_was_quiet_the_longest_goes_first() -> None:
     assert rates.take("bob") == 0
 
 
-@pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("rate", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1, 0)]
+)
 def test_a_rate_that_is_none_is_refused(rate: float, burst: int) -> None:
     with pytest.raises(UsageError):
         RateLimiter(rate, burst=burst)

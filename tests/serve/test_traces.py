@@ -40,7 +40,12 @@ class Collector(ThreadingHTTPServer):
 
     def spans(self) -> list[Any]:
         found = [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
-        scopes = [scope for each in found for resource in each.resource_spans for scope in resource.scope_spans]
+        scopes = [
+            scope
+            for each in found
+            for resource in each.resource_spans
+            for scope in resource.scope_spans
+        ]
         return [span for scope in scopes for span in scope.spans]
 
 
@@ -87,7 +92,9 @@ async def use(folder: Path, **flags: Any) -> None:
 
 
 def attributes(span: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
+    return {
+        each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes
+    }
 
 
 def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> None:
@@ -96,7 +103,9 @@ def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> No
         spans = server.spans()
         [asked] = [span for span in spans if span.name == "jars jars"]
         [got, refused] = [span for span in spans if span.name == "HTTP GET"]
-        within = {span.name: attributes(span) for span in spans if span.parent_span_id == asked.span_id}
+        within = {
+            span.name: attributes(span) for span in spans if span.parent_span_id == asked.span_id
+        }
         assert within["engine commit"] == {
             "keyhouse.system": "jars",
             "keyhouse.space": "shelf",
@@ -105,9 +114,16 @@ def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> No
         }
         assert set(within) == {"engine commit", "engine read"}
         assert attributes(asked)["messaging.destination.name"] == "jars.put"
-        assert got.trace_id.hex() == "ab" * 16 and got.parent_span_id.hex() == "cd" * 8, "it goes on with the caller's"
-        assert [span.name for span in spans if span.parent_span_id == got.span_id] == ["engine read"]
-        assert [attributes(span)["http.response.status_code"] for span in (got, refused)] == [200, 400]
+        assert got.trace_id.hex() == "ab" * 16 and got.parent_span_id.hex() == "cd" * 8, (
+            "it goes on with the caller's"
+        )
+        assert [span.name for span in spans if span.parent_span_id == got.span_id] == [
+            "engine read"
+        ]
+        assert [attributes(span)["http.response.status_code"] for span in (got, refused)] == [
+            200,
+            400,
+        ]
         assert b"secret" not in b"".join(server.bodies), "no query"
 
 
@@ -130,10 +146,14 @@ def test_a_collector_that_takes_all_and_answers_nothing_does_not_hold_up_the_end
         begun = time.monotonic()
         asyncio.run(use(tmp_path, traces=f"http://127.0.0.1:{silent.getsockname()[1]}"))
         assert time.monotonic() - begun < 15
-    assert "the last traces were not sent: their collector does not answer" in [line["event"] for line in logs]
+    assert "the last traces were not sent: their collector does not answer" in [
+        line["event"] for line in logs
+    ]
 
 
-def test_the_variable_of_opentelemetry_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_opentelemetry_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with collector() as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
         asyncio.run(use(tmp_path))
@@ -141,9 +161,7 @@ def test_the_variable_of_opentelemetry_is_enough(tmp_path: Path, monkeypatch: py
 
 
 def test_without_a_collector_nothing_of_it_is_imported() -> None:
-    program = (
-        "import sys, keyhouse.serve.host; assert not any(name.startswith('opentelemetry') for name in sys.modules)"
-    )
+    program = "import sys, keyhouse.serve.host; assert not any(name.startswith('opentelemetry') for name in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

@@ -42,9 +42,16 @@ class House:
             self.engine = self.opened()
 
     def store(
-        self, schema: Schema = LIBRARY, space: str = SPACE, *, engine: Engine | None = None, **fixed: str
+        self,
+        schema: Schema = LIBRARY,
+        space: str = SPACE,
+        *,
+        engine: Engine | None = None,
+        **fixed: str,
     ) -> Store:
-        return Store(schema, engine or self.engine, space, ids=UlidSource(self.clock, seed=7), **fixed)
+        return Store(
+            schema, engine or self.engine, space, ids=UlidSource(self.clock, seed=7), **fixed
+        )
 
     def faulty(self, *faults: Fault, yields: bool = False) -> FaultyEngine:
         return FaultyEngine(self.engine, *faults, yields=yields)
@@ -59,10 +66,14 @@ class House:
             span = span.after(page.rows[-1].key) if page.more else None
         return found
 
-    async def plant(self, rows: dict[str, bytes | None], *, expires: int | None = None, space: str = SPACE) -> None:
+    async def plant(
+        self, rows: dict[str, bytes | None], *, expires: int | None = None, space: str = SPACE
+    ) -> None:
         """Write rows past the store, as another program would; `None` deletes."""
         batch = Batch(
-            puts=tuple(Put(key, value, expires) for key, value in rows.items() if value is not None),
+            puts=tuple(
+                Put(key, value, expires) for key, value in rows.items() if value is not None
+            ),
             deletes=tuple(key for key, value in rows.items() if value is None),
         )
         assert await self.engine.commit(space, batch) is not None
@@ -123,8 +134,12 @@ def session(id: str = "1", **fields: Any) -> Session:
 async def sound(house: House) -> Store:
     """Some of everything, and nothing wrong."""
     store = house.store()
-    await store.put(BOOK, book("1", series="s", position=1, tags=["x"], isbn="9", year=1, shelf="a", rating=2))
-    await store.put(BOOK, book("2", series="s", position=2, tags=["x", "y"], isbn="8", year=1, shelf="a"))
+    await store.put(
+        BOOK, book("1", series="s", position=1, tags=["x"], isbn="9", year=1, shelf="a", rating=2)
+    )
+    await store.put(
+        BOOK, book("2", series="s", position=2, tags=["x", "y"], isbn="8", year=1, shelf="a")
+    )
     await store.put(BOOK, book("3", year=2))
     for state in ("open", "done"):
         await store.put(VIEWING, Viewing(state=state, asset="7", topic="t"))

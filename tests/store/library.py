@@ -47,11 +47,17 @@ class Book(msgspec.Struct, kw_only=True):
 BY_TITLE = Index(Template("idx:title:{title:norm}:{id}", id=_ID), value="id")
 BY_SERIES = Index(Template("idx:series:{series}:{position:08.3f?}:{id}", id=_ID))
 BY_TAG = Index(Template("idx:tag:{tag:norm}:{id}", id=_ID), each={"tag": "tags"})
-RATINGS = Index(Template("idx:rating:{id}", id=_ID), value="rating", when=lambda book: book.rating > 0)
+RATINGS = Index(
+    Template("idx:rating:{id}", id=_ID), value="rating", when=lambda book: book.rating > 0
+)
 ONE_ISBN = Unique("isbn:{isbn}", value="id")
 FIRST_IN_SERIES = First("first:{series}", value="id", among=BY_SERIES)
 ON_SHELF = Summary(
-    "shelf:{shelf}", member="id", under="books", entry=lambda book: {"title": book.title}, constant={"v": 1}
+    "shelf:{shelf}",
+    member="id",
+    under="books",
+    entry=lambda book: {"title": book.title},
+    constant={"v": 1},
 )
 IN_YEAR = Count("year:{year:04d}")
 
@@ -96,7 +102,9 @@ class Session(msgspec.Struct, kw_only=True):
 def _session(name: str, expiry: Any) -> tuple[Record[Session], Index, Unique]:
     by_user = Index(f"{name}:user:{{user}}:{{id}}")
     token = Unique(f"{name}:token:{{token}}", value="id")
-    record = Record(Session, f"{name}:s:{{id}}", by_user, token, name=name, expiry=expiry, times=MILLISECONDS)
+    record = Record(
+        Session, f"{name}:s:{{id}}", by_user, token, name=name, expiry=expiry, times=MILLISECONDS
+    )
     return record, by_user, token
 
 
@@ -138,7 +146,9 @@ def _fold(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -> Fold
     changes = 0 if state is None else state.changes + (state.book != event.book)
     total = Total(user=event.user, book=event.book, changes=changes)
     after = Hearing(through="", book=event.book, changes=changes)
-    return Folded(after, puts=[(LAST, total, {})], adds=[(SECONDS_OF, event.seconds, {"user": event.user})])
+    return Folded(
+        after, puts=[(LAST, total, {})], adds=[(SECONDS_OF, event.seconds, {"user": event.user})]
+    )
 
 
 HEARING = Record(Hearing, "heard:state:{user}", name="hearing")
@@ -154,7 +164,14 @@ def _fold_later(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -
 
 
 LATER_STATE = Record(Hearing, "later:state:{user}", name="later_state")
-LATER = Log(Heard, "later:event:{user}:{at:ulid}", name="later", state=LATER_STATE, fold=_fold_later, deferred=True)
+LATER = Log(
+    Heard,
+    "later:event:{user}:{at:ulid}",
+    name="later",
+    state=LATER_STATE,
+    fold=_fold_later,
+    deferred=True,
+)
 
 
 class Line(msgspec.Struct):

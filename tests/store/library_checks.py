@@ -74,7 +74,15 @@ VISITS = Record(Visits, "visits:{door}", name="visits")
 VISIT = Log(Visit, "visit:{door}:{at:ulid}", state=VISITS, fold=count_visit, deferred=True)
 MORE = Migration(1, "One more copy of each.", BOOK, one_more_copy)
 LIBRARY = Schema(
-    "library", BOOK, LOAN, MINUTES, VISITS, VISIT, space=Space("a library"), meta=Meta(), migrations=(MORE,)
+    "library",
+    BOOK,
+    LOAN,
+    MINUTES,
+    VISITS,
+    VISIT,
+    space=Space("a library"),
+    meta=Meta(),
+    migrations=(MORE,),
 )
 
 
@@ -229,7 +237,11 @@ async def expired_is_gone_everywhere(library: Library) -> list[str]:
     library.clock.advance(seconds=60)
     found = [entry.key async for entry in library.store.scan(LOAN)]
     found += (await library.store.keys(BY_READER))[0]
-    found += [str(await library.store.get(LOAN, id="a"))] if await library.store.get(LOAN, id="a") else []
+    found += (
+        [str(await library.store.get(LOAN, id="a"))]
+        if await library.store.get(LOAN, id="a")
+        else []
+    )
     return found + await library.findings()
 
 
@@ -281,7 +293,9 @@ async def pages_cover_their_span_and_no_more(library: Library) -> list[str]:
 
 async def no_space_shows_in_another(library: Library) -> list[str]:
     await Store(LIBRARY, library.engine, "m").put(BOOK, book("theirs", "t"))
-    return [entry.key async for entry in library.store.scan(BOOK, by=BY_SHELF)] + await library.findings()
+    return [
+        entry.key async for entry in library.store.scan(BOOK, by=BY_SHELF)
+    ] + await library.findings()
 
 
 CHECKS: tuple[Check, ...] = (

@@ -43,7 +43,9 @@ class Beside(FaultyEngine):
         super().__init__(inner)
         self._write, self._times = write, times
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         if self._times and space != MARK_SPACE:
             self._times -= 1
             await self._write()
@@ -75,7 +77,9 @@ def test_a_hostile_store_comes_back_whole_on_every_engine(kind: str, tmp_path: P
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OPENERS if kind in ("memory", "sqlite", "rocksdb", "postgres")])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in OPENERS if kind in ("memory", "sqlite", "rocksdb", "postgres")]
+)
 def test_it_is_of_one_moment_while_writers_write(kind: str, tmp_path: Path) -> None:
     """Each commit changes a row at either end of a space, and each space after the other: none may be seen half."""
 
@@ -108,7 +112,9 @@ def test_it_is_of_one_moment_while_writers_write(kind: str, tmp_path: Path) -> N
         assert backed_up.moment == "store"
         there = MemoryEngine(ManualClock())
         await restored(tmp_path / "b.jsonl", there)
-        found = [[int(row.value) for row in await ends(there, space)] for space in ("s0", "s1", "s2")]
+        found = [
+            [int(row.value) for row in await ends(there, space)] for space in ("s0", "s1", "s2")
+        ]
         assert all(first == last for first, last in found)
         assert 0 <= found[0][0] - found[2][0] <= 1 and found[0][0] >= found[1][0] >= found[2][0]
 
@@ -225,7 +231,9 @@ def test_what_has_expired_since_is_not_restored(tmp_path: Path) -> None:
 def test_a_backup_is_an_export_and_an_export_can_be_restored(tmp_path: Path) -> None:
     async def scenario() -> None:
         source = MemoryEngine(ManualClock())
-        await source.commit("odd", Batch(puts=tuple(Put(f"k{at}", value) for at, value in enumerate(ODD_VALUES))))
+        await source.commit(
+            "odd", Batch(puts=tuple(Put(f"k{at}", value) for at, value in enumerate(ODD_VALUES)))
+        )
         await fill(source)
         await kept_in(tmp_path / "b.jsonl", source)
         out: BinaryIO = io.BytesIO()

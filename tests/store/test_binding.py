@@ -81,7 +81,10 @@ NOTE_NAME = Unique("c_{customer}_{kind}_name_{name}", value="id")
 NOTES_OF = Summary("c_{customer}_{kind}_all", member="id", under="ids")
 NOTE = Record(Note, "c_{customer}_{kind}_n_{id}", NOTE_BY_TAG, NOTE_NAME, NOTES_OF)
 NOTES = Schema(
-    "notes", NOTE, space=Space("a customer", field="customer", segment=Match("[0-9a-z{}]+")), fixed={"kind": "plain"}
+    "notes",
+    NOTE,
+    space=Space("a customer", field="customer", segment=Match("[0-9a-z{}]+")),
+    fixed={"kind": "plain"},
 )
 
 
@@ -89,7 +92,12 @@ NOTES = Schema(
 async def test_fields_that_a_store_fixes_are_in_its_keys_and_not_in_its_calls(house: House) -> None:
     store = Store(NOTES, house.engine, "7", kind="x")
     await store.put(NOTE, Note(id="1", tag="t", name="n"))
-    assert (await house.rows("7")).keys() == {"c_7_x_n_1", "c_7_x_tag_t:1", "c_7_x_name_n", "c_7_x_all"}
+    assert (await house.rows("7")).keys() == {
+        "c_7_x_n_1",
+        "c_7_x_tag_t:1",
+        "c_7_x_name_n",
+        "c_7_x_all",
+    }
     assert [entry.values async for entry in store.scan(NOTE, by=NOTE_BY_TAG, tag="t")] == [("1",)]
     found = await store.lookup(NOTE, NOTE_NAME, name="n")
     assert found is not None and found.record.id == "1"
@@ -104,7 +112,11 @@ async def test_fields_that_a_store_fixes_are_in_its_keys_and_not_in_its_calls(ho
 async def test_a_space_whose_name_looks_like_a_field_is_a_name(house: House) -> None:
     store = Store(NOTES, house.engine, "{id}")
     await store.put(NOTE, Note(id="1", tag="t"))
-    assert (await house.rows("{id}")).keys() == {"c_{id}_plain_n_1", "c_{id}_plain_tag_t:1", "c_{id}_plain_all"}
+    assert (await house.rows("{id}")).keys() == {
+        "c_{id}_plain_n_1",
+        "c_{id}_plain_tag_t:1",
+        "c_{id}_plain_all",
+    }
     await clean(store)
 
 
@@ -151,7 +163,11 @@ async def test_a_row_is_shown_whatever_it_is(house: House) -> None:
     with pytest.raises(KeyFieldError):
         await store.row("")
     found = store.find("idx:tag:x:1")
-    assert found is not None and found.fields == {"tag": "x", "id": "1"} and found.record.name == "book"
+    assert (
+        found is not None
+        and found.fields == {"tag": "x", "id": "1"}
+        and found.record.name == "book"
+    )
     assert store.find("what:ever") is None
 
 
@@ -165,18 +181,26 @@ async def test_rows_of_newer_code_are_refused_and_kept(house: House) -> None:
     store = Store(Schema("old", record, space=Space("x")), house.engine, "s")
     await house.plant({"o:1": b'{"id":"1","v":2,"new":1}'}, space="s")
     before = await house.rows("s")
-    for call in (store.get(record, id="1"), store.put(record, Old("1")), store.delete(record, id="1")):
+    for call in (
+        store.get(record, id="1"),
+        store.put(record, Old("1")),
+        store.delete(record, id="1"),
+    ):
         with pytest.raises(NewerError):
             await call
     assert await house.rows("s") == before
 
 
 @everywhere
-async def test_a_record_whose_declared_rows_cannot_be_written_can_still_be_replaced(house: House) -> None:
+async def test_a_record_whose_declared_rows_cannot_be_written_can_still_be_replaced(
+    house: House,
+) -> None:
     """Another program wrote a title that no index key can hold. The book was stuck: neither a put nor a delete
     could work out what rows the old one had."""
     store = house.store()
-    await house.plant({"b:1": b'{"id":"1","title":" "}', "b:2": b'{"id":"2","title":"","year":99999}'})
+    await house.plant(
+        {"b:1": b'{"id":"1","title":" "}', "b:2": b'{"id":"2","title":"","year":99999}'}
+    )
     await store.put(BOOK, book("1", title="Mended"))
     assert await store.delete(BOOK, id="2")
     assert [finding.kind for finding in await findings(store, repair=True)] == ["miscounted"]

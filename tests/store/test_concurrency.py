@@ -12,7 +12,17 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store, verify
 from keyhouse.testing.faults import FaultyEngine
 from tests.soak import size
-from tests.store.racing import BY_NAME, GAME, HITS, PER_TEAM, PLAYER, SCORE, SECONDS_MAX, race, race_on_file
+from tests.store.racing import (
+    BY_NAME,
+    GAME,
+    HITS,
+    PER_TEAM,
+    PLAYER,
+    SCORE,
+    SECONDS_MAX,
+    race,
+    race_on_file,
+)
 
 TASKS = 64
 PROCESSES = 4
@@ -34,13 +44,19 @@ async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
     holders = [await store.lookup(PLAYER, BY_NAME, name=name) for name in names]
     if [holder and holder.record.name for holder in holders] != names:
         found.append(f"held: {holders}")
-    if (players := await store.count(PLAYER)) != len(names) or await store.total(PER_TEAM, team="all") != players:
+    if (players := await store.count(PLAYER)) != len(names) or await store.total(
+        PER_TEAM, team="all"
+    ) != players:
         found.append(f"players: {players} for {len(names)} names")
     return found + [str(finding) async for finding in verify(store)]
 
 
 def opened(name: str, folder: Path) -> Engine:
-    return FaultyEngine(MemoryEngine(), yields=True) if name == "memory" else SqliteEngine.open(folder / "game.db")
+    return (
+        FaultyEngine(MemoryEngine(), yields=True)
+        if name == "memory"
+        else SqliteEngine.open(folder / "game.db")
+    )
 
 
 @pytest.mark.soak
@@ -60,7 +76,9 @@ def test_64_tasks_lose_no_update_and_claim_no_name_twice(engine: str, tmp_path: 
 def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path: Path) -> None:
     path, tasks = tmp_path / "game.db", TASKS // PROCESSES
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        running = pool.starmap_async(race_on_file, [(path, f"p{n}", tasks, ROUNDS) for n in range(PROCESSES)])
+        running = pool.starmap_async(
+            race_on_file, [(path, f"p{n}", tasks, ROUNDS) for n in range(PROCESSES)]
+        )
         claimed = [name for names in running.get(2 * SECONDS_MAX) for name in names]
 
     async def scenario() -> None:
@@ -72,7 +90,9 @@ def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_store_that_does_not_check_what_it_read_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_check_what_it_read_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The race above can be lost: it is, when the engine is sent no checks."""
     whole = SqliteEngine.commit
 
@@ -89,7 +109,9 @@ def test_a_store_that_does_not_check_what_it_read_is_found_out(tmp_path: Path, m
         return found
 
     found = " ".join(asyncio.run(scenario()))
-    assert [word for word in ("transacted", "compared", "claimed", "conflict") if word not in found] == []
+    assert [
+        word for word in ("transacted", "compared", "claimed", "conflict") if word not in found
+    ] == []
 
 
 def test_two_writers_in_hot_loops_on_one_record_both_get_done(tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from keyhouse.engine import Batch, Engine, Put, Row
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
-from keyhouse.errors import CallerError, DocumentError, KeyFieldError, LimitError, UnreadableError, UsageError
+from keyhouse.errors import (
+    CallerError,
+    DocumentError,
+    KeyFieldError,
+    LimitError,
+    UnreadableError,
+    UsageError,
+)
 from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows, is_whole
@@ -67,7 +74,9 @@ async def hostile(engine: Engine) -> None:
     keys, values = list(dict.fromkeys(KEYS)), VALUES + ODD_VALUES
     for number, key in enumerate(keys):
         expires = later + number if number % 4 == 0 else None
-        await engine.commit("poison", Batch(puts=(Put(key, values[number % len(values)], expires),)))
+        await engine.commit(
+            "poison", Batch(puts=(Put(key, values[number % len(values)], expires),))
+        )
 
 
 # The form
@@ -76,7 +85,9 @@ async def hostile(engine: Engine) -> None:
 def test_a_row_is_a_line_that_any_program_reads() -> None:
     async def scenario() -> None:
         engine = MemoryEngine(ManualClock(1_000))
-        await engine.commit("b", Batch(puts=(Put("k", '{"title":"é","n":[1,2.0]}'.encode()), Put("l", b"7", 5_000))))
+        await engine.commit(
+            "b", Batch(puts=(Put("k", '{"title":"é","n":[1,2.0]}'.encode()), Put("l", b"7", 5_000)))
+        )
         await engine.commit("a", Batch(puts=(Put("x", b"null"),)))
         data, summary = await exported(engine)
         assert data.decode().splitlines()[:3] == [
@@ -85,7 +96,10 @@ def test_a_row_is_a_line_that_any_program_reads() -> None:
             '{"space":"b","key":"l","value":7,"expires":5000}',
         ]
         *lines, last = data.splitlines(keepends=True)
-        assert json.loads(last) == {"rows": 3, "sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+        assert json.loads(last) == {
+            "rows": 3,
+            "sha256": hashlib.sha256(b"".join(lines)).hexdigest(),
+        }
         assert summary == Exported(3, json.loads(last)["sha256"])
 
     asyncio.run(scenario())
@@ -116,7 +130,9 @@ def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> No
         [b"1\n"],
     ):
         rows = [Row(f"k{at}", value, 1, at if at % 2 else None) for at, value in enumerate(values)]
-        one_by_one = b"".join([encode_row("s", Put(row.key, row.value, row.expires)) for row in rows])
+        one_by_one = b"".join(
+            [encode_row("s", Put(row.key, row.value, row.expires)) for row in rows]
+        )
         assert encode_rows("s", rows) == one_by_one
         read = [decode(line, 1) for line in one_by_one.splitlines(keepends=True)]
         assert [each.put.value for each in read if isinstance(each, Line)] == values
@@ -126,14 +142,19 @@ def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> No
 def test_many_lines_at_once_are_what_each_of_them_is(seed: int) -> None:
     draw = random.Random(seed)
     some = (*VALUES, *ODD_VALUES, b"1", b'{"a":1}')
-    rows = [Row(f"k{at:03d}", draw.choice(some), 1, draw.choice((None, 7))) for at in range(draw.randrange(1, 30))]
+    rows = [
+        Row(f"k{at:03d}", draw.choice(some), 1, draw.choice((None, 7)))
+        for at in range(draw.randrange(1, 30))
+    ]
     lines = [encode_row("é", Put(row.key, row.value, row.expires)) for row in rows]
     assert encode_rows("é", rows) == b"".join(lines)
     assert decode_all(lines, 1) == [decode(line, 1) for line in lines]
 
 
 def test_what_a_store_writes_stands_in_the_line_as_json() -> None:
-    assert b'"value":{"a":[1,-0.0,"\\u0000"]}' in encode_row("s", Put("k", b'{"a":[1,-0.0,"\\u0000"]}'))
+    assert b'"value":{"a":[1,-0.0,"\\u0000"]}' in encode_row(
+        "s", Put("k", b'{"a":[1,-0.0,"\\u0000"]}')
+    )
     assert b'"text":' in encode_row("s", Put("k", b"not JSON"))
     assert b'"base64":' in encode_row("s", Put("k", b"\xff"))
 
@@ -170,7 +191,9 @@ def test_some_spaces_alone_can_be_exported() -> None:
         await fill(engine)
         data, summary = await exported(engine, spaces=["s2", "s0", "s0", "absent"])
         assert summary.rows == 40 + 120
-        assert [json.loads(line).get("space") for line in data.splitlines()] == ["s0"] * 40 + ["s2"] * 120 + [None]
+        assert [json.loads(line).get("space") for line in data.splitlines()] == ["s0"] * 40 + [
+            "s2"
+        ] * 120 + [None]
 
     asyncio.run(scenario())
 
@@ -186,7 +209,9 @@ def test_rows_that_have_expired_are_neither_exported_nor_imported() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         engine, target = MemoryEngine(clock), MemoryEngine(clock)
-        await engine.commit("s", Batch(puts=(Put("a", b"1", clock.now() + 10), Put("b", b"1"), Put("c", b"1", 5))))
+        await engine.commit(
+            "s", Batch(puts=(Put("a", b"1", clock.now() + 10), Put("b", b"1"), Put("c", b"1", 5)))
+        )
         data, summary = await exported(engine)
         assert summary.rows == 2
         clock.advance(milliseconds=10)
@@ -262,7 +287,9 @@ def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right(
         data, summary = await exported(engine)
         assert (await imported(target, data)).written == summary.rows
         assert (await imported(target, data)).written == 0
-        await target.commit("s1", Batch(puts=(Put("k00001", b"7"), Put("own", b"1")), deletes=("k00002",)))
+        await target.commit(
+            "s1", Batch(puts=(Put("k00001", b"7"), Put("own", b"1")), deletes=("k00002",))
+        )
         assert (await imported(target, data)).written == 2
         assert (await target.read("s1", ["own"]))[0] is not None, "an import takes nothing away"
 
@@ -272,10 +299,14 @@ def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right(
 @pytest.mark.parametrize("between", [b"", b'{"space":"t","key":"k","value":1}\n'])
 def test_a_key_that_comes_twice_is_as_its_last_line_says(between: bytes) -> None:
     """With another space between the two lines they were two commits at once, of which either could be the last."""
-    lines = b'{"space":"s","key":"k","value":1}\n' + between + b'{"space":"s","key":"k","value":2}\n'
+    lines = (
+        b'{"space":"s","key":"k","value":1}\n' + between + b'{"space":"s","key":"k","value":2}\n'
+    )
 
     async def scenario() -> None:
-        engine = FaultyEngine(MemoryEngine(), meanwhile(1, lambda: asyncio.sleep(0.01), call="commit"))
+        engine = FaultyEngine(
+            MemoryEngine(), meanwhile(1, lambda: asyncio.sleep(0.01), call="commit")
+        )
         await imported(engine, lines, partial=True)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and row.value == b"2"
@@ -294,8 +325,14 @@ def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None
         lines = data.splitlines(keepends=True)
         with pytest.raises(UnreadableError, match="cut off"):
             await imported(MemoryEngine(), b"".join(lines[:-1]))
-        assert (await imported(MemoryEngine(), b"".join(lines[:-1]), partial=True)).rows == len(lines) - 1
-        for changed in (lines[1:], lines[:5] + lines[6:], [lines[0].replace(b":0}", b":9}"), *lines[1:]]):
+        assert (await imported(MemoryEngine(), b"".join(lines[:-1]), partial=True)).rows == len(
+            lines
+        ) - 1
+        for changed in (
+            lines[1:],
+            lines[:5] + lines[6:],
+            [lines[0].replace(b":0}", b":9}"), *lines[1:]],
+        ):
             with pytest.raises(UnreadableError, match="not what was exported"):
                 await imported(MemoryEngine(), b"".join(changed))
         with pytest.raises(DocumentError, match="behind the last"):
@@ -333,7 +370,9 @@ def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None
         (b'{"space":"s","key":"k","shown":1}', UsageError),
     ],
 )
-def test_a_line_that_is_no_row_is_refused_with_its_number(line: bytes, error: type[CallerError]) -> None:
+def test_a_line_that_is_no_row_is_refused_with_its_number(
+    line: bytes, error: type[CallerError]
+) -> None:
     data = b'{"space":"s","key":"before","value":1}\n\n' + line + b"\n"
     with pytest.raises(error) as refusal:
         asyncio.run(imported(MemoryEngine(), data))
@@ -361,7 +400,12 @@ def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> N
         tally.add(b"".join(rows[:count]), count)
         text = b"".join(rows[:count]) + encode_ending(tally.ending())
         assert is_whole(io.BytesIO(text)) and is_whole(io.BytesIO(b"\n" + text + b"\n"))
-        cuts = [text[:-2], text.replace(b"1}", b"2}", 1) if count else b"", text + b"{}\n", b"".join(rows[:count])]
+        cuts = [
+            text[:-2],
+            text.replace(b"1}", b"2}", 1) if count else b"",
+            text + b"{}\n",
+            b"".join(rows[:count]),
+        ]
         assert not any(is_whole(io.BytesIO(each)) for each in cuts)
     assert not is_whole(io.BytesIO(shown_export()))
 
@@ -380,7 +424,11 @@ def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() ->
             engine = MemoryEngine()
             with pytest.raises(DocumentError) as refused:
                 await imported(engine, b"".join(lines) + b"{\n")
-            more = {name: value for name, value in refused.value.fields.items() if name not in ("line", "reason")}
+            more = {
+                name: value
+                for name, value in refused.value.fields.items()
+                if name not in ("line", "reason")
+            }
             assert more == fields
             assert fields or not [space async for space in engine.spaces()]
 
@@ -418,7 +466,9 @@ def test_a_space_that_is_none_of_the_schema_is_left_out() -> None:
         engine = MemoryEngine()
         only = Schema("one", Record(Account, "account:{name}"), space=Space("the one", name="one"))
         for space in ("one", "two"):
-            await engine.commit(space, Batch(puts=(Put("account:ann", b'{"name":"ann","mail":"m"}'),)))
+            await engine.commit(
+                space, Batch(puts=(Put("account:ann", b'{"name":"ann","mail":"m"}'),))
+            )
         data, summary = await exported(engine, schemas=[only])
         assert summary.rows == 1 and summary.left_out == 1
         assert json.loads(data.splitlines()[0])["space"] == "one"

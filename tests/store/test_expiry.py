@@ -41,7 +41,9 @@ async def test_a_record_and_its_rows_expire_at_the_same_moment(house: House) -> 
 
 
 @everywhere
-async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(house: House) -> None:
+async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(
+    house: House,
+) -> None:
     store = house.store()
     await store.put(SLIDING, session())
     house.clock.advance(seconds=50)
@@ -61,9 +63,13 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(hous
     house.clock.advance(seconds=60)
     await store.put(SLIDING, session(user="bob", token="t2"))
     house.clock.advance(seconds=-30)
-    assert [entry.record.user for entry in await all_of(store.scan(SLIDING, by=SLIDING_BY_USER))] == ["bob"]
+    assert [
+        entry.record.user for entry in await all_of(store.scan(SLIDING, by=SLIDING_BY_USER))
+    ] == ["bob"]
     assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
-    assert [finding async for finding in verify(store, repair=True)], "what is left over is found, and mended"
+    assert [finding async for finding in verify(store, repair=True)], (
+        "what is left over is found, and mended"
+    )
     await clean(store)
 
 
@@ -189,7 +195,9 @@ async def test_a_clock_that_steps_back_brings_no_row_back_wrongly(house: House) 
     house.clock.advance(seconds=60)
     assert await store.get(SLIDING, id="1") is None
     house.clock.advance(seconds=-30)
-    assert await store.get(SLIDING, id="1") is not None, "not swept: its time is not over by this clock"
+    assert await store.get(SLIDING, id="1") is not None, (
+        "not swept: its time is not over by this clock"
+    )
     await clean(store)
     house.clock.advance(seconds=30)
     assert await sweep(house.engine) == 3
@@ -208,7 +216,9 @@ async def fill(store: Store, records: list[Record[Session]], count: int) -> None
 
 
 @everywhere
-async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_else(house: House) -> None:
+async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_else(
+    house: House,
+) -> None:
     store = house.store()
     await fill(store, [SLIDING], 20)
     await store.put(BOOK, book())

@@ -91,7 +91,9 @@ def test_what_is_pruned_or_removed_together_is_read_together() -> None:
         await fold(store, PLAY, user="ann")
         engine.calls["read"] = 0
         assert [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))] == [40]
-        assert (await Removal(PLAYING, engine, "space").empty()).records == 81, "the counters, and the state"
+        assert (await Removal(PLAYING, engine, "space").empty()).records == 81, (
+            "the counters, and the state"
+        )
         assert engine.calls["read"] < 10
 
     asyncio.run(scenario())
@@ -102,7 +104,8 @@ def shelf() -> Store:
 
 
 @pytest.mark.parametrize(
-    "attributes", [{"number": math.nan}, {"text": math.inf}, {"text": b"\xff"}, {"tags": ["a", b"b"]}]
+    "attributes",
+    [{"number": math.nan}, {"text": math.inf}, {"text": b"\xff"}, {"tags": ["a", b"b"]}],
 )
 def test_a_value_that_json_would_quietly_turn_into_another_is_refused(attributes: Any) -> None:
     """JSON's encoder writes null for NaN and base 64 for bytes. A record whose type holds no float is not looked through
@@ -182,7 +185,9 @@ def test_a_cursor_with_anything_between_its_characters_is_refused() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"starting": 5}])
+@pytest.mark.parametrize(
+    "arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"starting": 5}]
+)
 def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any) -> None:
     """Each met Python's own error, or the engine's, and not the same on all engines."""
 

@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from keyhouse.engine import Batch
-from keyhouse.errors import LeaseError, LimitError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.errors import (
+    LeaseError,
+    LimitError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
@@ -46,7 +52,13 @@ async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(house: H
     store = await filled(house)
     told: list[int] = []
     state = await run_job(store, "count", BOOK, count, on_progress=told.append)
-    assert state is not None and state.finished and state.done == 250 and told[-1] == 250 and told == sorted(told)
+    assert (
+        state is not None
+        and state.finished
+        and state.done == 250
+        and told[-1] == 250
+        and told == sorted(told)
+    )
     await once_each(store)
     again = await run_job(store, "count", BOOK, count, on_progress=told.append)
     assert again is not None and again.done == 250 and await store.get(HITS, page="all") == 250, (
@@ -64,7 +76,9 @@ async def test_a_job_over_nothing_is_finished_at_once(house: House) -> None:
 
 @pytest.mark.parametrize("raises", [Killed, UnknownOutcomeError, UnavailableError])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(raises: type[BaseException], after: bool) -> None:
+def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(
+    raises: type[BaseException], after: bool
+) -> None:
     if after and raises is UnavailableError:
         return
 
@@ -77,7 +91,10 @@ def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(raises: type[
                     await tx.put(BOOK, book(f"{number:03d}"))
             try:
                 await run_job(
-                    house.store(space=space, engine=house.faulty(fail(at, raises, after=after))), "count", BOOK, count
+                    house.store(space=space, engine=house.faulty(fail(at, raises, after=after))),
+                    "count",
+                    BOOK,
+                    count,
                 )
             except (Killed, UnknownOutcomeError, UnavailableError):
                 house.clock.advance(seconds=60)
@@ -117,7 +134,9 @@ async def test_a_runner_that_fell_silent_finds_out_that_another_took_over(house:
         with pytest.raises(LeaseError, match="taken this job over"):
             await run_job(house.store(engine=engine), "count", BOOK, count)
         await once_each(store)
-        await house.plant({row: None for row in await house.rows() if row.startswith(("hits:", "meta:job"))})
+        await house.plant(
+            {row: None for row in await house.rows() if row.startswith(("hits:", "meta:job"))}
+        )
 
 
 @everywhere
@@ -181,7 +200,9 @@ async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(hous
 
 
 @everywhere
-async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are(house: House) -> None:
+async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are(
+    house: House,
+) -> None:
     store = await filled(house, 150)
     seen: list[str] = []
 

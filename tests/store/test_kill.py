@@ -54,7 +54,9 @@ class Killed:
         """Let a process write, and kill it at some moment."""
         least, pause = self._draw.randrange(20, 120), self._draw.uniform(0, 0.004)
         pipe, acknowledgements = PROCESSES.Pipe(duplex=False)
-        process = PROCESSES.Process(target=write, args=(str(self.path), self.seed, self.way, acknowledgements))
+        process = PROCESSES.Process(
+            target=write, args=(str(self.path), self.seed, self.way, acknowledgements)
+        )
         process.start()
         acknowledgements.close()
         watchdog = threading.Timer(HANG_SECONDS, process.kill)
@@ -100,7 +102,9 @@ class Killed:
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["", "often"], ids=["with a long WAL", "amid checkpoints"])
 @pytest.mark.long
-def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(tmp_path: Path, way: str) -> None:
+def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(
+    tmp_path: Path, way: str
+) -> None:
     killed = Killed(tmp_path / "shop.db", way)
     for _ in range(KILLS):
         killed.kill_one()
@@ -110,7 +114,9 @@ def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halv
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(tmp_path: Path) -> None:
+def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(
+    tmp_path: Path,
+) -> None:
     """What is checked is a copy, so that the file itself is closed by nobody, and its log only grows."""
     killed = Killed(tmp_path / "shop.db")
     for number in range(KILLS):
@@ -135,7 +141,9 @@ def test_a_process_that_has_the_file_open_sees_nothing_lost_when_the_writers_bes
         engine = SqliteEngine.open(killed.path)
         for _ in range(KILLS):
             await asyncio.to_thread(killed.kill_one)
-            assert await faults(Store(SHOP, engine, "shop"), killed.models, killed.acknowledged) == []
+            assert (
+                await faults(Store(SHOP, engine, "shop"), killed.models, killed.acknowledged) == []
+            )
         await engine.close()
 
     asyncio.run(survive())
@@ -147,7 +155,9 @@ def test_a_process_that_has_the_file_open_sees_nothing_lost_when_the_writers_bes
     [("early", "operations were acknowledged"), ("apart", "None instead of")],
     ids=["acknowledged before the commit", "derived rows apart"],
 )
-def test_a_weak_way_to_the_disk_is_found_out_by_killing_it(tmp_path: Path, way: str, loss: str) -> None:
+def test_a_weak_way_to_the_disk_is_found_out_by_killing_it(
+    tmp_path: Path, way: str, loss: str
+) -> None:
     killed = Killed(tmp_path / "shop.db", way)
     for kills in range(1, WEAK_KILLS_MAX + 1):
         killed.kill_one()

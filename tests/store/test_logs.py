@@ -36,7 +36,11 @@ async def test_appending_keeps_the_event_and_folds_it_in_one_commit(house: House
     store = house.store(engine=engine)
     entry = await append(store, HEARD, heard(5))
     assert engine.calls["commit"] == 1
-    assert entry.record.at == entry.values[-1] and await events(store) == [5] and await total(store) == 5
+    assert (
+        entry.record.at == entry.values[-1]
+        and await events(store) == [5]
+        and await total(store) == 5
+    )
     state = await store.get(HEARING, user="ann")
     assert state is not None and state.through == entry.values[-1]
     await append(store, HEARD, heard(7, book="c"))
@@ -56,7 +60,9 @@ async def test_events_come_in_the_order_in_which_they_were_appended(house: House
 
 
 @everywhere
-async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_the_same(house: House) -> None:
+async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_the_same(
+    house: House,
+) -> None:
     """Its ULID would be less than the last one folded: it would never be folded, or not in order."""
     ahead, behind = (
         house.store(),
@@ -88,12 +94,16 @@ async def test_a_stream_is_named_by_the_event_or_by_the_caller(house: House) -> 
         n: int
 
     ping = Log(Ping, "ping:{host}:{at:ulid}", name="ping")
-    store = Store(Schema("pings", ping, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    store = Store(
+        Schema("pings", ping, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock)
+    )
     entry = await append(store, ping, Ping(1), host="a")
     assert entry.values[0] == "a" and [e.record.n async for e in store.scan(ping, host="a")] == [1]
     with pytest.raises(UsageError, match="a field that was not given"):
         await append(store, ping, Ping(1))
-    assert await pruned(store, ping, before=house.clock.now() + 1) == [1], "a log that folds nothing is just pruned"
+    assert await pruned(store, ping, before=house.clock.now() + 1) == [1], (
+        "a log that folds nothing is just pruned"
+    )
 
 
 @everywhere
@@ -130,26 +140,40 @@ async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) 
         fold=fold_it,
         needs=lambda event: {"rate": (rates, {"book": event.book})},
     )
-    store = Store(Schema("rated", rates, sums, log, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    store = Store(
+        Schema("rated", rates, sums, log, space=Space("x")),
+        house.engine,
+        "s",
+        ids=UlidSource(house.clock),
+    )
     await append(store, log, heard(2))
     await store.put(rates, Rate("b", 10))
 
     async def change() -> None:
         await Store(store.schema, house.engine, "s").put(rates, Rate("b", 100))
 
-    racing = Store(store.schema, FaultyEngine(house.engine, meanwhile(1, change, call="commit")), "s", ids=store.ids)
+    racing = Store(
+        store.schema,
+        FaultyEngine(house.engine, meanwhile(1, change, call="commit")),
+        "s",
+        ids=store.ids,
+    )
     await append(racing, log, heard(3))
     state = await store.get(sums, user="ann")
     assert state is not None and state.total == 302
 
 
 @everywhere
-async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_counts_once(house: House) -> None:
+async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_counts_once(
+    house: House,
+) -> None:
     store = house.store()
     lossy = house.store(engine=house.faulty(fail(1, UnknownOutcomeError, after=True)))
 
     async def once() -> None:
-        await lossy.transact(lambda tx: append_in(tx, store.ids, HEARD, heard(5)), batch_id="event-1")
+        await lossy.transact(
+            lambda tx: append_in(tx, store.ids, HEARD, heard(5)), batch_id="event-1"
+        )
 
     with pytest.raises(UnknownOutcomeError):
         await once()
@@ -160,7 +184,9 @@ async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_count
 @everywhere
 async def test_many_append_at_once_and_every_event_counts_once(house: House) -> None:
     store = house.store(engine=house.faulty(yields=True))
-    await asyncio.gather(*(append(store, HEARD, heard(number, user="ab"[number % 2])) for number in range(40)))
+    await asyncio.gather(
+        *(append(store, HEARD, heard(number, user="ab"[number % 2])) for number in range(40))
+    )
     assert sorted(await events(store)) == list(range(40))
     assert await total(store, "a") + await total(store, "b") == sum(range(40))
     await clean(store)
@@ -186,7 +212,9 @@ async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(house: H
 
 
 @everywhere
-async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(house: House) -> None:
+async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(
+    house: House,
+) -> None:
     store = house.store()
     entry = await append(store, HEARD, heard(5, book="old"))
     async with store.transaction() as tx:
@@ -208,7 +236,10 @@ async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(ho
             await append_in(tx, store.ids, LINE, Line(5), job="j")  # type: ignore[arg-type]
         with pytest.raises(RecordError):
             await append_in(tx, store.ids, HEARD, heard("x"))  # type: ignore[arg-type]
-        with mock.patch.object(HEARD, "fold", side_effect=ValueError("no")), pytest.raises(ValueError, match="no"):
+        with (
+            mock.patch.object(HEARD, "fold", side_effect=ValueError("no")),
+            pytest.raises(ValueError, match="no"),
+        ):
             await append_in(tx, store.ids, HEARD, heard(5))
         await append_in(tx, store.ids, LINE, Line("second"), job="j")
     lines = [(entry.values[-1], entry.record.text) async for entry in store.scan(LINE, job="j")]
@@ -249,7 +280,12 @@ async def test_a_kill_between_two_lines_leaves_no_hole(house: House) -> None:
     store = house.store()
     for after in (False, True):
         with pytest.raises(Killed):
-            await append(house.store(engine=house.faulty(fail(1, Killed, after=after))), LINE, Line("x"), job="j")
+            await append(
+                house.store(engine=house.faulty(fail(1, Killed, after=after))),
+                LINE,
+                Line("x"),
+                job="j",
+            )
         await append(store, LINE, Line("y"), job="j")
     entries = [entry async for entry in store.scan(LINE, job="j")]
     assert [entry.values[-1] for entry in entries] == [0, 1, 2]
@@ -268,9 +304,14 @@ async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(house
     engine.calls["commit"] = 0
     assert await fold(store, LATER, user="ann") == 120
     assert engine.calls["commit"] == 3 and await later_total(store) == sum(range(120))
-    assert await fold(store, LATER, user="ann") == 0 and await fold(store, LATER, user="nobody") == 0
+    assert (
+        await fold(store, LATER, user="ann") == 0 and await fold(store, LATER, user="nobody") == 0
+    )
     await append(store, LATER, heard(1_000, book="c"))
-    assert await fold(store, LATER, user="ann") == 1 and await later_total(store) == sum(range(120)) + 1_000
+    assert (
+        await fold(store, LATER, user="ann") == 1
+        and await later_total(store) == sum(range(120)) + 1_000
+    )
     state = await store.get(LATER_STATE, user="ann")
     assert state is not None and state.changes == 1
 
@@ -285,13 +326,19 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(ho
                 await append(store, LATER, heard(1))
             count += 120
             with pytest.raises(Killed):
-                await fold(house.store(engine=house.faulty(fail(at, Killed, after=after))), LATER, user="ann")
+                await fold(
+                    house.store(engine=house.faulty(fail(at, Killed, after=after))),
+                    LATER,
+                    user="ann",
+                )
             await fold(store, LATER, user="ann")
             assert await later_total(store) == count
 
 
 @everywhere
-async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(house: House) -> None:
+async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(
+    house: House,
+) -> None:
     """It lands between the scan and the commit, with a place that may be in front of `through` by then."""
     store = house.store()
     await append(store, LATER, heard(1))
@@ -317,7 +364,9 @@ async def test_two_that_fold_at_once_fold_each_event_once(house: House) -> None:
 
 
 @everywhere
-async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(house: House) -> None:
+async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(
+    house: House,
+) -> None:
     """An import wrote events as they were: there was no state yet, so that nothing was folded, and all was pruned."""
     store = house.store()
     async with store.transaction() as tx:
@@ -326,5 +375,7 @@ async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(h
         await tx.restore(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
     assert await pruned(store, LATER, before=house.clock.now()) == [2]
     assert await later_total(store) == 3_000
-    assert await pruned(store, HEARD, before=house.clock.now()) == [], "what was never folded is not pruned"
+    assert await pruned(store, HEARD, before=house.clock.now()) == [], (
+        "what was never folded is not pruned"
+    )
     assert await events(store) == [5]

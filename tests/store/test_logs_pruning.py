@@ -72,7 +72,13 @@ async def test_a_deferred_log_is_folded_before_it_is_pruned(house: House) -> Non
         await append(store, LATER, heard(number))
     now = house.clock.advance(seconds=10)
     assert await pruned(store, LATER, before=now, keep=5) == [50, 55]
-    assert await later_total(store) == sum(range(60)) and await events(store, LATER) == [55, 56, 57, 58, 59]
+    assert await later_total(store) == sum(range(60)) and await events(store, LATER) == [
+        55,
+        56,
+        57,
+        58,
+        59,
+    ]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -131,7 +137,12 @@ async def test_a_log_of_one_stream_is_pruned_too(house: House) -> None:
         n: int
 
     tick, seen = Log(Tick, "tick:{at:ulid}", name="tick"), Counter("seen", name="seen")
-    store = Store(Schema("ticks", tick, seen, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock))
+    store = Store(
+        Schema("ticks", tick, seen, space=Space("x")),
+        house.engine,
+        "s",
+        ids=UlidSource(house.clock),
+    )
     for n in range(3):
         await append(store, tick, Tick(n))
     assert await pruned(store, tick, before=house.clock.now() + 1, keep=1) == [2]

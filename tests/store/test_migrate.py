@@ -10,7 +10,18 @@ import msgspec
 import pytest
 
 from keyhouse.errors import LeaseError, NewerError, UsageError
-from keyhouse.schema import Count, Counter, Index, Meta, Migration, Record, Schema, Space, Summary, Unique
+from keyhouse.schema import (
+    Count,
+    Counter,
+    Index,
+    Meta,
+    Migration,
+    Record,
+    Schema,
+    Space,
+    Summary,
+    Unique,
+)
 from keyhouse.store import Entry, Store, Transaction, migrate, open_store, reindex, version
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.houses import House, clean, everywhere, played
@@ -58,7 +69,10 @@ async def assign(tx: Transaction, entry: Entry[Person]) -> None:
     tx.add(STEPS, 1, id=entry.record.id)
 
 
-SPLIT, ASSIGN = Migration(1, "Names in two parts", OLD, split), Migration(2, "Everyone is in a team", PERSON, assign)
+SPLIT, ASSIGN = (
+    Migration(1, "Names in two parts", OLD, split),
+    Migration(2, "Everyone is in a team", PERSON, assign),
+)
 V2 = Schema("people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(SPLIT, ASSIGN))
 V1 = Schema("people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(SPLIT,))
 assert V2.meta is not None
@@ -102,7 +116,11 @@ async def migrated(house: House, store: Store, people: int = PEOPLE) -> None:
 
 def _parsed(value: bytes) -> Any:
     parsed = msgspec.json.decode(value)
-    return {**parsed, "ids": sorted(parsed["ids"])} if isinstance(parsed, dict) and "ids" in parsed else parsed
+    return (
+        {**parsed, "ids": sorted(parsed["ids"])}
+        if isinstance(parsed, dict) and "ids" in parsed
+        else parsed
+    )
 
 
 @everywhere
@@ -110,13 +128,19 @@ async def test_old_data_migrated_equals_new_data_written(house: House) -> None:
     store = await old(house)
     told: list[tuple[int, int]] = []
     house.clock.advance(seconds=5)
-    done = await migrate(store, on_progress=lambda migration, records: told.append((migration.id, records)))
+    done = await migrate(
+        store, on_progress=lambda migration, records: told.append((migration.id, records))
+    )
     assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE), (2, PEOPLE)]
     assert told[0] == (1, 100) and told[-1] == (2, PEOPLE) and told == sorted(told)
     assert await version(store) == 2
     await migrated(house, store)
     record = await store.get(META.done, id=1)
-    assert record is not None and record.description == "Names in two parts" and record.counts["records"] == PEOPLE
+    assert (
+        record is not None
+        and record.description == "Names in two parts"
+        and record.counts["records"] == PEOPLE
+    )
     assert record.applied_at == "2026-01-01T00:00:05Z"
     assert await store.count(META.job) == 0, "what the work needed is gone"
 
@@ -190,7 +214,9 @@ async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(house: 
             house.clock.advance(seconds=60)
             await migrate(store)
 
-        engine = FaultyEngine(house.engine, meanwhile(at, overtake, call=call, after=call == "read"))  # type: ignore[arg-type]
+        engine = FaultyEngine(
+            house.engine, meanwhile(at, overtake, call=call, after=call == "read")
+        )  # type: ignore[arg-type]
         assert await migrate(Store(V2, engine, space)) == []
         await migrated(house, store)
 
@@ -211,7 +237,9 @@ async def test_two_runners_at_once_migrate_once(house: House) -> None:
 
 
 @everywhere
-async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_migrated(house: House) -> None:
+async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_migrated(
+    house: House,
+) -> None:
     """`open_store` and the command line refused; a store that was simply made went on to write rows of the old shape."""
     await migrate(await old(house, people=3))
     before = await house.rows()
@@ -226,7 +254,9 @@ async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_
     ]
     for write in writes:
         store = Store(V1, house.engine, "space")
-        assert (await store.get(PERSON, id="001")) is not None, "reading is left to the records' own versions"
+        assert (await store.get(PERSON, id="001")) is not None, (
+            "reading is left to the records' own versions"
+        )
         with pytest.raises(NewerError, match="use the newer program") as refused:
             await write(store)
         assert refused.value.fields["known"] == 1
@@ -240,7 +270,9 @@ async def _in_a_transaction(store: Store) -> None:
 
 
 @everywhere
-async def test_a_program_that_was_forgotten_stops_writing_when_newer_code_migrates_under_it(house: House) -> None:
+async def test_a_program_that_was_forgotten_stops_writing_when_newer_code_migrates_under_it(
+    house: House,
+) -> None:
     store = Store(V1, house.engine, "space")
     await migrate(store)
     await store.put(PERSON, Person("a", "A", "B", "t"))
@@ -292,8 +324,12 @@ async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(house: House
     await old(house)
     before = await house.rows()
     told: list[int] = []
-    done = await migrate(store, dry_run=True, on_progress=lambda migration, records: told.append(records))
-    assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE)] and done[0].rows > PEOPLE
+    done = await migrate(
+        store, dry_run=True, on_progress=lambda migration, records: told.append(records)
+    )
+    assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE)] and done[
+        0
+    ].rows > PEOPLE
     assert told[-1] == PEOPLE
     assert await house.rows() == before
 
@@ -306,13 +342,22 @@ async def test_a_migration_that_fails_leaves_the_store_at_its_version(house: Hou
         raise ValueError("no")
 
     failing = Schema(
-        "people", PERSON, STEPS, space=Space("x"), meta=Meta(), migrations=(Migration(1, "…", OLD, broken), ASSIGN)
+        "people",
+        PERSON,
+        STEPS,
+        space=Space("x"),
+        meta=Meta(),
+        migrations=(Migration(1, "…", OLD, broken), ASSIGN),
     )
-    rows = {key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")}
+    rows = {
+        key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")
+    }
     with pytest.raises(ValueError, match="no"):
         await migrate(Store(failing, house.engine, "space"))
     assert await version(store) == 0
-    assert {key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")} == rows
+    assert {
+        key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")
+    } == rows
     await migrate(store)
     await migrated(house, store, 20)
 
@@ -323,9 +368,17 @@ async def test_rows_that_a_declaration_adds_are_written_by_reindexing(house: Hou
     store = Store(Schema("people", bare, space=Space("x")), house.engine, "space")
     for number in range(5):
         await store.put(bare, Person(str(number), f"F{number}", "L", "t"))
-    schema = Schema("people", PERSON, space=Space("x"), migrations=(reindex(1, "By last name", PERSON),))
+    schema = Schema(
+        "people", PERSON, space=Space("x"), migrations=(reindex(1, "By last name", PERSON),)
+    )
     store = await open_store(schema, house.engine, "space")
-    assert [entry.record.id async for entry in store.scan(PERSON, by=BY_LAST, last="L")] == ["0", "1", "2", "3", "4"]
+    assert [entry.record.id async for entry in store.scan(PERSON, by=BY_LAST, last="L")] == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
     assert len(await store.members(TEAMS, team="t")) == 5
 
 

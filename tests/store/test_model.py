@@ -56,8 +56,12 @@ def run(seed: int, engine: str, folder: Path, operations: int) -> int:
 
 @pytest.mark.long
 @pytest.mark.soak
-@pytest.mark.parametrize(("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))])
-def test_the_store_answers_and_holds_what_the_model_says(engine: str, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))]
+)
+def test_the_store_answers_and_holds_what_the_model_says(
+    engine: str, number: int, tmp_path: Path
+) -> None:
     operations = FEWER_OPERATIONS.get(engine, OPERATIONS)
     assert run(drawn(), engine, tmp_path, operations) == operations
 
@@ -98,18 +102,24 @@ class StoreMachine(RuleBasedStateMachine):
 def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
     machine = type("Machine", (StoreMachine,), {"engine": engine})
     examples = FEWER_EXAMPLES.get(engine, EXAMPLES)
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=40))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=40)
+    )
 
 
 Method = Callable[..., Any]
 
 
 def keep_old_index_rows(own_rows: Method) -> Method:
-    return lambda *arguments: {key: put for key, put in own_rows(*arguments).items() if put is not None}
+    return lambda *arguments: {
+        key: put for key, put in own_rows(*arguments).items() if put is not None
+    }
 
 
 def let_index_rows_live_on(own_rows: Method) -> Method:
-    return lambda *arguments: {key: put and Put(key, put.value) for key, put in own_rows(*arguments).items()}
+    return lambda *arguments: {
+        key: put and Put(key, put.value) for key, put in own_rows(*arguments).items()
+    }
 
 
 def count_only_upward(add: Method) -> Method:
@@ -130,19 +140,33 @@ def answer(value: object) -> Callable[[Method], Method]:
 PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
     "an old index row stays": (change, "own_rows", keep_old_index_rows),
     "an index row outlives its record": (change, "own_rows", let_index_rows_live_on),
-    "a refused put stays in its transaction": (Transaction, "_restore", lambda restore: lambda self, kept: None),
-    "a unique value is given twice": (Unique, "merge", lambda merge: lambda self, key, row, lost, earned: earned),
+    "a refused put stays in its transaction": (
+        Transaction,
+        "_restore",
+        lambda restore: lambda self, kept: None,
+    ),
+    "a unique value is given twice": (
+        Unique,
+        "merge",
+        lambda merge: lambda self, key, row, lost, earned: earned,
+    ),
     "the first has no heir": (Transaction, "_heir", answer(None)),
     "a member goes though another record lists it": (Transaction, "_still_earned", answer(False)),
     "a count never goes down": (Transaction, "_add", count_only_upward),
-    "an expectation is not looked at": (Transaction, "_check_expected", lambda check: lambda *arguments: None),
+    "an expectation is not looked at": (
+        Transaction,
+        "_check_expected",
+        lambda check: lambda *arguments: None,
+    ),
     "an expired row is shown": (MemoryEngine, "_live", show_what_has_expired),
     "a cursor fits every scan": (Scan, "_mark", lambda mark: lambda self: 0),
 }
 
 
 @pytest.mark.parametrize("bug", list(PLANTED))
-def test_the_model_finds_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_model_finds_a_planted_bug(
+    bug: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     owner, name, plant = PLANTED[bug]
     monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
     with pytest.raises(Difference) as found:

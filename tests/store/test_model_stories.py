@@ -53,6 +53,10 @@ def test_the_state_of_a_deferred_log_may_have_fields_that_go_by_position() -> No
     assert msgspec.structs.fields(State)[0].name == "count"
     state = Record(State, "state:{user}")
     log = Log(
-        Played, "log:{user}:{at:ulid}", state=state, fold=lambda s, e, f: Folded(State(through="")), deferred=True
+        Played,
+        "log:{user}:{at:ulid}",
+        state=state,
+        fold=lambda s, e, f: Folded(State(through="")),
+        deferred=True,
     )
     assert log.deferred

@@ -99,8 +99,34 @@ def _clip() -> Record[Clip]:
 
 JUNK: tuple[Any, ...] = (
     *(None, 0, -1, 1.5, True, 10**30, float("nan"), "", "x", "1", "{", "{x}", "\ud800", "\0", b"x"),
-    *([], ["x"], [None], (), ("x",), (None,), ("x", 1), ("second", None), ((1, 2),), {}, {"x": 1}, {"id": 3}, {1: 2}),
-    *(object(), int, Clip, Clip(id="a"), len, Text, Text(), Template("q:{id}"), Space("x"), _clip(), IN_ORDER),
+    *(
+        [],
+        ["x"],
+        [None],
+        (),
+        ("x",),
+        (None,),
+        ("x", 1),
+        ("second", None),
+        ((1, 2),),
+        {},
+        {"x": 1},
+        {"id": 3},
+        {1: 2},
+    ),
+    *(
+        object(),
+        int,
+        Clip,
+        Clip(id="a"),
+        len,
+        Text,
+        Text(),
+        Template("q:{id}"),
+        Space("x"),
+        _clip(),
+        IN_ORDER,
+    ),
 )
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[str, ...]]
@@ -128,7 +154,12 @@ DECLARING: dict[str, Call] = {
     "First": (First, ("f:{second:04d}",), {"value": "id", "among": IN_ORDER}, _ROW),
     "Index": (Index, ("i:{second:04d}:{id}",), {}, ("value", *_ROW)),
     "Integer": (Integer, (4,), {}, ()),
-    "Log": (Log, (Clip, "l:{id}"), {}, ("sequence", "state", "fold", "needs", "deferred", "name", *_RECORD)),
+    "Log": (
+        Log,
+        (Clip, "l:{id}"),
+        {},
+        ("sequence", "state", "fold", "needs", "deferred", "name", *_RECORD),
+    ),
     "ManualClock": (ManualClock, (5,), {}, ()),
     "Match": (Match, ("[a-z]+",), {}, ("without", "says", "tail")),
     "Meta": (Meta, (), {}, ("version", "done", "job", "times", "id")),
@@ -144,7 +175,12 @@ DECLARING: dict[str, Call] = {
     ),
     "Space": (Space, ("x",), {}, ("field", "segment", "name")),
     "Span": (Span.prefix, ("a",), {}, ()),
-    "Summary": (Summary, ("s:{second:04d}",), {"member": "id", "under": "ids"}, ("entry", "constant", *_ROW)),
+    "Summary": (
+        Summary,
+        ("s:{second:04d}",),
+        {"member": "id", "under": "ids"},
+        ("entry", "constant", *_ROW),
+    ),
     "Template": (Template, ("t:{id}",), {}, ("escape", "id")),
     "Text": (Text, (), {}, ("chars_max", "escape")),
     "UlidSource": (UlidSource, (ManualClock(),), {}, ("seed",)),
@@ -152,7 +188,9 @@ DECLARING: dict[str, Call] = {
     "at_field": (lambda name: Record(Clip, "b:{id}", expiry=at_field(name)), ("at",), {}, ()),
     "fixed": (lambda seconds: Record(Clip, "b:{id}", expiry=fixed(seconds)), (5,), {}, ()),
     "Migration": (
-        lambda id, over, step: Schema("s", CLIP, space=Space("x"), migrations=(Migration(id, "m", over, step),)),
+        lambda id, over, step: Schema(
+            "s", CLIP, space=Space("x"), migrations=(Migration(id, "m", over, step),)
+        ),
         (1, CLIP, _step),
         {},
         (),
@@ -164,8 +202,26 @@ DECLARING: dict[str, Call] = {
 
 VALUES = {
     *("MILLISECONDS", "NATS", "SECONDS"),
-    *("Clock", "IdSource", "KeyhouseError", "SystemClock", "Day", "Ulid", "per_write"),  # take nothing
-    *("Entry", "Event", "Finding", "Folded", "LogState", "Match", "Migration", "PageOf", "Transaction"),  # are given
+    *(
+        "Clock",
+        "IdSource",
+        "KeyhouseError",
+        "SystemClock",
+        "Day",
+        "Ulid",
+        "per_write",
+    ),  # take nothing
+    *(
+        "Entry",
+        "Event",
+        "Finding",
+        "Folded",
+        "LogState",
+        "Match",
+        "Migration",
+        "PageOf",
+        "Transaction",
+    ),  # are given
 }
 """Public names that are not called, take nothing, or are made by the store."""
 
@@ -190,7 +246,9 @@ def test_a_declaration_of_junk_is_refused_or_taken_but_never_falls_over(name: st
         except KeyhouseError:
             refused += 1
         except Exception as error:
-            raise AssertionError(f"{name}{args!r:.200} {named!r:.200} is a raw {error!r}") from error
+            raise AssertionError(
+                f"{name}{args!r:.200} {named!r:.200} is a raw {error!r}"
+            ) from error
     assert refused > len(JUNK) // 2, "most of it is refused"
 
 
@@ -243,7 +301,9 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "put ttl": lambda store, junk: store.put(NOTE, "x", id="a", ttl=junk),
     "put expect": lambda store, junk: store.put(CLIP, Clip(id="a"), expect=junk),
     "put at": lambda store, junk: store.put(NOTE, "x", id=junk),
-    "restore": lambda store, junk: store.transact(lambda tx: tx.restore(NOTE, "x", id="a", expires=junk)),
+    "restore": lambda store, junk: store.transact(
+        lambda tx: tx.restore(NOTE, "x", id="a", expires=junk)
+    ),
     "rewrite": lambda store, junk: store.transact(lambda tx: tx.rewrite(CLIP, junk)),
     "row": lambda store, junk: store.row(junk),
     "run_job": lambda store, junk: run_job(junk, "job", CLIP, _step),
@@ -254,7 +314,9 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "sweep": lambda store, junk: sweep(junk),
     "total": lambda store, junk: store.total(junk),
     "total at": lambda store, junk: store.total(PER_SECOND, second=junk),
-    "transact id": lambda store, junk: store.transact(lambda tx: tx.put(CLIP, Clip(id="a")), batch_id=junk),
+    "transact id": lambda store, junk: store.transact(
+        lambda tx: tx.put(CLIP, Clip(id="a")), batch_id=junk
+    ),
     "verify": lambda store, junk: verify(junk),
     "watch": lambda store, junk: store.watch(junk),
     "watch since": lambda store, junk: store.watch(CLIP, since=junk),
@@ -295,7 +357,9 @@ async def _done(made: Any) -> None:
 
 def test_every_public_name_is_among_those_that_are_called() -> None:
     called = {*DECLARING, *(name.split()[0] for name in ASKING)}
-    assert set(keyhouse.__all__) - called - VALUES == set(), "call it with junk here, or say why it is not called"
+    assert set(keyhouse.__all__) - called - VALUES == set(), (
+        "call it with junk here, or say why it is not called"
+    )
 
 
 WORD: Any = "x"
@@ -314,10 +378,26 @@ STORIES: dict[str, tuple[Callable[[], object], type[KeyhouseError], str]] = {
     ),
     "an empty word": (lambda: Template("t:{x:|b}"), DeclarationError, "none of them empty"),
     "a word twice": (lambda: Template("t:{x:b|b}"), DeclarationError, "twice there"),
-    "a word for a segment": (lambda: Template("t:{x}", x=WORD), DeclarationError, "argument='x', needed='Segment'"),
-    "one private name": (lambda: Record(Clip, "b:{id}", private=WORD), DeclarationError, r"'tuple\[str, ...\]'"),
-    "a record that is no type": (lambda: Record(NUMBER, "b:{id}"), DeclarationError, "msgspec reads from JSON"),
-    "more decimals than digits": (lambda: Scaled(2, 3), DeclarationError, "some of a number's digits"),
+    "a word for a segment": (
+        lambda: Template("t:{x}", x=WORD),
+        DeclarationError,
+        "argument='x', needed='Segment'",
+    ),
+    "one private name": (
+        lambda: Record(Clip, "b:{id}", private=WORD),
+        DeclarationError,
+        r"'tuple\[str, ...\]'",
+    ),
+    "a record that is no type": (
+        lambda: Record(NUMBER, "b:{id}"),
+        DeclarationError,
+        "msgspec reads from JSON",
+    ),
+    "more decimals than digits": (
+        lambda: Scaled(2, 3),
+        DeclarationError,
+        "some of a number's digits",
+    ),
     "a number for a URL": (lambda: asyncio.run(open_engine(NUMBER)), UsageError, "sqlite:data.db"),
     "a key that is a number": (lambda: Span.prefix(NUMBER), KeyFieldError, "must be text"),
 }

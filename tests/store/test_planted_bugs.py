@@ -66,7 +66,9 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
 
     async def commit(self: Transaction, *, batch_id: str | None = None) -> int | None:
         early = Transaction(self._engine, self._space, self.binding)
-        early._writes.update({key: put for key, put in self._writes.items() if key.startswith(("idx:", "shelf:"))})
+        early._writes.update(
+            {key: put for key, put in self._writes.items() if key.startswith(("idx:", "shelf:"))}
+        )
         if early._writes:
             await whole(early)
             for key in early._writes:
@@ -81,7 +83,11 @@ def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
     whole = change.own_rows
 
     def own_rows(bound: Any, before: Any, after: Any) -> Any:
-        return {key: put for key, put in whole(bound, before, after).items() if put is not None or after is None}
+        return {
+            key: put
+            for key, put in whole(bound, before, after).items()
+            if put is not None or after is None
+        }
 
     patch.setattr(change, "own_rows", own_rows)
 
@@ -117,11 +123,15 @@ def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
     """Every put counts, as if it were the first."""
     whole = Transaction._derive
 
-    def derive(self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True) -> Any:
+    def derive(
+        self: Transaction, bound: Any, before: Any, after: Any, *, counts: bool = True
+    ) -> Any:
         merges = whole(self, bound, before, after, counts=counts)
         if before is not None and after is not None:
             for derived in bound.derived:
-                for key in derived.rows(after.record, after.values) if derived.sort == "add" else ():
+                for key in (
+                    derived.rows(after.record, after.values) if derived.sort == "add" else ()
+                ):
                     self._add(key, 1)
         return merges
 
@@ -143,7 +153,9 @@ def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
 
     def batch(self: Transaction, batch_id: str | None) -> Batch:
         made = whole(self, batch_id)
-        return msgspec.structs.replace(made, checks=tuple(c for c in made.checks if c.revision is not None))
+        return msgspec.structs.replace(
+            made, checks=tuple(c for c in made.checks if c.revision is not None)
+        )
 
     patch.setattr(Transaction, "_batch", batch)
 
@@ -154,7 +166,13 @@ def expectation_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
     async def scan(
-        self: MemoryEngine, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self: MemoryEngine,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
     ) -> Page:
         keys = self._spaces[space].span(span) if space in self._spaces else []
         rows = [self._spaces[space].rows[key] for key in (reversed(keys) if reverse else keys)]
@@ -167,7 +185,9 @@ def derived_rows_without_expiry(patch: pytest.MonkeyPatch) -> None:
     whole = change.own_rows
 
     def own_rows(bound: Any, before: Any, after: Any) -> Any:
-        return whole(bound, before, None if after is None else msgspec.structs.replace(after, expires=None))
+        return whole(
+            bound, before, None if after is None else msgspec.structs.replace(after, expires=None)
+        )
 
     patch.setattr(change, "own_rows", own_rows)
 
@@ -201,7 +221,9 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
     """A resumed run does not go on where the last one was."""
     whole = jobs._claim
 
-    async def claim(store: Store, name: str, owner: str, unless: Any, tx: Transaction) -> JobState | None:
+    async def claim(
+        store: Store, name: str, owner: str, unless: Any, tx: Transaction
+    ) -> JobState | None:
         state = await whole(store, name, owner, unless, tx)
         assert state is not None
         state.cursor = ""
@@ -215,12 +237,16 @@ def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
 def through_not_moved(patch: pytest.MonkeyPatch) -> None:
     whole = logs._fold_chunk
 
-    async def fold_chunk(store: Store, log: Any, stream: dict[str, Any], most: int, tx: Transaction) -> int:
+    async def fold_chunk(
+        store: Store, log: Any, stream: dict[str, Any], most: int, tx: Transaction
+    ) -> int:
         before = await tx.get(log.state, **stream)
         folded = await whole(store, log, stream, most, tx)
         after = await tx.get(log.state, **stream)
         if before is not None and after is not None and before.through:
-            await tx.put(log.state, msgspec.structs.replace(after, through=before.through), **stream)
+            await tx.put(
+                log.state, msgspec.structs.replace(after, through=before.through), **stream
+            )
         return 0 if before is not None and before.through else folded
 
     patch.setattr(logs, "_fold_chunk", fold_chunk)
@@ -230,7 +256,9 @@ def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, log: Any, /, **stream: Any) -> int:
         return 0
 
-    async def prune_all(store: Store, log: Any, stream: Any, cutoff: str, keep: int, most: int, tx: Transaction) -> int:
+    async def prune_all(
+        store: Store, log: Any, stream: Any, cutoff: str, keep: int, most: int, tx: Transaction
+    ) -> int:
         bound = tx.binding.record(log)
         rows = await logs.rows_of(store, bound.template.span(stream), most, bound.template.split)
         for row, _ in rows:
@@ -253,13 +281,22 @@ def space_missing_in_reads(patch: pytest.MonkeyPatch) -> None:
     """The engine looks in every space that has such a row."""
 
     async def scan(
-        self: MemoryEngine, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+        self: MemoryEngine,
+        space: str,
+        span: Span,
+        *,
+        limit: int,
+        reverse: bool = False,
+        keys_only: bool = False,
     ) -> Page:
         rows = [each.rows[key] for each in self._spaces.values() for key in each.span(span)]
         return Page(rows[:limit], len(rows) > limit, self._revision)
 
     async def read(self: MemoryEngine, space: str, keys: Sequence[str]) -> list[Row | None]:
-        return [next((each.rows[key] for each in self._spaces.values() if key in each.rows), None) for key in keys]
+        return [
+            next((each.rows[key] for each in self._spaces.values() if key in each.rows), None)
+            for key in keys
+        ]
 
     patch.setattr(MemoryEngine, "scan", scan)
     patch.setattr(MemoryEngine, "read", read)
@@ -303,7 +340,9 @@ def wrong(check: Check) -> list[str]:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_without_a_bug_the_check_finds_nothing(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_bug_the_check_finds_nothing(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert wrong(check) == []
     monkeypatch.setattr(jobs, "_CHUNK_ROWS", 2)  # nor in small steps
     assert wrong(check) == []

@@ -13,7 +13,13 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine, Row, Span
 from keyhouse.errors import CursorError, DocumentError, KeyFieldError, KeyhouseError, LimitError
-from keyhouse.limits import COUNTER_MAX, KEY_BYTES_MAX, PAGE_ROWS_MAX, TTL_SECONDS_MAX, VALUE_BYTES_MAX
+from keyhouse.limits import (
+    COUNTER_MAX,
+    KEY_BYTES_MAX,
+    PAGE_ROWS_MAX,
+    TTL_SECONDS_MAX,
+    VALUE_BYTES_MAX,
+)
 from keyhouse.schema import Record, document
 from keyhouse.store import Store, Transaction, append, verify
 from tests.engines.openers import OPENERS
@@ -88,7 +94,9 @@ KINDS = {
 
 @pytest.mark.parametrize("engine", OPENERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_bad_is_refused_by_name_and_nothing_is_written(engine: str, kind: str, tmp_path: Path) -> None:
+def test_what_is_bad_is_refused_by_name_and_nothing_is_written(
+    engine: str, kind: str, tmp_path: Path
+) -> None:
     async def scenario(opened: Engine) -> None:
         store = await seeded(opened)
         before = await snapshot(opened)
@@ -111,7 +119,9 @@ async def met(bad: Bad, store: Store) -> type[Exception] | None:
 
 
 @pytest.mark.parametrize("engine", OPENERS)
-def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(engine: str, tmp_path: Path) -> None:
+def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(
+    engine: str, tmp_path: Path
+) -> None:
     async def scenario(opened: Engine) -> None:
         store = await seeded(opened)
         before = await snapshot(opened)
@@ -130,7 +140,9 @@ def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(engine: str, tmp
     driven(engine, tmp_path, scenario)
 
 
-@pytest.mark.parametrize("space", ["", "\0", "a\0", "\ud800", "x" * 256, "é" * 128, None, 5, b"x", [], [SPACE]])
+@pytest.mark.parametrize(
+    "space", ["", "\0", "a\0", "\ud800", "x" * 256, "é" * 128, None, 5, b"x", [], [SPACE]]
+)
 def test_what_can_not_name_a_space_opens_no_store(space: Any, tmp_path: Path) -> None:
     async def scenario(opened: Engine) -> None:
         with pytest.raises(KeyFieldError):
@@ -162,7 +174,9 @@ def test_what_is_fine_is_kept_to_the_byte_and_read_as_it_was(engine: str, tmp_pa
             row = await store.row(f"doc:d{number:03d}")
             assert row is not None and row.value == stored, text[:60]
             read = await store.get(DOC, id=f"d{number:03d}")
-            assert repr(read)[:10_000] == repr(value)[:10_000]  # tells 1 from 1.0, and -0.0 from 0.0
+            assert (
+                repr(read)[:10_000] == repr(value)[:10_000]
+            )  # tells 1 from 1.0, and -0.0 from 0.0
             assert document.encode(read) == stored
         listed = [entry.record async for entry in store.scan(DOC)]
         assert [document.encode(record) for record in listed] == [stored for _, stored in GOOD_JSON]
@@ -172,7 +186,9 @@ def test_what_is_fine_is_kept_to_the_byte_and_read_as_it_was(engine: str, tmp_pa
 
 
 @pytest.mark.parametrize("engine", OPENERS)
-def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(engine: str, tmp_path: Path) -> None:
+def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(
+    engine: str, tmp_path: Path
+) -> None:
     async def scenario(opened: Engine) -> None:
         store, other = Store(SCHEMA, opened, SPACE), Store(SCHEMA, opened, OTHER)
         await other.put(DOC, "other's", id="a")
@@ -184,7 +200,9 @@ def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(engine: str, 
 
         async def found(number: int, text: str) -> None:
             assert await store.get(DOC, id=text) == number
-            assert [entry.record.title async for entry in store.scan(NOTE, by=BY_TITLE, title=text)] == [text]
+            assert [
+                entry.record.title async for entry in store.scan(NOTE, by=BY_TITLE, title=text)
+            ] == [text]
             note = await store.lookup(NOTE, BY_SLUG, slug=text)
             assert note is not None and note.record.id == f"{number:03d}"
 
@@ -216,7 +234,11 @@ def test_every_pair_of_texts_is_a_key_of_its_own_and_a_scan_by_the_first_gives_o
         lefts = [text for text in GOOD_TEXTS if len(text) < 100][::3]
         rights = ("a", ":", "..", ">", "%", "a:b", "é", "=", "/")
         await asyncio.gather(
-            *(store.put(record, [left, right], left=left, right=right) for left in lefts for right in rights)
+            *(
+                store.put(record, [left, right], left=left, right=right)
+                for left in lefts
+                for right in rights
+            )
         )
         assert await store.count(record) == len(lefts) * len(rights)
         for left in lefts:
@@ -254,7 +276,9 @@ def test_keys_and_values_at_the_limit_are_kept(engine: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("engine", OPENERS)
 @pytest.mark.parametrize("space", GOOD_SPACES)
-def test_a_space_may_have_any_name_and_shows_no_other_space(engine: str, space: str, tmp_path: Path) -> None:
+def test_a_space_may_have_any_name_and_shows_no_other_space(
+    engine: str, space: str, tmp_path: Path
+) -> None:
     async def scenario(opened: Engine) -> None:
         await seeded(opened)
         before = await snapshot(opened)
@@ -278,7 +302,9 @@ def test_a_cursor_serves_only_the_scan_that_gave_it(engine: str, tmp_path: Path)
             await store.put(PAIR, number, left="m", right=f"{number}")
         cursor = (await store.page(PAIR, left="l", limit=2)).cursor
         assert cursor is not None
-        assert [entry.record for entry in (await store.page(PAIR, left="l", cursor=cursor)).entries] == [2, 3, 4]
+        assert [
+            entry.record for entry in (await store.page(PAIR, left="l", cursor=cursor)).entries
+        ] == [2, 3, 4]
         other = Store(SCHEMA, opened, OTHER)
         calls: list[Awaitable[object]] = [
             store.page(PAIR, left="m", cursor=cursor),
@@ -304,7 +330,9 @@ def sealed(mark: int, key: str) -> str:
 
 @pytest.mark.parametrize("engine", OPENERS)
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "backward"])
-def test_a_forged_cursor_never_leaves_the_span_of_its_scan(engine: str, reverse: bool, tmp_path: Path) -> None:
+def test_a_forged_cursor_never_leaves_the_span_of_its_scan(
+    engine: str, reverse: bool, tmp_path: Path
+) -> None:
     """Whoever knows how a cursor is made can make one: it gives nothing that the scan itself would not."""
 
     async def scenario(opened: Engine) -> None:
@@ -327,7 +355,11 @@ def test_a_forged_cursor_never_leaves_the_span_of_its_scan(engine: str, reverse:
         ):
             page = await store.page(PAIR, left="l", cursor=sealed(mark, key), reverse=reverse)
             assert {entry.record for entry in page.entries} <= {"l"}
-        page = await store.page(PAIR, left="l", cursor=sealed(mark, "zzz" if reverse else ""), reverse=reverse)
-        assert [entry.record for entry in page.entries] == ["l"]  # the mark is the right one, else all were refused
+        page = await store.page(
+            PAIR, left="l", cursor=sealed(mark, "zzz" if reverse else ""), reverse=reverse
+        )
+        assert [entry.record for entry in page.entries] == [
+            "l"
+        ]  # the mark is the right one, else all were refused
 
     driven(engine, tmp_path, scenario)

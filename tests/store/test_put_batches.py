@@ -58,9 +58,16 @@ class Noting(MemoryEngine):
 @pytest.mark.parametrize("derives", [False, True], ids=["one row", "derived rows"])
 @pytest.mark.parametrize("expiry", EXPIRIES)
 @pytest.mark.parametrize("marks", MARKS)
-def test_a_put_commits_the_batch_that_a_transaction_does(marks: str, expiry: str, derives: bool) -> None:
-    derived = (Index("title:{title:norm}:{id}", value="id"), Index("tag:{tag}:{id}", each={"tag": "tags"}))
-    record = Record(Note, "n:{id}", *(derived if derives else ()), expiry=EXPIRIES[expiry], **MARKS[marks])
+def test_a_put_commits_the_batch_that_a_transaction_does(
+    marks: str, expiry: str, derives: bool
+) -> None:
+    derived = (
+        Index("title:{title:norm}:{id}", value="id"),
+        Index("tag:{tag}:{id}", each={"tag": "tags"}),
+    )
+    record = Record(
+        Note, "n:{id}", *(derived if derives else ()), expiry=EXPIRIES[expiry], **MARKS[marks]
+    )
     schema = Schema("notes", record, space=Space("notes"))
     draw = random.Random(f"{marks} {expiry} {derives}")
     clock = ManualClock()
@@ -70,7 +77,10 @@ def test_a_put_commits_the_batch_that_a_transaction_does(marks: str, expiry: str
 
     async def both(note: Note, ttl: int | None) -> tuple[Any, Any]:
         found: list[Any] = []
-        for writing in (short.put(record, note, ttl=ttl), long.transact(lambda tx: tx.put(record, note, ttl=ttl))):
+        for writing in (
+            short.put(record, note, ttl=ttl),
+            long.transact(lambda tx: tx.put(record, note, ttl=ttl)),
+        ):
             try:
                 found.append((await writing).record)
             except KeyhouseError as error:
@@ -86,7 +96,9 @@ def test_a_put_commits_the_batch_that_a_transaction_does(marks: str, expiry: str
                 tags=draw.sample(["x", "y", "z"], draw.randrange(4)),
                 until=draw.choice([None, f"2026-01-01T00:{late // 60:02d}:{late % 60:02d}Z"]),
             )
-            one, other = await both(note, draw.choice([None, 5, 0] if expiry == "per write" else [None]))
+            one, other = await both(
+                note, draw.choice([None, 5, 0] if expiry == "per write" else [None])
+            )
             assert one == other
             assert ours.noted == theirs.noted
             clock.advance(seconds=1)

@@ -33,7 +33,16 @@ async def test_a_record_is_read_as_it_was_written(house: House) -> None:
 async def test_a_record_has_these_rows_and_no_others(house: House) -> None:
     store = house.store()
     await store.put(
-        BOOK, book(title="Dune", series="arrakis", position=1, tags=["SF", "sf"], isbn="9", year=1965, shelf="a")
+        BOOK,
+        book(
+            title="Dune",
+            series="arrakis",
+            position=1,
+            tags=["SF", "sf"],
+            isbn="9",
+            year=1965,
+            shelf="a",
+        ),
     )
     rows = await house.rows()
     rows.pop("b:1")
@@ -51,7 +60,9 @@ async def test_a_record_has_these_rows_and_no_others(house: House) -> None:
 @everywhere
 async def test_a_change_moves_the_rows_and_leaves_none_behind(house: House) -> None:
     store = house.store()
-    await store.put(BOOK, book(title="A", series="s", tags=["x", "y"], isbn="9", year=1, shelf="a", rating=3.5))
+    await store.put(
+        BOOK, book(title="A", series="s", tags=["x", "y"], isbn="9", year=1, shelf="a", rating=3.5)
+    )
     await store.put(BOOK, book(title="B", series="t", tags=["y", "z"], isbn="8", year=2, shelf="b"))
     rows = await house.rows()
     rows.pop("b:1")
@@ -102,7 +113,9 @@ async def test_a_record_that_does_not_change_writes_its_own_row_only(house: Hous
 
 
 @everywhere
-async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothing(house: House) -> None:
+async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothing(
+    house: House,
+) -> None:
     store = house.store()
     first = await store.put(BOOK, book(), expect=None)
     second = await store.put(BOOK, book(title="B"), expect=first.revision)
@@ -163,7 +176,9 @@ async def test_a_value_at_the_limit_is_kept_and_one_over_it_refused(house: House
 
 
 @everywhere
-async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(house: House) -> None:
+async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(
+    house: House,
+) -> None:
     """`rating` is a float: 4 was stored as 4 and its index row as `4`, but read as 4.0, which earns `4.0`: `verify` found
     the row wrong."""
     store = house.store()

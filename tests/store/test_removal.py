@@ -33,7 +33,10 @@ async def everything(engine: MemoryEngine, space: str = "a") -> list[Row]:
 
 async def fill(store: Store, count: int) -> None:
     for number in range(count):
-        await store.put(CLIP, Clip(id=f"{number:04d}", title=f"T{number}", second=number, viewer="A", tags=["x"]))
+        await store.put(
+            CLIP,
+            Clip(id=f"{number:04d}", title=f"T{number}", second=number, viewer="A", tags=["x"]),
+        )
 
 
 @awaited
@@ -92,7 +95,10 @@ async def test_a_space_is_emptied_of_all_that_it_holds_and_others_are_not() -> N
         await migrate(store)
     await fill(Store(BOARD, engine, "a"), 3)
     before = await everything(engine, "b")
-    await engine.commit("a", Batch(puts=(Put("unknown", b"1"), Put("clip:0001", b"{"), Put("idx:clip:tag:y:1", b"1"))))
+    await engine.commit(
+        "a",
+        Batch(puts=(Put("unknown", b"1"), Put("clip:0001", b"{"), Put("idx:clip:tag:y:1", b"1"))),
+    )
     assert await Removal(NEXT_BOARD, engine, "a").run(Span.prefix("meta:")) == Removed(0, 0)
     assert (await Removal(NEXT_BOARD, engine, "a").empty()).records == 2
     assert await everything(engine) == []

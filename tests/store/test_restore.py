@@ -15,7 +15,9 @@ OLD = "2020-02-02T02:02:02.002Z"
 @everywhere
 async def test_a_restored_record_keeps_its_times_and_earns_its_rows(house: House) -> None:
     store = house.store()
-    was = book(isbn="9", series="s", position=1.5, year=5, shelf="top", created_at=OLD, updated_at=OLD)
+    was = book(
+        isbn="9", series="s", position=1.5, year=5, shelf="top", created_at=OLD, updated_at=OLD
+    )
     async with store.transaction() as tx:
         await tx.restore(BOOK, was)
     assert await store.get(BOOK, id="1") == was

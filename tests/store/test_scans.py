@@ -46,7 +46,13 @@ async def filled(house: House) -> Store:
     for number in range(1, 8):
         position = None if number == 7 else (8 - number) / 2
         await store.put(
-            BOOK, book(str(number), series="s" if number != 4 else "ss", position=position, tags=["x", f"t{number}"])
+            BOOK,
+            book(
+                str(number),
+                series="s" if number != 4 else "ss",
+                position=position,
+                tags=["x", f"t{number}"],
+            ),
         )
     return store
 
@@ -62,7 +68,14 @@ async def test_records_come_in_the_order_of_their_keys_or_in_reverse(house: Hous
 async def test_records_come_in_the_order_of_an_index_with_the_unset_last(house: House) -> None:
     store = await filled(house)
     assert await ids(store, by=BY_SERIES, series="s") == ["6", "5", "3", "2", "1", "7"]
-    assert await ids(store, by=BY_SERIES, series="s", reverse=True) == ["7", "1", "2", "3", "5", "6"]
+    assert await ids(store, by=BY_SERIES, series="s", reverse=True) == [
+        "7",
+        "1",
+        "2",
+        "3",
+        "5",
+        "6",
+    ]
     assert await ids(store, by=BY_SERIES, series="ss") == ["4"]
     assert await ids(store, by=BY_SERIES, series="s", position=3.5) == ["1"]
     assert await ids(store, by=BY_SERIES, series="s", position=None) == ["7"]
@@ -135,12 +148,26 @@ async def test_a_cursor_cannot_leave_the_span_of_its_scan(house: House) -> None:
     store = await filled(house)
     page = await store.page(BOOK, by=BY_TAG, tag="x", limit=2)
     assert page.cursor is not None
-    mark, _ = msgspec.json.decode(base64.urlsafe_b64decode(page.cursor + "=" * (-len(page.cursor) % 4)))
-    for key, expected in (("", 7), ("\0", 7), ("a", 7), ("idx:tag:x:4", 3), ("zzz", 0), ("idx:tag:", 7)):
+    mark, _ = msgspec.json.decode(
+        base64.urlsafe_b64decode(page.cursor + "=" * (-len(page.cursor) % 4))
+    )
+    for key, expected in (
+        ("", 7),
+        ("\0", 7),
+        ("a", 7),
+        ("idx:tag:x:4", 3),
+        ("zzz", 0),
+        ("idx:tag:", 7),
+    ):
         following = await store.page(BOOK, by=BY_TAG, tag="x", cursor=forged(mark, key))
         assert len(following.entries) == expected
     with pytest.raises(CursorError):
-        await store.page(BOOK, by=BY_TAG, tag="x", cursor=base64.urlsafe_b64encode(b'[%d,"\\ud800"]' % mark).decode())
+        await store.page(
+            BOOK,
+            by=BY_TAG,
+            tag="x",
+            cursor=base64.urlsafe_b64encode(b'[%d,"\\ud800"]' % mark).decode(),
+        )
 
 
 @everywhere
@@ -162,7 +189,11 @@ async def test_keys_and_counts_need_no_values(house: House) -> None:
     assert len(keys) == 4 and cursor is None
     assert (await store.keys(BOOK, reverse=True, limit=1))[0] == ["b:7"]
     assert (await store.keys(ON_SHELF))[0] == [] and (await store.keys(IN_YEAR))[0] == ["year:0000"]
-    assert await store.count(BOOK) == 7 and await store.count(BY_TAG, tag="x") == 7 and await store.count(BY_TAG) == 14
+    assert (
+        await store.count(BOOK) == 7
+        and await store.count(BY_TAG, tag="x") == 7
+        and await store.count(BY_TAG) == 14
+    )
     assert await store.count(BY_TAG, starting="t") == 7 and await store.count(MAP) == 0
 
 
@@ -201,7 +232,10 @@ async def test_expired_records_are_in_no_scan_page_or_count(house: House) -> Non
         await store.put(SLIDING, session(id), ttl=10 if id == "2" else None)
     house.clock.advance(seconds=10)
     assert [entry.record.id async for entry in store.scan(SLIDING)] == ["1", "3"]
-    assert [entry.record.id async for entry in store.scan(SLIDING, by=SLIDING_BY_USER, user="ann", reverse=True)] == [
+    assert [
+        entry.record.id
+        async for entry in store.scan(SLIDING, by=SLIDING_BY_USER, user="ann", reverse=True)
+    ] == [
         "3",
         "1",
     ]
@@ -218,7 +252,9 @@ async def test_a_record_that_leaves_an_index_while_it_is_read_is_left_out(house:
         await store.delete(BOOK, id="5")
         await store.put(BOOK, book("3", tags=["x"], title="changed"))
 
-    racing = house.store(engine=FaultyEngine(house.engine, meanwhile(1, leave, call="scan", after=True)))
+    racing = house.store(
+        engine=FaultyEngine(house.engine, meanwhile(1, leave, call="scan", after=True))
+    )
     page = await racing.page(BOOK, by=BY_TAG, tag="x")
     assert [entry.record.id for entry in page.entries] == ["1", "3", "4", "6", "7"]
     assert page.entries[1].record.title == "changed"
@@ -251,13 +287,19 @@ async def test_a_foreign_row_within_an_index_is_named(house: House) -> None:
     with pytest.raises(UnreadableError):
         await all_of(store.scan(BOOK, by=BY_SERIES, series="s"))
     await house.plant({"idx:series:s:what": None, "idx:title:x:1": b"5"})
-    assert await all_of(store.scan(BOOK, by=BY_TITLE)) == [], "a row that leads to no record is not a record"
+    assert await all_of(store.scan(BOOK, by=BY_TITLE)) == [], (
+        "a row that leads to no record is not a record"
+    )
 
 
 @everywhere
 async def test_a_scan_is_bound_by_its_own_fields(house: House) -> None:
     store = house.store()
-    for fields in ({"nope": 1}, {"position": 1}, {"series": "s", "position": 1, "id": "1", "more": 2}):
+    for fields in (
+        {"nope": 1},
+        {"position": 1},
+        {"series": "s", "position": 1, "id": "1", "more": 2},
+    ):
         with pytest.raises(UsageError):
             await store.page(BOOK, by=BY_SERIES, **fields)
     with pytest.raises(UsageError):

@@ -66,7 +66,9 @@ async def test_a_lookup_follows_a_value_that_moves_while_it_looks(house: House) 
 
 
 @everywhere
-async def test_a_lookup_follows_a_value_whose_holder_is_deleted_while_it_looks(house: House) -> None:
+async def test_a_lookup_follows_a_value_whose_holder_is_deleted_while_it_looks(
+    house: House,
+) -> None:
     """A First row always has a holder, and yet its lookup said there was none: the old one was gone, and the new one had
     not been looked for."""
     store = house.store()
@@ -189,7 +191,10 @@ async def test_a_summary_lists_its_members_with_their_entries(house: House) -> N
     store = house.store()
     await store.put(BOOK, book("1", shelf="a"))
     await store.put(BOOK, book("2", shelf="a", title="Two"))
-    assert await store.members(ON_SHELF, shelf="a") == {"1": {"title": "Title 1"}, "2": {"title": "Two"}}
+    assert await store.members(ON_SHELF, shelf="a") == {
+        "1": {"title": "Title 1"},
+        "2": {"title": "Two"},
+    }
     await store.put(BOOK, book("2", shelf="b", title="Two"))
     await store.put(BOOK, book("1", shelf="a", title="One"))
     assert await store.members(ON_SHELF, shelf="a") == {"1": {"title": "One"}}

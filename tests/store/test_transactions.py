@@ -48,9 +48,17 @@ async def test_what_a_transaction_writes_it_reads_and_others_do_not(house: House
         assert await tx.lookup(BOOK, ONE_ISBN, isbn="8") is None
         assert await store.get(BOOK, id="1") is None and await store.get(HITS, page="a") == 0
         await tx.delete(BOOK, id="1")
-        assert await tx.get(BOOK, id="1") is None and await tx.lookup(BOOK, ONE_ISBN, isbn="9") is None
+        assert (
+            await tx.get(BOOK, id="1") is None and await tx.lookup(BOOK, ONE_ISBN, isbn="9") is None
+        )
         await tx.put(BOOK, book(title="again"))
-    assert (await house.rows()).keys() == {"b:1", "idx:title:again:1", "year:0000", "year:0005", "hits:a"}
+    assert (await house.rows()).keys() == {
+        "b:1",
+        "idx:title:again:1",
+        "year:0000",
+        "year:0005",
+        "hits:a",
+    }
     assert await store.total(IN_YEAR, year=0) == 1 and await store.total(IN_YEAR, year=5) == 0
     await clean(store)
 
@@ -102,7 +110,9 @@ async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(hou
 
 
 @everywhere
-async def test_a_delete_that_is_refused_leaves_nothing_of_it_in_the_transaction(house: House) -> None:
+async def test_a_delete_that_is_refused_leaves_nothing_of_it_in_the_transaction(
+    house: House,
+) -> None:
     store = house.store()
     await store.put(BOOK, book("1", shelf="a", tags=["x"]))
     await house.plant({"shelf:a": b"{"})
@@ -196,19 +206,25 @@ async def test_two_writes_at_once_in_one_transaction_are_refused(house: House) -
     await store.put(BOOK, book("2", shelf="a"))
     with pytest.raises(UsageError, match="one record at a time"):
         async with store.transaction() as tx:
-            await asyncio.gather(tx.put(BOOK, book("1", shelf="a")), tx.put(BOOK, book("3", shelf="a")))
+            await asyncio.gather(
+                tx.put(BOOK, book("1", shelf="a")), tx.put(BOOK, book("3", shelf="a"))
+            )
     with pytest.raises(UsageError, match="one record at a time"):
         async with store.transaction() as tx:
             await asyncio.gather(tx.put(BOOK, book("1", shelf="a")), tx.delete(BOOK, id="2"))
     with pytest.raises(UsageError, match="one record at a time"):
         async with store.transaction() as tx:
             heard = Heard(user="ann", book="1", seconds=1)
-            await asyncio.gather(append_in(tx, store.ids, HEARD, heard), append_in(tx, store.ids, HEARD, heard))
+            await asyncio.gather(
+                append_in(tx, store.ids, HEARD, heard), append_in(tx, store.ids, HEARD, heard)
+            )
     assert [entry.record.id async for entry in store.scan(BOOK)] == ["2"]
     async with store.transaction() as tx:
         with pytest.raises(RevisionError):
             await tx.put(BOOK, book("2"), expect=None)
-        await asyncio.wait_for(tx.put(BOOK, book("1", shelf="a")), 5)  # in a task of its own, and yet alone
+        await asyncio.wait_for(
+            tx.put(BOOK, book("1", shelf="a")), 5
+        )  # in a task of its own, and yet alone
         await tx.delete(BOOK, id="2")
         await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=1))
         await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=2))
@@ -272,9 +288,14 @@ async def test_a_transaction_that_always_loses_ends_with_contention(house: House
         with pytest.raises(ContentionError) as refused:
             await losing.transact(touch)
         assert refused.value.fields["attempts"] == 12
-        faults = [meanwhile(at, lambda: store.put(BOOK, book(title="x")), call="commit") for at in range(1, 100)]
+        faults = [
+            meanwhile(at, lambda: store.put(BOOK, book(title="x")), call="commit")
+            for at in range(1, 100)
+        ]
         with pytest.raises(ContentionError):
-            await house.store(engine=FaultyEngine(house.engine, *faults)).put(BOOK, book(title="mine"))
+            await house.store(engine=FaultyEngine(house.engine, *faults)).put(
+                BOOK, book(title="mine")
+            )
     await clean(store)
 
 
@@ -297,7 +318,9 @@ async def test_expectations_are_checked_again_after_a_lost_race(house: House) ->
 
 
 @everywhere
-async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(house: House) -> None:
+async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(
+    house: House,
+) -> None:
     store = house.store()
 
     async def hit(tx: Transaction) -> None:
@@ -305,7 +328,9 @@ async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(
 
     for after in (False, True):
         before = await store.get(HITS, page="a") or 0
-        lossy = house.store(engine=FaultyEngine(house.engine, fail(1, UnknownOutcomeError, after=after)))
+        lossy = house.store(
+            engine=FaultyEngine(house.engine, fail(1, UnknownOutcomeError, after=after))
+        )
         with pytest.raises(UnknownOutcomeError):
             await lossy.transact(hit, batch_id=f"once {after}")
         await lossy.transact(hit, batch_id=f"once {after}")
@@ -335,7 +360,9 @@ async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House
             book("2", series="s", isbn="7", shelf="a"),
         ):
             with pytest.raises(Killed):
-                await house.store(engine=house.faulty(fail(1, Killed, after=after))).put(BOOK, change)
+                await house.store(engine=house.faulty(fail(1, Killed, after=after))).put(
+                    BOOK, change
+                )
             await clean(store)
 
 
@@ -343,7 +370,9 @@ async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House
 
 
 @everywhere
-async def test_more_rows_than_one_commit_holds_are_refused_with_a_word_about_jobs(house: House) -> None:
+async def test_more_rows_than_one_commit_holds_are_refused_with_a_word_about_jobs(
+    house: House,
+) -> None:
     store = house.store()
     with pytest.raises(LimitError, match="resumable job"):
         async with store.transaction() as tx:
@@ -370,7 +399,9 @@ async def test_a_store_is_used_by_many_tasks_at_once(house: House) -> None:
         number: int = await tx.get(MAP, id="n") or 0
         await tx.put(MAP, number + 1, id="n")
 
-    await asyncio.gather(*(store.transact(work) for _ in range(40)), *(store.put(BOOK, book()) for _ in range(20)))
+    await asyncio.gather(
+        *(store.transact(work) for _ in range(40)), *(store.put(BOOK, book()) for _ in range(20))
+    )
     assert await store.get(MAP, id="n") == 40
     await clean(store)
 
@@ -391,8 +422,12 @@ async def test_an_expired_record_that_was_read_is_as_good_as_changed(house: Hous
 
 @everywhere
 async def test_the_engine_below_is_the_one_contract(house: House) -> None:
-    engine = house.faulty(fail(2, UnavailableError, call="read"), fail(1, UnavailableError, call="scan"))
-    assert engine.capabilities == msgspec.structs.replace(house.engine.capabilities, snapshots=False)
+    engine = house.faulty(
+        fail(2, UnavailableError, call="read"), fail(1, UnavailableError, call="scan")
+    )
+    assert engine.capabilities == msgspec.structs.replace(
+        house.engine.capabilities, snapshots=False
+    )
     assert engine.clock is house.clock
     await engine.commit(SPACE, Batch(puts=(Put("k", b"1"),)))
     assert (await engine.read(SPACE, ["k"]))[0] is not None

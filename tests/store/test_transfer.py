@@ -37,14 +37,18 @@ def test_a_store_with_hostile_names_goes_round_through_all_engines(tmp_path: Pat
             keys = list(dict.fromkeys(KEYS))
             for number, key in enumerate(keys):
                 expires = clock.now() + 1_000 + number if number % 5 == 0 else None
-                await first.commit("poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),)))
+                await first.commit(
+                    "poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
+                )
             await first.commit("poison", Batch(puts=(Put("expired", b"1", clock.now()),)))
             await first.commit("gone", Batch(puts=(Put("expired", b"1", clock.now()),)))
             expected, whole = await digests(first), await contents(first)
             stations = [first, file, folder, last]
             for source, target in pairwise(stations):
                 moved = await move(source, target, name="before")
-                assert {space.space: (space.rows, space.digest) for space in moved.spaces} == expected
+                assert {
+                    space.space: (space.rows, space.digest) for space in moved.spaces
+                } == expected
                 assert moved.rows == moved.written == len(keys) + len(HOSTILE)
                 assert await contents(target) == whole
                 assert await digests(target) == expected
@@ -54,7 +58,9 @@ def test_a_store_with_hostile_names_goes_round_through_all_engines(tmp_path: Pat
 
 @pytest.mark.parametrize("source", ENGINES)
 @pytest.mark.parametrize("target", ENGINES)
-def test_a_move_is_proved_by_counts_and_digests_of_both(source: str, target: str, tmp_path: Path) -> None:
+def test_a_move_is_proved_by_counts_and_digests_of_both(
+    source: str, target: str, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         (tmp_path / "a").mkdir()
@@ -68,7 +74,9 @@ def test_a_move_is_proved_by_counts_and_digests_of_both(source: str, target: str
             assert moved.passes == 2
             assert await digests(one) == await digests(other)
             assert await contents(one) == await contents(other)
-            assert [report.phase for report in reports] == sorted(report.phase for report in reports)
+            assert [report.phase for report in reports] == sorted(
+                report.phase for report in reports
+            )
             assert [report.rows for report in reports if report.phase == "copying"][-1] == 4_200
             assert [report.rows for report in reports if report.phase == "verifying"][-1] == 4_200
             assert max(report.written for report in reports) == 4_200
@@ -144,8 +152,13 @@ def test_pages_are_small_where_values_are_large() -> None:
     async def scenario() -> None:
         inner = MemoryEngine()
         for number in range(40):
-            await inner.commit("large", Batch(puts=tuple(Put(f"{number}/{part}", b"x" * 300_000) for part in range(5))))
-        await inner.commit("small", Batch(puts=tuple(Put(f"k{number:05d}", b"1") for number in range(5_000))))
+            await inner.commit(
+                "large",
+                Batch(puts=tuple(Put(f"{number}/{part}", b"x" * 300_000) for part in range(5))),
+            )
+        await inner.commit(
+            "small", Batch(puts=tuple(Put(f"k{number:05d}", b"1") for number in range(5_000)))
+        )
         engine = FaultyEngine(inner)
         assert len([row async for row in rows(engine, "large")]) == 200
         assert max(engine.limits) * 300_000 <= 2 * PAGE_BYTES
@@ -172,7 +185,9 @@ def test_a_second_run_finds_the_same_and_writes_nothing() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("theirs", [Put("other", b"1"), Put("k00001", b"7"), Put("k00001", b'{"n":1}', 2**52)])
+@pytest.mark.parametrize(
+    "theirs", [Put("other", b"1"), Put("k00001", b"7"), Put("k00001", b'{"n":1}', 2**52)]
+)
 def test_a_target_with_other_rows_is_refused_and_left_alone(theirs: Put) -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
@@ -228,7 +243,9 @@ def test_of_two_moves_that_begin_at_the_same_moment_one_is_told() -> None:
         source, target = MemoryEngine(), MemoryEngine()
 
         async def begin() -> None:
-            await target.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"x","started":1}'),)))
+            await target.commit(
+                MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"x","started":1}'),))
+            )
 
         with pytest.raises(ConflictError, match="just begun"):
             await move(source, FaultyEngine(target, meanwhile(1, begin, call="commit")), name="one")

@@ -28,12 +28,16 @@ async def hostile(clock: ManualClock) -> MemoryEngine:
     keys = list(dict.fromkeys(KEYS))[::2]
     for number, key in enumerate(keys):
         expires = clock.now() + 3_600_000 + number if number % 5 == 0 else None
-        await engine.commit("poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),)))
+        await engine.commit(
+            "poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
+        )
     return engine
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_store_is_moved_into_every_engine_though_killed_and_out_again(name: str, tmp_path: Path) -> None:
+def test_a_store_is_moved_into_every_engine_though_killed_and_out_again(
+    name: str, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         source, last = await hostile(clock), MemoryEngine(clock)
@@ -42,7 +46,9 @@ def test_a_store_is_moved_into_every_engine_though_killed_and_out_again(name: st
         try:
             for calls in (4, 15, 25):
                 with pytest.raises(Killed):
-                    await move(source, FaultyEngine(engine, die(calls, after=calls % 2 == 0)), name="first")
+                    await move(
+                        source, FaultyEngine(engine, die(calls, after=calls % 2 == 0)), name="first"
+                    )
             moved = await move(source, engine, name="first")
             assert {space.space: (space.rows, space.digest) for space in moved.spaces} == expected
             assert await digests(engine) == expected

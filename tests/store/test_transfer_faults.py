@@ -32,14 +32,26 @@ def test_killed_at_any_call_it_is_run_again_and_arrives(side: str, late: bool) -
             clock = ManualClock()
             source, target = MemoryEngine(clock), MemoryEngine(clock)
             await fill(source, rows=15)
-            dying = FaultyEngine(source if side == "source" else target, die(killed + 1, after=late))
+            dying = FaultyEngine(
+                source if side == "source" else target, die(killed + 1, after=late)
+            )
             try:
-                await move(dying if side == "source" else source, dying if side == "target" else target, name="one")
+                await move(
+                    dying if side == "source" else source,
+                    dying if side == "target" else target,
+                    name="one",
+                )
             except Killed:
                 killed += 1
             else:
                 break
-            there = sum([len(rows) for space, rows in (await contents(target)).items() if space != MARK_SPACE])
+            there = sum(
+                [
+                    len(rows)
+                    for space, rows in (await contents(target)).items()
+                    if space != MARK_SPACE
+                ]
+            )
             moved = await move(source, target, name="one")
             assert moved.rows == 90
             assert moved.written == 90 - there, "what was there is not written again"
@@ -85,7 +97,9 @@ def test_what_changed_at_the_source_since_the_kill_arrives_as_well() -> None:
         with pytest.raises(Killed):
             await move(source, FaultyEngine(target, die(12)), name="one")
         assert any([space != MARK_SPACE async for space in target.spaces()])
-        await source.commit("s0", Batch(puts=(Put("k00001", b'"changed"'),), deletes=("k00002", "k00003")))
+        await source.commit(
+            "s0", Batch(puts=(Put("k00001", b'"changed"'),), deletes=("k00002", "k00003"))
+        )
         await source.commit("new", Batch(puts=(Put("a", b"1"),)))
         await move(source, target, name="one")
         assert await contents(source) == await contents(target)
@@ -102,16 +116,28 @@ def test_an_engine_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.Mo
     async def scenario() -> None:
         source, inner = MemoryEngine(), MemoryEngine()
         await source.commit("s", Batch(puts=(Put("a", b"1"),)))
-        await inner.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),)))
-        away = [fail(1, UnavailableError), fail(2, UnknownOutcomeError, after=True), fail(3, UnavailableError)]
+        await inner.commit(
+            MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),))
+        )
+        away = [
+            fail(1, UnavailableError),
+            fail(2, UnknownOutcomeError, after=True),
+            fail(3, UnavailableError),
+        ]
         await move(source, FaultyEngine(inner, *away), name="one")
         assert await contents(source) == await contents(inner)
         with pytest.raises(FullError):
             await source.commit("s", Batch(puts=(Put("b", b"1"),)))
-            await inner.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),)))
+            await inner.commit(
+                MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"one","started":1}'),))
+            )
             await move(source, FaultyEngine(inner, fail(1, FullError)), name="one")
         with pytest.raises(UnavailableError):
-            await move(source, FaultyEngine(inner, *(fail(at, UnavailableError) for at in range(1, 7))), name="one")
+            await move(
+                source,
+                FaultyEngine(inner, *(fail(at, UnavailableError) for at in range(1, 7))),
+                name="one",
+            )
         await move(source, inner, name="one")
         assert await contents(source) == await contents(inner)
 
@@ -145,7 +171,9 @@ def test_a_source_that_is_written_for_a_while_is_compared_until_it_is_the_same()
         async def write() -> None:
             scan = source.calls["scan"]
             if scan < 12:
-                await inner.commit("s2", Batch(adds=(Add(f"n{scan % 4}", 1),), deletes=(f"k{scan:05d}",)))
+                await inner.commit(
+                    "s2", Batch(adds=(Add(f"n{scan % 4}", 1),), deletes=(f"k{scan:05d}",))
+                )
 
         source = FaultyEngine(inner, meanwhile(None, write, call="scan", after=True))
         moved = await move(source, target, name="one")
@@ -164,14 +192,20 @@ def test_a_source_that_is_always_written_is_told_to_stop_its_writers() -> None:
             await inner.commit("s2", Batch(adds=(Add("k00000n", 1),)))
 
         with pytest.raises(ConflictError, match="stop its writers"):
-            await move(FaultyEngine(inner, meanwhile(None, write, call="scan", after=True)), target, name="one")
+            await move(
+                FaultyEngine(inner, meanwhile(None, write, call="scan", after=True)),
+                target,
+                name="one",
+            )
         await move(inner, target, name="one")
         assert await contents(inner) == await contents(target)
 
     asyncio.run(scenario())
 
 
-def test_engines_that_agree_in_rows_and_not_in_digests_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_that_agree_in_rows_and_not_in_digests_are_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reconcile, "_same", lambda wanted, there: True)
 
     async def scenario() -> None:

@@ -17,8 +17,12 @@ from keyhouse.testing.faults import FaultyEngine, fail, meanwhile
 from tests.store.moving import closing, contents, digests, fill, opened, until
 
 
-@pytest.mark.parametrize(("source", "target"), [("sqlite", "rocksdb"), ("rocksdb", "sqlite"), ("memory", "rocksdb")])
-def test_changes_are_followed_while_writers_write_until_the_switch(source: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "target"), [("sqlite", "rocksdb"), ("rocksdb", "sqlite"), ("memory", "rocksdb")]
+)
+def test_changes_are_followed_while_writers_write_until_the_switch(
+    source: str, target: str, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         (tmp_path / "a").mkdir()
         (tmp_path / "b").mkdir()
@@ -28,7 +32,9 @@ def test_changes_are_followed_while_writers_write_until_the_switch(source: str, 
             await fill(one, rows=300)
             switch, stop = asyncio.Event(), asyncio.Event()
             reports: list[Progress] = []
-            moving = asyncio.ensure_future(move(one, other, name="one", switch=switch, on_progress=reports.append))
+            moving = asyncio.ensure_future(
+                move(one, other, name="one", switch=switch, on_progress=reports.append)
+            )
 
             async def write(writer: int) -> int:
                 number = 0
@@ -66,7 +72,9 @@ def test_changes_are_followed_while_writers_write_until_the_switch(source: str, 
     asyncio.run(scenario())
 
 
-def test_changes_that_were_pruned_before_they_were_followed_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_were_pruned_before_they_were_followed_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(follow, "DISCOVER_SECONDS", 0.01)
 
     async def scenario() -> None:
@@ -80,7 +88,9 @@ def test_changes_that_were_pruned_before_they_were_followed_are_copied(monkeypat
             await source.sweep(limit=1)
 
         switch = asyncio.Event()
-        behind_the_revision_that_the_watch_begins_from = meanwhile(3, prune, call="scan", after=True)
+        behind_the_revision_that_the_watch_begins_from = meanwhile(
+            3, prune, call="scan", after=True
+        )
         pruned = FaultyEngine(source, behind_the_revision_that_the_watch_begins_from)
         moving = asyncio.ensure_future(move(pruned, target, name="one", switch=switch))
         await until(target, "s", "k49", b"1")
@@ -100,7 +110,9 @@ def test_a_watch_that_breaks_off_is_begun_again(monkeypatch: pytest.MonkeyPatch)
         inner, target = MemoryEngine(), MemoryEngine()
         await fill(inner)
 
-        source = FaultyEngine(inner, *(fail(at, UnavailableError, call="watch") for at in range(1, 6)))
+        source = FaultyEngine(
+            inner, *(fail(at, UnavailableError, call="watch") for at in range(1, 6))
+        )
         switch = asyncio.Event()
         moving = asyncio.ensure_future(move(source, target, name="one", switch=switch))
         while source.calls["watch"] < 8:

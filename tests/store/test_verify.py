@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.store.houses import House, book, clean, everywhere, findings, played, session, sound, told
+from tests.store.houses import (
+    House,
+    book,
+    clean,
+    everywhere,
+    findings,
+    played,
+    session,
+    sound,
+    told,
+)
 from tests.store.library import (
     BOOK,
     UNTIL,
@@ -18,11 +28,17 @@ START = 1_767_225_600_000
 
 
 Damage = dict[str, bytes | None]
-OPEN, DONE = b'{"state":"open","asset":"7","topic":"t"}', b'{"state":"done","asset":"7","topic":"t"}'
+OPEN, DONE = (
+    b'{"state":"open","asset":"7","topic":"t"}',
+    b'{"state":"done","asset":"7","topic":"t"}',
+)
 
 MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "an index row is gone": ({"idx:tag:x:1": None}, [("missing", "idx:tag:x:1")]),
-    "an index row says something else": ({"idx:title:title 1:1": b'"2"'}, [("wrong", "idx:title:title 1:1")]),
+    "an index row says something else": (
+        {"idx:title:title 1:1": b'"2"'},
+        [("wrong", "idx:title:title 1:1")],
+    ),
     "an index row that nobody earns": ({"idx:tag:z:1": b"1"}, [("dangling", "idx:tag:z:1")]),
     "an index row of no record": ({"idx:tag:x:99": b"1"}, [("dangling", "idx:tag:x:99")]),
     "a unique row is gone": ({"isbn:9": None}, [("missing", "isbn:9")]),
@@ -32,7 +48,10 @@ MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a unique row that is no JSON": ({"isbn:9": b"{"}, [("unreadable", "isbn:9")]),
     "a first row is gone": ({"first:s": None}, [("missing", "first:s")]),
     "a first row that nobody earns": ({"first:z": b'"1"'}, [("dangling", "first:z")]),
-    "a first row held by one who does not earn it": ({"first:s": b'"3"'}, [("dangling", "first:s")]),
+    "a first row held by one who does not earn it": (
+        {"first:s": b'"3"'},
+        [("dangling", "first:s")],
+    ),
     "a first row of no record": ({"first:s": b'"99"'}, [("dangling", "first:s")]),
     "a summary is gone": ({"shelf:a": None}, [("missing", "shelf:a"), ("wrong", "shelf:a")]),
     "a summary without one member": (
@@ -44,10 +63,15 @@ MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         [("wrong", "shelf:a")],
     ),
     "a summary with a member too much": (
-        {"shelf:a": b'{"books":{"1":{"title":"Title 1"},"2":{"title":"Title 2"},"3":{"title":"x"}},"v":1}'},
+        {
+            "shelf:a": b'{"books":{"1":{"title":"Title 1"},"2":{"title":"Title 2"},"3":{"title":"x"}},"v":1}'
+        },
         [("dangling", "shelf:a")],
     ),
-    "a summary that nobody earns": ({"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'}, [("dangling", "shelf:z")]),
+    "a summary that nobody earns": (
+        {"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'},
+        [("dangling", "shelf:z")],
+    ),
     "a summary that is no list": (
         {"shelf:a": b"{"},
         [("unreadable", "shelf:a"), ("wrong", "shelf:a")],
@@ -86,7 +110,9 @@ def test_what_is_wrong_is_found_and_mended(name: str) -> None:
         await house.plant(damage)
         damaged = await house.rows()
         found = await findings(store)
-        assert {kind for kind, _ in told(found)} >= {expected[0][0]} and not any(finding.mended for finding in found)
+        assert {kind for kind, _ in told(found)} >= {expected[0][0]} and not any(
+            finding.mended for finding in found
+        )
         assert await house.rows() == damaged, "without repair, nothing is written"
         found = await findings(store, repair=True)
         assert sorted(told(found)) == sorted(expected) and all(finding.mended for finding in found)
@@ -115,19 +141,27 @@ UNMENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a record that is no JSON": ({"b:5": b"{"}, [("unreadable", "b:5")]),
     "a record of another type": ({"b:5": b'{"id":"5"}'}, [("unreadable", "b:5")]),
     "a record nested without end": ({"b:map:q": b"[" * 50_000}, [("unreadable", "b:map:q")]),
-    "a record whose rows no key can hold": ({"b:5": b'{"id":"5","title":" "}'}, [("unreadable", "b:5")]),
+    "a record whose rows no key can hold": (
+        {"b:5": b'{"id":"5","title":" "}'},
+        [("unreadable", "b:5")],
+    ),
     "a key of no template": ({"what:ever": b"1"}, [("unknown", "what:ever")]),
     "an index row of another shape": ({"idx:tag:x": b"1"}, [("unknown", "idx:tag:x")]),
     "a unique row that is no JSON": ({"isbn:7": b"{"}, [("unreadable", "isbn:7")]),
     "a unique row that leads nowhere": ({"isbn:7": b"5"}, [("unreadable", "isbn:7")]),
     "a unique row that leads to no text": ({"isbn:7": b"null"}, [("unreadable", "isbn:7")]),
-    "a summary that nobody earns and that is no list": ({"shelf:z": b"5"}, [("unreadable", "shelf:z")]),
+    "a summary that nobody earns and that is no list": (
+        {"shelf:z": b"5"},
+        [("unreadable", "shelf:z")],
+    ),
     "a summary of what are no keys": ({"shelf:z": b'{"books":[5]}'}, [("unreadable", "shelf:z")]),
 }
 
 
 @pytest.mark.parametrize("name", UNMENDED)
-def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_drop(name: str) -> None:
+def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_drop(
+    name: str,
+) -> None:
     damage, expected = UNMENDED[name]
 
     async def story(house: House) -> None:
@@ -147,13 +181,19 @@ def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_dro
 
 
 @everywhere
-async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_decides(house: House) -> None:
+async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_decides(
+    house: House,
+) -> None:
     store = await sound(house)
     await house.plant({"b:3": b'{"id":"3","title":"Title 3","isbn":"9","year":2}'})
     damaged = await house.rows()
     for repair in (False, True):
         found = await findings(store, repair=repair)
-        assert told(found) == [("conflict", "isbn:9")] and not found[0].mended and found[0].of == "book"
+        assert (
+            told(found) == [("conflict", "isbn:9")]
+            and not found[0].mended
+            and found[0].of == "book"
+        )
     assert await house.rows() == damaged
     await store.put(BOOK, book("3", year=2))
     await clean(store)
@@ -165,17 +205,23 @@ async def test_a_record_that_no_longer_reads_keeps_its_rows(house: House) -> Non
     store = await sound(house)
     await house.plant({"b:2": b"{"})
     found = await findings(store, repair=True)
-    assert ("unreadable", "b:2") in told(found) and not [key for kind, key in told(found) if kind == "dangling"]
+    assert ("unreadable", "b:2") in told(found) and not [
+        key for kind, key in told(found) if kind == "dangling"
+    ]
     assert "idx:tag:y:2" in await house.rows() and "isbn:8" in await house.rows()
 
 
 @everywhere
-async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(house: House) -> None:
+async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
+    house: House,
+) -> None:
     """Found by a review: it was taken to earn every count there is. A wrong count was "mended" to another wrong one, and a
     count of nobody to 1. Where it may have been counted, the count is left as it is."""
     store = await sound(house)
     await house.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})
-    found = [finding for finding in await findings(store, repair=True) if finding.kind == "miscounted"]
+    found = [
+        finding for finding in await findings(store, repair=True) if finding.kind == "miscounted"
+    ]
     assert [(finding.key, finding.detail) for finding in found] == [
         ("year:0002", "says 7, should be 1"),
         ("year:0099", "says 5, should be 0"),
@@ -190,7 +236,10 @@ async def test_a_row_that_expires_at_another_time_than_its_record_is_wrong(house
     store = await sound(house)
     await store.put(UNTIL, session("u", until="2026-01-01T00:05:00Z"))
     await house.plant({"sliding:user:ann:1": b"1", "until:token:tu": b'"u"'}, expires=START + 5_000)
-    assert sorted(told(await findings(store))) == [("wrong", "sliding:user:ann:1"), ("wrong", "until:token:tu")]
+    assert sorted(told(await findings(store))) == [
+        ("wrong", "sliding:user:ann:1"),
+        ("wrong", "until:token:tu"),
+    ]
     assert len(await findings(store, repair=True)) == 2
     await clean(store)
     house.clock.advance(seconds=60)

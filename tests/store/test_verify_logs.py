@@ -38,7 +38,10 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(house: House)
     assert told(await findings(store)) == wrong and await store.get(SECONDS_OF, user="ann") == 5
     mended = await findings(store, repair=True)
     assert told(mended) == wrong and all(finding.mended for finding in mended)
-    assert await store.get(SECONDS_OF, user="ann") == 12 and await store.get(SECONDS_OF, user="bob") == 9
+    assert (
+        await store.get(SECONDS_OF, user="ann") == 12
+        and await store.get(SECONDS_OF, user="bob") == 9
+    )
     state = await store.get(HEARING, user="ann")
     assert state is not None and state.through == later
     await clean(store)
@@ -48,15 +51,22 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(house: House)
 async def test_a_state_that_was_set_back_is_found(house: House) -> None:
     store = house.store()
     await append(store, HEARD, _heard(5))
-    [before] = [written for key, (written, _) in (await house.rows()).items() if key == "heard:state:ann"]
+    [before] = [
+        written for key, (written, _) in (await house.rows()).items() if key == "heard:state:ann"
+    ]
     await append(store, HEARD, _heard(6))
     await house.plant({"heard:state:ann": before})
     [finding] = await findings(store)
-    assert (finding.kind, finding.key) == ("unfolded", "heard:state:ann") and "came past it" in finding.detail
+    assert (finding.kind, finding.key) == (
+        "unfolded",
+        "heard:state:ann",
+    ) and "came past it" in finding.detail
 
 
 @everywhere
-async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_append(house: House) -> None:
+async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_append(
+    house: House,
+) -> None:
     """An append fell over with a bare ValueError."""
     store = house.store()
     entry = await append(store, HEARD, _heard(5))
@@ -67,14 +77,18 @@ async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_appen
     wrong = [("wrong", "heard:state:ann"), ("wrong", "heard:state:cy")]
     assert told(await findings(store)) == wrong == told(await findings(store, repair=True))
     ann, cy = await store.get(HEARING, user="ann"), await store.get(HEARING, user="cy")
-    assert ann is not None and ann.through == entry.values[-1] and cy is not None and cy.through == ""
+    assert (
+        ann is not None and ann.through == entry.values[-1] and cy is not None and cy.through == ""
+    )
     await append(store, HEARD, _heard(6))
     assert await store.get(SECONDS_OF, user="ann") == 11
     await clean(store)
 
 
 @everywhere
-async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_place(house: House) -> None:
+async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_place(
+    house: House,
+) -> None:
     store = house.store()
     await append(store, LATER, _heard(5))
     await clean(store)
@@ -83,7 +97,10 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
         await fold(store, LATER, user="ann")
     for _ in range(2):
         [finding] = await findings(store, repair=True)
-        assert (finding.kind, finding.mended) == ("unfolded", False) and "put the state anew" in finding.detail
+        assert (finding.kind, finding.mended) == (
+            "unfolded",
+            False,
+        ) and "put the state anew" in finding.detail
     await store.put(LATER_STATE, Hearing(through=""), user="ann")
     assert await fold(store, LATER, user="ann") == 1
     await clean(store)
@@ -99,7 +116,9 @@ async def test_a_sequence_that_was_set_back_is_found_and_mended(house: House) ->
     with pytest.raises(RevisionError):
         await append(store, LINE, Line("d"), job="j")
     [finding] = await findings(store, repair=True)
-    assert finding == Finding("wrong", "line:next:j", "line", "says 1, where there is an event 2 already", True)
+    assert finding == Finding(
+        "wrong", "line:next:j", "line", "says 1, where there is an event 2 already", True
+    )
     await append(store, LINE, Line("d"), job="j")
     assert await store.get(NEXT_LINE, job="j") == 4
     await house.plant({"line:next:j": None})

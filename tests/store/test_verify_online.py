@@ -23,7 +23,9 @@ async def test_verify_finds_nothing_while_writers_write(house: House) -> None:
     engine = house.faulty(yields=True)
     store = house.store(engine=engine)
     for number in range(30):
-        await store.put(BOOK, book(f"{number:02d}", series="s", isbn=str(number), shelf="a", year=number % 3))
+        await store.put(
+            BOOK, book(f"{number:02d}", series="s", isbn=str(number), shelf="a", year=number % 3)
+        )
     done = False
 
     async def write(offset: int) -> None:
@@ -59,7 +61,9 @@ async def test_verify_finds_nothing_while_writers_write(house: House) -> None:
 
 
 @everywhere
-async def test_a_name_that_changes_hands_while_it_is_looked_at_is_not_taken_from_its_new_holder(house: House) -> None:
+async def test_a_name_that_changes_hands_while_it_is_looked_at_is_not_taken_from_its_new_holder(
+    house: House,
+) -> None:
     """The page shows that 1 has the name. It gives it to 2. Record 1 does not earn the row any more: it was found
     dangling, and the row, which is 2's by then, was deleted."""
     store = await sound(house)
@@ -130,12 +134,16 @@ async def test_a_count_that_changes_as_it_is_mended_is_counted_again(house: Hous
         await store.put(BOOK, book("4", year=1))
 
     engine = FaultyEngine(house.engine, meanwhile(1, change, call="commit"))
-    assert told(await findings(house.store(engine=engine), repair=True)) == [("miscounted", "year:0001")]
+    assert told(await findings(house.store(engine=engine), repair=True)) == [
+        ("miscounted", "year:0001")
+    ]
     await clean(store)
 
 
 @everywhere
-async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_run(house: House) -> None:
+async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_run(
+    house: House,
+) -> None:
     await sound(house)
     await house.plant({"idx:tag:x:1": None, "shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
 
@@ -145,7 +153,9 @@ async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_ru
     for at in range(1, 12):
         engine = FaultyEngine(house.engine, meanwhile(at, spoil, call="read"))
         await findings(house.store(engine=engine), repair=at % 2 == 0)
-        await house.plant({"b:1": b'{"id":"1","title":"Title 1","tags":["x"],"year":1}', "idx:tag:x:1": None})
+        await house.plant(
+            {"b:1": b'{"id":"1","title":"Title 1","tags":["x"],"year":1}', "idx:tag:x:1": None}
+        )
         await house.plant({"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
 
 

@@ -45,7 +45,9 @@ async def test_a_watch_goes_on_from_the_revision_of_a_page_without_a_gap(house: 
     await store.put(BOOK, book("2"))
     seen = {entry.key for entry in page.entries}
     events = await changes(store, page.revision, 1)
-    assert seen | {event.key for event in events} == {"b:1", "b:2"} and seen.isdisjoint(event.key for event in events)
+    assert seen | {event.key for event in events} == {"b:1", "b:2"} and seen.isdisjoint(
+        event.key for event in events
+    )
 
 
 @everywhere
@@ -81,7 +83,10 @@ async def test_a_watch_is_bound_by_leading_fields_or_first_characters(house: Hou
     for state, asset in (("done", "1"), ("open", "2"), ("open", "3")):
         await store.put(VIEWING, Viewing(state=state, asset=asset))
     async with aclosing(store.watch(VIEWING, since=since, state="open")) as watch:
-        assert [(await soon(anext(watch))).values for _ in range(2)] == [("open", "2"), ("open", "3")]
+        assert [(await soon(anext(watch))).values for _ in range(2)] == [
+            ("open", "2"),
+            ("open", "3"),
+        ]
     async with aclosing(store.watch(VIEWING, since=since, state="open", starting="3")) as watch:
         assert (await soon(anext(watch))).values == ("open", "3")
     with pytest.raises(UsageError):

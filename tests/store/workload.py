@@ -14,7 +14,19 @@ from msgspec import Struct
 
 from keyhouse.engine import Row, Span
 from keyhouse.errors import UniqueError
-from keyhouse.schema import Count, Counter, Folded, Index, Log, LogState, Record, Schema, Space, Summary, Unique
+from keyhouse.schema import (
+    Count,
+    Counter,
+    Folded,
+    Index,
+    Log,
+    LogState,
+    Record,
+    Schema,
+    Space,
+    Summary,
+    Unique,
+)
 from keyhouse.schema.log import Fold
 from keyhouse.store import Store, Transaction, append_in, fold, prune, verify
 
@@ -64,9 +76,13 @@ VIEWED = Counter("viewed", name="viewed")
 SALES = Record(Tally, "sales:{task}", name="sales")
 VIEWS = Record(Tally, "views:{task}", name="views")
 SALE = Log(Sale, "sale:{task}:{at:ulid}", name="sale", state=SALES, fold=_tally(SOLD))
-VIEW = Log(Sale, "view:{task}:{at:ulid}", name="view", state=VIEWS, fold=_tally(VIEWED), deferred=True)
+VIEW = Log(
+    Sale, "view:{task}:{at:ulid}", name="view", state=VIEWS, fold=_tally(VIEWED), deferred=True
+)
 
-SHOP = Schema("shop", ITEM, OPERATIONS, TOTAL, SOLD, VIEWED, SALES, VIEWS, SALE, VIEW, space=Space("a shop"))
+SHOP = Schema(
+    "shop", ITEM, OPERATIONS, TOTAL, SOLD, VIEWED, SALES, VIEWS, SALE, VIEW, space=Space("a shop")
+)
 
 Kind = Literal["put", "delete", "swap", "sell", "view", "fold", "prune"]
 _KINDS: tuple[Kind, ...] = ("put", "delete", "swap", "sell", "view", "fold", "prune")
@@ -114,7 +130,9 @@ async def perform(store: Store, op: Operation) -> None:
     if op.kind == "fold":
         await fold(store, VIEW, task=op.task)
     if op.kind == "prune":
-        async for _ in prune(store, SALE, before=store.engine.clock.now() + 60_000, keep=KEPT, task=op.task):
+        async for _ in prune(
+            store, SALE, before=store.engine.clock.now() + 60_000, keep=KEPT, task=op.task
+        ):
             pass
 
     async def work(tx: Transaction) -> None:
@@ -241,7 +259,9 @@ async def _wrong_logs(store: Store, task: str, model: Model) -> list[str]:
     """Each event is in the log once, in order, and was folded once. The deferred one is folded here to its end."""
     found = []
     sales = [entry.record async for entry in store.scan(SALE, task=task)]
-    if sales != model.sales[len(model.sales) - len(sales) :] or len(sales) < min(KEPT, len(model.sales)):
+    if sales != model.sales[len(model.sales) - len(sales) :] or len(sales) < min(
+        KEPT, len(model.sales)
+    ):
         found.append(f"sales of {task}: the log holds {[sale.step for sale in sales]}")
     views = [entry.record async for entry in store.scan(VIEW, task=task)]
     if views != model.views:

@@ -47,7 +47,9 @@ async def _work(store: Store, seed: str, task: int, pipe: int) -> None:
 def checkpoint_often() -> None:
     """Not a weakness: what a busy file does now and then is done all the time."""
     often = f"wal_autocheckpoint = {CHECKPOINT_PAGES}"
-    file._WRITER_SETTINGS = file._WRITER_SETTINGS.replace(f"wal_autocheckpoint = {file.CHECKPOINT_PAGES}", often)
+    file._WRITER_SETTINGS = file._WRITER_SETTINGS.replace(
+        f"wal_autocheckpoint = {file.CHECKPOINT_PAGES}", often
+    )
 
 
 def acknowledge_before_commit() -> None:

@@ -32,7 +32,9 @@ FAST = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
 
 def app_of(engine: Engine, folder: Path, **settings: Any) -> App:
     given = {"jwt_secret": SECRET, **FAST, **settings}
-    return make_app([part(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given))])
+    return make_app(
+        [part(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given))]
+    )
 
 
 def token(customer: str, clock: Clock, **options: Any) -> str:
@@ -58,8 +60,12 @@ class Service:
 
     def client(self, customer: str, **options: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token(customer, self.clock)}"}
-        plain = httpx.HTTPTransport(verify=False)  # no TLS here: certificates take longer to load than a request
-        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, transport=plain, **options)
+        plain = httpx.HTTPTransport(
+            verify=False
+        )  # no TLS here: certificates take longer to load than a request
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, transport=plain, **options
+        )
 
     def __enter__(self) -> "Service":
         self._thread.start()
@@ -128,7 +134,9 @@ class Asked:
             bearer = self._tokens[customer]
         if bearer is not None:
             given["authorization"] = f"Bearer {bearer}"
-        data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        )
         if body is not None:
             given.setdefault("content-type", "application/json")
             given["content-length"] = str(len(data))
@@ -162,11 +170,15 @@ class Asked:
 
         await self.app(scope, receive, send)
         answered = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
+        return Answer(
+            sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:])
+        )
 
 
 @asynccontextmanager
-async def asked(folder: Path, engine: Engine | None = None, **settings: Any) -> AsyncIterator[Asked]:
+async def asked(
+    folder: Path, engine: Engine | None = None, **settings: Any
+) -> AsyncIterator[Asked]:
     clock = ManualClock() if engine is None else engine.clock
     opened = engine or MemoryEngine(clock)
     try:

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from keyhouse.errors import RecordError
 from keyhouse.keys import normal
-from keyhouse.systems.audiobooks import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE, isbn10, isbn13
+from keyhouse.systems.audiobooks import (
+    AUTHOR_BY_NAME,
+    BOOKS_BY_TITLE,
+    WORK_BY_TITLE,
+    isbn10,
+    isbn13,
+)
 from tests.systems.driving import ulid
 
 BOOK_ID = ulid(5)
@@ -14,7 +20,9 @@ BOOK_ID = ulid(5)
 
 # Names
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(normal)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+).filter(normal)
 
 
 @given(name=NAMES)
@@ -31,10 +39,20 @@ def test_a_name_in_a_key_is_its_normal_form_and_nothing_is_lost_of_that(name: st
 
 
 @pytest.mark.parametrize(
-    "spelling", ["The Left Hand", "the left hand", "  The\u00a0LEFT \t hand\n", "Ｔhe Left Hand", "THE LEFT HAND"]
+    "spelling",
+    [
+        "The Left Hand",
+        "the left hand",
+        "  The\u00a0LEFT \t hand\n",
+        "Ｔhe Left Hand",
+        "THE LEFT HAND",
+    ],
 )
 def test_spellings_of_a_name_are_one_key(spelling: str) -> None:
-    assert AUTHOR_BY_NAME.template.build({"normalized_name": spelling}) == "idx:author:name:the left hand"
+    assert (
+        AUTHOR_BY_NAME.template.build({"normalized_name": spelling})
+        == "idx:author:name:the left hand"
+    )
 
 
 # ISBNs
@@ -42,7 +60,11 @@ def test_spellings_of_a_name_are_one_key(spelling: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "plain"),
-    [("0-306-40615-2", "0306406152"), ("080442957x", "080442957X"), (" 0 8044 2957 X ", "080442957X")],
+    [
+        ("0-306-40615-2", "0306406152"),
+        ("080442957x", "080442957X"),
+        (" 0 8044 2957 X ", "080442957X"),
+    ],
 )
 def test_an_isbn_10_is_stored_in_its_normal_form(text: str, plain: str) -> None:
     assert isbn10(text) == plain
@@ -54,22 +76,40 @@ def test_an_isbn_13_is_stored_in_its_normal_form(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0306406153", "030640615", "03064061522", "X306406152", "", "٠٣٠٦٤٠٦١٥٢", "0804429570", "x" * 10]
+    "text",
+    [
+        "0306406153",
+        "030640615",
+        "03064061522",
+        "X306406152",
+        "",
+        "٠٣٠٦٤٠٦١٥٢",
+        "0804429570",
+        "x" * 10,
+    ],
 )
 def test_what_is_no_isbn_10_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         isbn10(text)
 
 
-@pytest.mark.parametrize("text", ["9780306406158", "978030640615", "97803064061577", "978030640615X", "", "a" * 13])
+@pytest.mark.parametrize(
+    "text", ["9780306406158", "978030640615", "97803064061577", "978030640615X", "", "a" * 13]
+)
 def test_what_is_no_isbn_13_is_refused(text: str) -> None:
     with pytest.raises(RecordError):
         isbn13(text)
 
 
-@given(digits=st.lists(st.integers(0, 9), min_size=13, max_size=13), at=st.integers(0, 12), other=st.integers(1, 9))
+@given(
+    digits=st.lists(st.integers(0, 9), min_size=13, max_size=13),
+    at=st.integers(0, 12),
+    other=st.integers(1, 9),
+)
 def test_one_wrong_digit_is_always_noticed(digits: list[int], at: int, other: int) -> None:
-    digits[12] = -sum(weight * digit for weight, digit in zip([1, 3] * 6, digits, strict=False)) % 10
+    digits[12] = (
+        -sum(weight * digit for weight, digit in zip([1, 3] * 6, digits, strict=False)) % 10
+    )
     assert isbn13("".join(map(str, digits)))
     digits[at] = (digits[at] + other) % 10
     with pytest.raises(RecordError):

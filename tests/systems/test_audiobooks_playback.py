@@ -52,7 +52,9 @@ Step = tuple[Kind, int, float] | tuple[Kind, int, float, float]
 """An event: its type, when (in seconds from the first), where in the first segment, and at which speed."""
 
 
-def event(kind: Kind, at: int, position: float, speed: float = 1.0, *, segment: str = FIRST) -> PlaybackEvent:
+def event(
+    kind: Kind, at: int, position: float, speed: float = 1.0, *, segment: str = FIRST
+) -> PlaybackEvent:
     return PlaybackEvent(
         user_id=USER_ID,
         book_id=BOOK_ID,
@@ -64,7 +66,9 @@ def event(kind: Kind, at: int, position: float, speed: float = 1.0, *, segment: 
     )
 
 
-def counted(events: list[PlaybackEvent], durations: DurationMap | None = DURATIONS) -> tuple[int, int]:
+def counted(
+    events: list[PlaybackEvent], durations: DurationMap | None = DURATIONS
+) -> tuple[int, int]:
     """Plays and listened seconds of a whole history."""
     state: Listening | None = None
     plays = seconds = 0
@@ -81,48 +85,73 @@ def counted(events: list[PlaybackEvent], durations: DurationMap | None = DURATIO
         ([0, 60], 1),
         ([0, 30 * 60 - 1], 1),
         ([0, 30 * 60], 2),
-        ([0, 20 * 60, 40 * 60], 1),  # each within 30 minutes of a start, though not of the one that counted
+        (
+            [0, 20 * 60, 40 * 60],
+            1,
+        ),  # each within 30 minutes of a start, though not of the one that counted
         ([0, 20 * 60, 50 * 60], 2),
         ([0, 3_600, 7_200], 3),
     ],
 )
-def test_a_play_counts_on_a_start_with_no_start_in_the_last_30_minutes(starts: list[int], plays: int) -> None:
+def test_a_play_counts_on_a_start_with_no_start_in_the_last_30_minutes(
+    starts: list[int], plays: int
+) -> None:
     assert counted([event("start", at, 0) for at in starts])[0] == plays
 
 
 def test_only_a_start_is_a_play() -> None:
-    assert counted([event("progress", 0, 0), event("pause", 10, 10), event("complete", 20, 20)])[0] == 0
+    assert (
+        counted([event("progress", 0, 0), event("pause", 10, 10), event("complete", 20, 20)])[0]
+        == 0
+    )
 
 
 HISTORIES: dict[str, tuple[list[Step], int]] = {
     "listening to a stretch": ([("start", 0, 0), ("progress", 60, 60), ("pause", 90, 90)], 90),
-    "a seek forward counts nothing": ([("start", 0, 0), ("progress", 60, 60), ("progress", 70, 500)], 60),
+    "a seek forward counts nothing": (
+        [("start", 0, 0), ("progress", 60, 60), ("progress", 70, 500)],
+        60,
+    ),
     "and listening goes on behind it": (
         [("start", 0, 0), ("progress", 10, 300), ("progress", 40, 330), ("pause", 50, 340)],
         40,
     ),
-    "a seek back counts nothing": ([("start", 0, 100), ("progress", 60, 160), ("progress", 70, 20)], 60),
+    "a seek back counts nothing": (
+        [("start", 0, 100), ("progress", 60, 160), ("progress", 70, 20)],
+        60,
+    ),
     "hearing it again counts again": (
         [("start", 0, 0), ("progress", 60, 60), ("start", 61, 0), ("pause", 121, 60)],
         120,
     ),
-    "at double speed there is twice as much to hear": ([("start", 0, 0, 2.0), ("progress", 60, 120, 2.0)], 120),
+    "at double speed there is twice as much to hear": (
+        [("start", 0, 0, 2.0), ("progress", 60, 120, 2.0)],
+        120,
+    ),
     "what is fast for the speed is a seek": ([("start", 0, 0, 1.0), ("progress", 60, 120, 1.0)], 0),
     "a change of speed is no seek": ([("start", 0, 0, 1.0), ("progress", 60, 100, 2.0)], 100),
     "at half speed": ([("start", 0, 0, 0.5), ("progress", 60, 30, 0.5)], 30),
     "a report that comes a little early": ([("start", 0, 0), ("progress", 56, 60)], 60),
-    "nothing is heard while it is paused": ([("start", 0, 0), ("pause", 60, 60), ("progress", 600, 500)], 60),
+    "nothing is heard while it is paused": (
+        [("start", 0, 0), ("pause", 60, 60), ("progress", 600, 500)],
+        60,
+    ),
     "nor before a start": ([("start", 0, 0), ("progress", 60, 60), ("start", 86_400, 500)], 60),
     "nor after the end": ([("start", 0, 0), ("complete", 60, 60), ("progress", 120, 120)], 60),
     "a first report without a start": ([("progress", 0, 100), ("progress", 30, 130)], 30),
     "time without progress": ([("start", 0, 50), ("progress", 600, 50)], 0),
-    "parts of a second add up": ([("start", 0, 0), *(("progress", n, n * 0.5) for n in range(1, 11))], 5),
+    "parts of a second add up": (
+        [("start", 0, 0), *(("progress", n, n * 0.5) for n in range(1, 11))],
+        5,
+    ),
     "a clock that steps back": ([("start", 100, 0), ("progress", 40, 60)], 0),
 }
 
 
 @pytest.mark.parametrize(("steps", "seconds"), HISTORIES.values(), ids=HISTORIES.keys())
-def test_listened_seconds_are_forward_progress_without_seeks(steps: list[Step], seconds: int) -> None:
+def test_listened_seconds_are_forward_progress_without_seeks(
+    steps: list[Step], seconds: int
+) -> None:
     assert counted([event(*step) for step in steps])[1] == seconds
 
 
@@ -130,7 +159,9 @@ def test_progress_goes_on_from_one_segment_to_the_next() -> None:
     events = [event("start", 0, 590), event("progress", 30, 20, segment=SECOND)]
     assert counted(events)[1] == 30
     assert counted(events, None)[1] == 0, "two files of which nobody knows the order"
-    assert counted([event("start", 0, 0), event("progress", 30, 30)], None)[1] == 30, "one file needs no map"
+    assert counted([event("start", 0, 0), event("progress", 30, 30)], None)[1] == 30, (
+        "one file needs no map"
+    )
 
 
 def test_a_place_in_a_segment_is_a_moment_of_the_book() -> None:
@@ -151,11 +182,23 @@ def test_percent_is_of_the_whole_book() -> None:
 
 @pytest.mark.parametrize(
     ("complete", "seen"),
-    [(0.0, "not_started"), (0.01, "in_progress"), (94.99, "in_progress"), (95.0, "finished"), (100.0, "finished")],
+    [
+        (0.0, "not_started"),
+        (0.01, "in_progress"),
+        (94.99, "in_progress"),
+        (95.0, "finished"),
+        (100.0, "finished"),
+    ],
 )
-def test_a_book_is_finished_at_95_percent_unless_somebody_says_otherwise(complete: float, seen: str) -> None:
+def test_a_book_is_finished_at_95_percent_unless_somebody_says_otherwise(
+    complete: float, seen: str
+) -> None:
     progress = Progress(
-        user_id=USER_ID, book_id=BOOK_ID, segment_id=FIRST, position_seconds=0, percent_complete=complete
+        user_id=USER_ID,
+        book_id=BOOK_ID,
+        segment_id=FIRST,
+        position_seconds=0,
+        percent_complete=complete,
     )
     assert status(progress) == seen
     for manual in ("not_started", "in_progress", "finished"):
@@ -201,8 +244,14 @@ def test_an_event_moves_the_snapshot_and_the_statistics_with_it(drive: Drive) ->
             "updated_at": "2026-01-01T00:01:30Z",
             "version": 1,
         }
-        others = {key: value for key, value in found.items() if key not in events and not key.startswith("playw:")}
-        assert {key: value for key, value in others.items() if "b:" not in key and "title" not in key} == {
+        others = {
+            key: value
+            for key, value in found.items()
+            if key not in events and not key.startswith("playw:")
+        }
+        assert {
+            key: value for key, value in others.items() if "b:" not in key and "title" not in key
+        } == {
             f"playp:{USER_ID}:{BOOK_ID}": progress,
             f"idx:play:book:{BOOK_ID}:{USER_ID}": 1,
             f"idx:book:work:{WORK_ID}:{BOOK_ID}": 1,
@@ -227,7 +276,11 @@ def test_a_status_set_by_hand_outlives_the_next_event(drive: Drive) -> None:
         await store.put(PROGRESS, replace(progress, manual_status="finished"))
         await _play(store, clock, ("progress", 60, 60))
         progress = await store.get(PROGRESS, user_id=USER_ID, book_id=BOOK_ID)
-        assert progress is not None and status(progress) == "finished" and progress.position_seconds == 60
+        assert (
+            progress is not None
+            and status(progress) == "finished"
+            and progress.position_seconds == 60
+        )
 
     drive(work)
 
@@ -261,7 +314,10 @@ def test_pruning_takes_events_away_and_leaves_the_statistics(drive: Drive) -> No
         }
         clock.advance(seconds=3_600)
         for _ in range(2):
-            assert [gone async for gone in prune(store, PLAYBACK, before=clock.now(), keep=1)] in ([2], [])
+            assert [gone async for gone in prune(store, PLAYBACK, before=clock.now(), keep=1)] in (
+                [2],
+                [],
+            )
         assert await store.count(PLAYBACK) == 1
         assert await _statistics(store) == before
         await holds(store, await rows(store))
@@ -275,7 +331,9 @@ def test_pruning_takes_events_away_and_leaves_the_statistics(drive: Drive) -> No
 def test_parallel_events_are_each_counted_once(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
-        events = [replace(event("start", 0, 0), user_id=ulid(100 + number % 4)) for number in range(24)]
+        events = [
+            replace(event("start", 0, 0), user_id=ulid(100 + number % 4)) for number in range(24)
+        ]
         await asyncio.gather(*(append(store, PLAYBACK, each) for each in events))
         assert await store.count(PLAYBACK) == 24
         assert await store.get(BOOK_PLAYS, book_id=BOOK_ID) == 4, (

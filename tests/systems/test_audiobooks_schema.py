@@ -63,7 +63,9 @@ from tests.systems.driving import key_round_trips, ulid, value_round_trips
 META = SCHEMA.meta or Meta()
 
 AT = "2026-01-19T10:20:30Z"
-USER_ID, AUTHOR_ID, SERIES_ID, WORK_ID, BOOK_ID, SEGMENT_ID, OTHER_ID = (ulid(number) for number in range(1, 8))
+USER_ID, AUTHOR_ID, SERIES_ID, WORK_ID, BOOK_ID, SEGMENT_ID, OTHER_ID = (
+    ulid(number) for number in range(1, 8)
+)
 
 
 def in_series(position: float | None, written: str) -> tuple[Template, str, dict[str, object]]:
@@ -80,11 +82,23 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     (USER_BY_EMAIL.template, "idx:user:email:taco@example.org", {"email": "taco@example.org"}),
     (USER_SECRETS.template, f"ua:{USER_ID}", {"user_id": USER_ID}),
     (SESSION.template, f"sess:{OTHER_ID}", {"id": OTHER_ID}),
-    (SESSIONS_OF_USER.template, f"idx:sess:user:{USER_ID}:{OTHER_ID}", {"user_id": USER_ID, "id": OTHER_ID}),
-    (PREFERENCE.template, f"pref:{USER_ID}:player:speed", {"user_id": USER_ID, "key": "player:speed"}),
+    (
+        SESSIONS_OF_USER.template,
+        f"idx:sess:user:{USER_ID}:{OTHER_ID}",
+        {"user_id": USER_ID, "id": OTHER_ID},
+    ),
+    (
+        PREFERENCE.template,
+        f"pref:{USER_ID}:player:speed",
+        {"user_id": USER_ID, "key": "player:speed"},
+    ),
     (ROLE_PERMISSIONS.template, "authz:admin", {"role": "admin"}),
     (AUTHOR.template, f"a:{AUTHOR_ID}", {"id": AUTHOR_ID}),
-    (AUTHOR_BY_NAME.template, "idx:author:name:ursula k. le guin", {"normalized_name": "ursula k. le guin"}),
+    (
+        AUTHOR_BY_NAME.template,
+        "idx:author:name:ursula k. le guin",
+        {"normalized_name": "ursula k. le guin"},
+    ),
     (SERIES.template, f"s:{SERIES_ID}", {"id": SERIES_ID}),
     (SERIES_BY_NAME.template, "idx:series:name:earthsea", {"normalized_name": "earthsea"}),
     (
@@ -114,7 +128,11 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         {"normalized_title": "beowulf", "author_id": None},
     ),
     (BOOK.template, f"b:{BOOK_ID}", {"id": BOOK_ID}),
-    (BOOKS_BY_AUTHOR.template, f"idx:book:author:{AUTHOR_ID}:{BOOK_ID}", {"author_id": AUTHOR_ID, "id": BOOK_ID}),
+    (
+        BOOKS_BY_AUTHOR.template,
+        f"idx:book:author:{AUTHOR_ID}:{BOOK_ID}",
+        {"author_id": AUTHOR_ID, "id": BOOK_ID},
+    ),
     in_series(1, "0000001000"),
     in_series(1.5, "0000001500"),
     in_series(0.001, "0000000001"),
@@ -124,20 +142,48 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
         f"idx:book:title:a wizard of earthsea:{BOOK_ID}",
         {"normalized_title": "a wizard of earthsea", "id": BOOK_ID},
     ),
-    (BOOKS_BY_TAG.template, f"idx:book:tag:mood%3A calm:{BOOK_ID}", {"tag": "mood: calm", "id": BOOK_ID}),
-    (BOOKS_BY_GENRE.template, f"idx:book:genre:fantasy:{BOOK_ID}", {"genre": "fantasy", "id": BOOK_ID}),
-    (BOOKS_BY_ISBN10.template, f"idx:book:isbn10:080442957X:{BOOK_ID}", {"isbn10": "080442957X", "id": BOOK_ID}),
+    (
+        BOOKS_BY_TAG.template,
+        f"idx:book:tag:mood%3A calm:{BOOK_ID}",
+        {"tag": "mood: calm", "id": BOOK_ID},
+    ),
+    (
+        BOOKS_BY_GENRE.template,
+        f"idx:book:genre:fantasy:{BOOK_ID}",
+        {"genre": "fantasy", "id": BOOK_ID},
+    ),
+    (
+        BOOKS_BY_ISBN10.template,
+        f"idx:book:isbn10:080442957X:{BOOK_ID}",
+        {"isbn10": "080442957X", "id": BOOK_ID},
+    ),
     (
         BOOKS_BY_ISBN13.template,
         f"idx:book:isbn13:9780306406157:{BOOK_ID}",
         {"isbn13": "9780306406157", "id": BOOK_ID},
     ),
-    (BOOKS_BY_WORK.template, f"idx:book:work:{WORK_ID}:{BOOK_ID}", {"work_id": WORK_ID, "id": BOOK_ID}),
+    (
+        BOOKS_BY_WORK.template,
+        f"idx:book:work:{WORK_ID}:{BOOK_ID}",
+        {"work_id": WORK_ID, "id": BOOK_ID},
+    ),
     (SEGMENT.template, f"bf:{SEGMENT_ID}", {"id": SEGMENT_ID}),
-    (SEGMENTS_IN_ORDER.template, f"bfi:{BOOK_ID}:0000000001", {"book_id": BOOK_ID, "track_number": 1}),
+    (
+        SEGMENTS_IN_ORDER.template,
+        f"bfi:{BOOK_ID}:0000000001",
+        {"book_id": BOOK_ID, "track_number": 1},
+    ),
     (PLAYLIST.template, f"pl:{OTHER_ID}", {"id": OTHER_ID}),
-    (PLAYLISTS_OF_USER.template, f"idx:playlist:user:{USER_ID}:{OTHER_ID}", {"user_id": USER_ID, "id": OTHER_ID}),
-    (PLAYLIST_ITEM.template, f"pli:{OTHER_ID}:0000000012", {"playlist_id": OTHER_ID, "position": 12}),
+    (
+        PLAYLISTS_OF_USER.template,
+        f"idx:playlist:user:{USER_ID}:{OTHER_ID}",
+        {"user_id": USER_ID, "id": OTHER_ID},
+    ),
+    (
+        PLAYLIST_ITEM.template,
+        f"pli:{OTHER_ID}:0000000012",
+        {"playlist_id": OTHER_ID, "position": 12},
+    ),
     (
         PLAYBACK.template,
         f"playe:{USER_ID}:{BOOK_ID}:{OTHER_ID}",
@@ -145,7 +191,11 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     ),
     (PROGRESS.template, f"playp:{USER_ID}:{BOOK_ID}", {"user_id": USER_ID, "book_id": BOOK_ID}),
     (WATERMARK.template, f"playw:{USER_ID}:{BOOK_ID}", {"user_id": USER_ID, "book_id": BOOK_ID}),
-    (LISTENERS_OF_BOOK.template, f"idx:play:book:{BOOK_ID}:{USER_ID}", {"book_id": BOOK_ID, "user_id": USER_ID}),
+    (
+        LISTENERS_OF_BOOK.template,
+        f"idx:play:book:{BOOK_ID}:{USER_ID}",
+        {"book_id": BOOK_ID, "user_id": USER_ID},
+    ),
     (DURATION_MAP.template, f"b:duration_map:{BOOK_ID}", {"book_id": BOOK_ID}),
     (BOOK_PLAYS.template, f"stats:book:plays:{BOOK_ID}", {"book_id": BOOK_ID}),
     (USER_LISTEN_SECONDS.template, f"stats:user:listen_seconds:{USER_ID}", {"user_id": USER_ID}),
@@ -182,7 +232,17 @@ BOOK_VALUE = {
     "version": 1,
 }
 NULLABLE = (
-    *("author_id", "series_id", "work_id", "narrator", "edition", "language", "publisher", "isbn10", "isbn13"),
+    *(
+        "author_id",
+        "series_id",
+        "work_id",
+        "narrator",
+        "edition",
+        "language",
+        "publisher",
+        "isbn10",
+        "isbn13",
+    ),
     "cover_asset_id",
 )
 
@@ -218,8 +278,20 @@ VALUES: list[tuple[Record[Any], Any]] = [
     (PREFERENCE, "dark"),
     (PREFERENCE, {"speed": 1.0, "skip": [10, 30], "sleep": None}),
     (AUTHOR, {"id": AUTHOR_ID, "name": "...", "normalized_name": "...", **STAMPED}),
-    (SERIES, {"id": SERIES_ID, "name": "...", "normalized_name": "...", "author_id": AUTHOR_ID, **STAMPED}),
-    (SERIES, {"id": SERIES_ID, "name": "...", "normalized_name": "...", "author_id": None, **STAMPED}),
+    (
+        SERIES,
+        {
+            "id": SERIES_ID,
+            "name": "...",
+            "normalized_name": "...",
+            "author_id": AUTHOR_ID,
+            **STAMPED,
+        },
+    ),
+    (
+        SERIES,
+        {"id": SERIES_ID, "name": "...", "normalized_name": "...", "author_id": None, **STAMPED},
+    ),
     (
         WORK,
         {
@@ -307,14 +379,25 @@ VALUES: list[tuple[Record[Any], Any]] = [
             },
         )
         for type_, status in zip(
-            ("scan", "organize", "transcode", "merge"), ("pending", "running", "completed", "failed"), strict=True
+            ("scan", "organize", "transcode", "merge"),
+            ("pending", "running", "completed", "failed"),
+            strict=True,
         )
     ),
     *(
         (OPERATION_LOG, {"seq": 0, "timestamp": AT, "level": level, "message": "...", "version": 1})
         for level in ("info", "warn", "error")
     ),
-    (META.done, {"id": 1, "applied_at": AT, "description": "...", "duration_ms": 12, "counts": {"records": 1}}),
+    (
+        META.done,
+        {
+            "id": 1,
+            "applied_at": AT,
+            "description": "...",
+            "duration_ms": 12,
+            "counts": {"records": 1},
+        },
+    ),
     (META.version, 1),
     (USER_SECRETS, {"user_id": USER_ID, "hashes": {"api-key": "..."}, "version": 1}),
     (ROLE_PERMISSIONS, {"role": "editor", "permissions": ["books.write"], "version": 1}),
@@ -331,16 +414,27 @@ VALUES: list[tuple[Record[Any], Any]] = [
     ),
     (
         ASSET,
-        {"id": OTHER_ID, "path": "...", "mime": "image/jpeg", "size_bytes": 1, "hash_sha256": "hex", **STAMPED},
+        {
+            "id": OTHER_ID,
+            "path": "...",
+            "mime": "image/jpeg",
+            "size_bytes": 1,
+            "hash_sha256": "hex",
+            **STAMPED,
+        },
     ),
 ]
 
 
 @pytest.mark.parametrize(("template", "key", "fields"), KEYS, ids=[key for _, key, _ in KEYS])
-def test_every_key_of_the_document_is_built_and_parsed(template: Template, key: str, fields: dict[str, object]) -> None:
+def test_every_key_of_the_document_is_built_and_parsed(
+    template: Template, key: str, fields: dict[str, object]
+) -> None:
     key_round_trips(template, key, fields)
     found = SCHEMA.find(key)
-    assert found is not None and found.declared.template is template, "and no other template reads it"
+    assert found is not None and found.declared.template is template, (
+        "and no other template reads it"
+    )
 
 
 @pytest.mark.parametrize(("record", "value"), VALUES, ids=[record.name for record, _ in VALUES])
@@ -362,7 +456,9 @@ def test_neither_the_duration_map_nor_the_sequence_is_read_as_a_book_or_an_opera
 
 def test_a_position_that_is_unset_sorts_last() -> None:
     def key(position: float | None) -> str:
-        return BOOKS_BY_SERIES.template.build({"series_id": SERIES_ID, "series_position": position, "id": BOOK_ID})
+        return BOOKS_BY_SERIES.template.build(
+            {"series_id": SERIES_ID, "series_position": position, "id": BOOK_ID}
+        )
 
     positions = [0, 0.5, 1, 1.5, 2, 10, 100, 9_999_999.999, None]
     assert sorted(map(key, positions)) == [key(position) for position in positions]

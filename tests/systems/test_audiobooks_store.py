@@ -56,7 +56,11 @@ def test_authors_have_one_name_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await store.put(AUTHOR, Author(id=ONE, name="Ursula  K. LE GUIN"))
-        author: dict[str, Any] = {"id": ONE, "name": "Ursula  K. LE GUIN", "normalized_name": "ursula k. le guin"}
+        author: dict[str, Any] = {
+            "id": ONE,
+            "name": "Ursula  K. LE GUIN",
+            "normalized_name": "ursula k. le guin",
+        }
         author |= {"created_at": NOW_TEXT, "version": 1}
         await holds(store, {f"a:{ONE}": author, "idx:author:name:ursula k. le guin": ONE})
         with pytest.raises(UniqueError):
@@ -70,7 +74,9 @@ def test_authors_have_one_name_each(drive: Drive) -> None:
     drive(work)
 
 
-def test_two_authors_may_have_series_of_one_name_and_the_documents_key_keeps_the_first(drive: Drive) -> None:
+def test_two_authors_may_have_series_of_one_name_and_the_documents_key_keeps_the_first(
+    drive: Drive,
+) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await store.put(SERIES, Series(id=THREE, name="Chronicles", author_id=ONE))
@@ -168,7 +174,9 @@ def test_a_books_rows_through_their_life(drive: Drive) -> None:
             created_at=NOW_TEXT,
             updated_at=NOW_TEXT,
         )
-        duration_map = {f"b:duration_map:{ONE}": {"segments": [], "total_duration": 0, "version": 1}}
+        duration_map = {
+            f"b:duration_map:{ONE}": {"segments": [], "total_duration": 0, "version": 1}
+        }
         await holds(
             store,
             {
@@ -185,12 +193,19 @@ def test_a_books_rows_through_their_life(drive: Drive) -> None:
                 f"idx:book:work:{FOUR}:{ONE}": 1,
             },
         )
-        assert [entry.record.id async for entry in store.scan(BOOK)] == [ONE], "the duration map is no book"
+        assert [entry.record.id async for entry in store.scan(BOOK)] == [ONE], (
+            "the duration map is no book"
+        )
 
         clock.advance(seconds=60)
         changed = Book(id=ONE, title="The Tombs of Atuan", series_id=FIVE, tags=["Fantasy"])
         await store.put(BOOK, changed)
-        changed = replace(changed, normalized_title="the tombs of atuan", created_at=NOW_TEXT, updated_at=LATER_TEXT)
+        changed = replace(
+            changed,
+            normalized_title="the tombs of atuan",
+            created_at=NOW_TEXT,
+            updated_at=LATER_TEXT,
+        )
         await holds(
             store,
             {
@@ -204,7 +219,9 @@ def test_a_books_rows_through_their_life(drive: Drive) -> None:
 
         # Into the bin, out again, and gone.
         await store.put(BOOK, replace(changed, deleted_at=LATER_TEXT))
-        await holds(store, {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map})
+        await holds(
+            store, {f"b:{ONE}": written(BOOK, changed, deleted_at=LATER_TEXT), **duration_map}
+        )
         await store.put(BOOK, changed)
         assert len(await rows(store)) == 5
         await holds(store, await rows(store))
@@ -239,7 +256,13 @@ def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
 
         assert await listed() == ["1", "2", "3", "4", "5"]
         assert await listed(by=BOOKS_BY_SERIES, series_id=THREE) == ["5", "3", "4", "2", "1"]
-        assert await listed(by=BOOKS_BY_SERIES, series_id=THREE, reverse=True) == ["1", "2", "4", "3", "5"]
+        assert await listed(by=BOOKS_BY_SERIES, series_id=THREE, reverse=True) == [
+            "1",
+            "2",
+            "4",
+            "3",
+            "5",
+        ]
         assert await listed(by=BOOKS_BY_AUTHOR, author_id=TWO) == ["1", "2", "3", "4", "5"]
         assert await listed(by=BOOKS_BY_TAG, tag=" A ") == ["1", "3", "5"]
         assert await listed(by=BOOKS_BY_TITLE, starting="BOOK  ") == ["1", "2", "3", "4", "5"]
@@ -249,7 +272,9 @@ def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
     drive(work)
 
 
-@pytest.mark.parametrize(("field", "value"), [("isbn10", "0306406153"), ("isbn13", "9780306406158")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("isbn10", "0306406153"), ("isbn13", "9780306406158")]
+)
 def test_a_book_with_a_wrong_isbn_is_not_written(drive: Drive, field: str, value: str) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
@@ -280,7 +305,9 @@ def test_merged_segments_leave_their_places_to_the_new_one(drive: Drive) -> None
         old = [segment(TWO, 1), segment(THREE, 2)]
         for each in old:
             await store.put(SEGMENT, each)
-        assert {key: value for key, value in (await rows(store)).items() if key.startswith("bfi:")} == {
+        assert {
+            key: value for key, value in (await rows(store)).items() if key.startswith("bfi:")
+        } == {
             f"bfi:{ONE}:0000000001": TWO,
             f"bfi:{ONE}:0000000002": THREE,
         }
@@ -293,7 +320,9 @@ def test_merged_segments_leave_their_places_to_the_new_one(drive: Drive) -> None
             await tx.put(SEGMENT, segment(FOUR, 1))
         found = await rows(store)
         assert sorted(found) == [f"bf:{TWO}", f"bf:{THREE}", f"bf:{FOUR}", f"bfi:{ONE}:0000000001"]
-        assert found[f"bfi:{ONE}:0000000001"] == FOUR and found[f"bf:{TWO}"]["superseded_by"] == FOUR
+        assert (
+            found[f"bfi:{ONE}:0000000001"] == FOUR and found[f"bf:{TWO}"]["superseded_by"] == FOUR
+        )
         await holds(store, found)
 
         for identifier in (TWO, THREE, FOUR):
@@ -341,7 +370,10 @@ def test_a_playlist_and_its_items_through_their_life(drive: Drive) -> None:
         async with store.transaction() as tx:
             await tx.put(PLAYLIST_ITEM, FOUR, playlist_id=ONE, position=1)
             await tx.put(PLAYLIST_ITEM, THREE, playlist_id=ONE, position=2)
-        assert [entry.record async for entry in store.scan(PLAYLIST_ITEM, playlist_id=ONE)] == [FOUR, THREE]
+        assert [entry.record async for entry in store.scan(PLAYLIST_ITEM, playlist_id=ONE)] == [
+            FOUR,
+            THREE,
+        ]
         await holds(store, await rows(store))
         async with store.transaction() as tx:
             for position in (1, 2):
@@ -371,7 +403,9 @@ def test_an_operation_and_its_log_through_their_life(drive: Drive) -> None:
                 f"opl:{ONE}:0000000001": {"seq": 1, "message": "end", **line_1},
             },
         )
-        assert [entry.record.id async for entry in store.scan(OPERATION)] == [ONE], "the counter is no operation"
+        assert [entry.record.id async for entry in store.scan(OPERATION)] == [ONE], (
+            "the counter is no operation"
+        )
         assert await store.get(NEXT_SEQ, operation_id=ONE) == 2
         await store.put(OPERATION, replace(operation, status="failed", error="interrupted"))
         await store.delete(OPERATION, id=ONE)

@@ -39,7 +39,9 @@ def library(engine: Engine) -> Store:
 def test_a_users_rows_through_their_life(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
-        user = User(id=ONE, username="Taco", email="Taco@Example.org", password_hash="x", roles=["admin"])
+        user = User(
+            id=ONE, username="Taco", email="Taco@Example.org", password_hash="x", roles=["admin"]
+        )
         await store.put(USER, user)
         stamped = {"created_at": NOW_TEXT, "updated_at": NOW_TEXT}
         await holds(
@@ -78,7 +80,12 @@ def test_a_session_and_its_index_row_go_together(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         session = Session(
-            id=TWO, user_id=ONE, expires_at="2026-01-01T01:00:00Z", ip="::1", user_agent="x", token_hash="hash"
+            id=TWO,
+            user_id=ONE,
+            expires_at="2026-01-01T01:00:00Z",
+            ip="::1",
+            user_agent="x",
+            token_hash="hash",
         )
         await store.put(SESSION, session)
         session.id, session.expires_at = THREE, "2026-01-01T02:00:00Z"
@@ -107,10 +114,16 @@ def test_what_belongs_to_users_and_the_library_has_one_row_each(drive: Drive) ->
         await store.put(USER_SECRETS, UserSecrets(user_id=ONE, hashes={"api": "x"}))
         await store.put(PREFERENCE, {"speed": 1.5}, user_id=ONE, key="player:speed")
         await store.put(PREFERENCE, "dark", user_id=ONE, key="theme")
-        await store.put(ROLE_PERMISSIONS, RolePermissions(role="viewer", permissions=["books.read"]))
-        params = Argon2Params(time_cost=3, memory_cost_kib=65536, parallelism=4, hash_bytes=32, salt_bytes=16)
+        await store.put(
+            ROLE_PERMISSIONS, RolePermissions(role="viewer", permissions=["books.read"])
+        )
+        params = Argon2Params(
+            time_cost=3, memory_cost_kib=65536, parallelism=4, hash_bytes=32, salt_bytes=16
+        )
         await store.put(ARGON2_PARAMS, params)
-        asset = Asset(id=FOUR, path="covers/1.jpg", mime="image/jpeg", size_bytes=1, hash_sha256="hex")
+        asset = Asset(
+            id=FOUR, path="covers/1.jpg", mime="image/jpeg", size_bytes=1, hash_sha256="hex"
+        )
         await store.put(ASSET, asset)
         await holds(
             store,
@@ -123,7 +136,10 @@ def test_what_belongs_to_users_and_the_library_has_one_row_each(drive: Drive) ->
                 f"asset:{FOUR}": written(ASSET, asset, created_at=NOW_TEXT),
             },
         )
-        assert [entry.values[1] async for entry in store.scan(PREFERENCE, user_id=ONE)] == ["player:speed", "theme"]
+        assert [entry.values[1] async for entry in store.scan(PREFERENCE, user_id=ONE)] == [
+            "player:speed",
+            "theme",
+        ]
         await store.delete(USER_SECRETS, user_id=ONE)
         await store.delete(PREFERENCE, user_id=ONE, key="player:speed")
         await store.delete(PREFERENCE, user_id=ONE, key="theme")

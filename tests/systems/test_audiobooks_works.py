@@ -76,7 +76,14 @@ async def new_data(store: Store) -> None:
             await store.put(WORK, Work(id=work_id, title=title, author_id=author))
         await store.put(
             BOOK,
-            Book(id=identifier, title=title, author_id=author, work_id=work_id, published_year=1965, tags=["sf"]),
+            Book(
+                id=identifier,
+                title=title,
+                author_id=author,
+                work_id=work_id,
+                published_year=1965,
+                tags=["sf"],
+            ),
         )
         await store.add(BOOK_PLAYS, number, book_id=identifier)
         await store.add(WORK_PLAYS, number, work_id=work_id)

@@ -48,7 +48,11 @@ SAMPLE: dict[str, Any] = {
 
 
 def entry(
-    asset: str = "1981", state: Any = "IN_PROGRESS", *, timestamps: list[str] | None = None, **ext: str
+    asset: str = "1981",
+    state: Any = "IN_PROGRESS",
+    *,
+    timestamps: list[str] | None = None,
+    **ext: str,
 ) -> HistoryEntry:
     """An entry like the document's sample."""
     made = HistoryEntry(
@@ -70,7 +74,9 @@ def entry(
 def test_the_sample_entry_round_trips_and_so_does_one_that_was_completed() -> None:
     value_round_trips(ENTRY, SAMPLE)
     completed = SAMPLE["attr"] | {"state": "COMPLETED", "progressPercentage": 38.13}
-    value_round_trips(ENTRY, SAMPLE | {"attr": completed, "m": {"timestamps": ["2021-01-28T01:02:03.004Z"]}})
+    value_round_trips(
+        ENTRY, SAMPLE | {"attr": completed, "m": {"timestamps": ["2021-01-28T01:02:03.004Z"]}}
+    )
 
 
 def test_every_key_of_the_document_is_built_and_parsed() -> None:
@@ -78,8 +84,16 @@ def test_every_key_of_the_document_is_built_and_parsed() -> None:
     key_round_trips(ENTRY.template, "COMPLETED|1981", {"state": "COMPLETED", "asset": "1981"})
     key_round_trips(ASSETS_IN_STATE.template, "IN_PROGRESS", {"state": "IN_PROGRESS"})
     key_round_trips(ASSETS_IN_STATE.template, "COMPLETED", {"state": "COMPLETED"})
-    key_round_trips(ASSETS_OF_TEAM.template, "/cricket/4/60091", {"sport": "cricket", "series": "4", "team": "60091"})
-    key_round_trips(ASSETS_OF_TEAM.template, "/cricket/4/60092", {"sport": "cricket", "series": "4", "team": "60092"})
+    key_round_trips(
+        ASSETS_OF_TEAM.template,
+        "/cricket/4/60091",
+        {"sport": "cricket", "series": "4", "team": "60091"},
+    )
+    key_round_trips(
+        ASSETS_OF_TEAM.template,
+        "/cricket/4/60092",
+        {"sport": "cricket", "series": "4", "team": "60092"},
+    )
     key_round_trips(ASSETS_IN_SEASON.template, "/1446/1450", {"show": "1446", "season": "1450"})
 
 
@@ -88,7 +102,9 @@ def test_the_summary_row_of_the_document_is_read() -> None:
     assert list(ASSETS_IN_STATE.members(row)) == ["1981", "1988", "20034", "10011"]
 
 
-@pytest.mark.parametrize("text", ["/", "|", "a/b", "a|b", "%", "%2F", "a%7Cb", " ", "😀", "IN_PROGRESS", "null"])
+@pytest.mark.parametrize(
+    "text", ["/", "|", "a/b", "a|b", "%", "%2F", "a%7Cb", " ", "😀", "IN_PROGRESS", "null"]
+)
 def test_values_may_hold_what_divides_keys(text: str) -> None:
     key = ENTRY.template.build({"state": "COMPLETED", "asset": text})
     assert ENTRY.template.parse(key) == {"state": "COMPLETED", "asset": text}
@@ -108,14 +124,24 @@ def test_what_is_no_path_is_refused(path: object) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["IN_PROGRESS|", "STARTED|1981", "IN_PROGRESS|19|81", "COMPLETED|a/b", "|1981", "COMPLETED|a%2f", "COMPLETED|%"],
+    [
+        "IN_PROGRESS|",
+        "STARTED|1981",
+        "IN_PROGRESS|19|81",
+        "COMPLETED|a/b",
+        "|1981",
+        "COMPLETED|a%2f",
+        "COMPLETED|%",
+    ],
 )
 def test_a_key_of_another_shape_is_none_of_an_entry(key: str) -> None:
     assert ENTRY.template.parse(key) is None
 
 
 TEAM = (
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0,"), min_size=1).map(str.strip).filter(bool)
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0,"), min_size=1)
+    .map(str.strip)
+    .filter(bool)
 )
 
 
@@ -138,7 +164,10 @@ def test_a_list_of_no_teams_is_empty(text: str) -> None:
 
 @given(
     shows=st.lists(
-        st.sampled_from(["1446", "14460", "144", "1446/", "1446/1450", "|"]), min_size=2, max_size=2, unique=True
+        st.sampled_from(["1446", "14460", "144", "1446/", "1446/1450", "|"]),
+        min_size=2,
+        max_size=2,
+        unique=True,
     )
 )
 def test_a_path_covers_whole_segments_only(shows: list[str]) -> None:
@@ -146,9 +175,9 @@ def test_a_path_covers_whole_segments_only(shows: list[str]) -> None:
     span = BY_HIERARCHY.template.span({"path": (one,)})
     key = BY_HIERARCHY.template.build({"path": (other,), "state": "COMPLETED", "asset": "1"})
     assert key not in span
-    assert ASSETS_IN_SEASON.template.build({"show": other, "season": "1"}) not in ASSETS_IN_SEASON.template.span(
-        {"show": one}
-    )
+    assert ASSETS_IN_SEASON.template.build(
+        {"show": other, "season": "1"}
+    ) not in ASSETS_IN_SEASON.template.span({"show": one})
 
 
 def test_an_entry_through_its_life(drive: Drive) -> None:
@@ -175,11 +204,17 @@ def test_an_entry_through_its_life(drive: Drive) -> None:
         # Another asset of one of the teams, and then the first changes its season, series and teams.
         await store.put(ENTRY, entry("1988", sport="cricket", series_id="4", team_ids="60092"))
         moved = entry(
-            showCategoryId="1446", seasonCategoryId="1451", sport="cricket", series_id="5", team_ids="60093, 60093"
+            showCategoryId="1446",
+            seasonCategoryId="1451",
+            sport="cricket",
+            series_id="5",
+            team_ids="60093, 60093",
         )
         await store.put(ENTRY, moved)
         stored = await rows(store)
-        assert {key: value for key, value in stored.items() if not key.startswith("IN_PROGRESS|")} == {
+        assert {
+            key: value for key, value in stored.items() if not key.startswith("IN_PROGRESS|")
+        } == {
             "IN_PROGRESS": {"assetIds": ["1981", "1988"]},
             "/cricket/4/60092": {"assetIds": ["1988"]},
             "/cricket/5/60093": only,
@@ -200,7 +235,9 @@ def test_an_entry_through_its_life(drive: Drive) -> None:
     drive(work)
 
 
-def test_an_asset_that_is_watched_again_stays_in_the_lists_until_both_entries_are_gone(drive: Drive) -> None:
+def test_an_asset_that_is_watched_again_stays_in_the_lists_until_both_entries_are_gone(
+    drive: Drive,
+) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "profile-1")
         show: dict[str, Any] = {"showCategoryId": "1446", "seasonCategoryId": "1450"}
@@ -208,7 +245,9 @@ def test_an_asset_that_is_watched_again_stays_in_the_lists_until_both_entries_ar
             await tx.put(ENTRY, entry(**show))
         async with store.transaction() as tx:
             await tx.delete(ENTRY, state="IN_PROGRESS", asset="1981")
-            await tx.put(ENTRY, entry(state="COMPLETED", timestamps=["2021-01-28T00:00:00Z"], **show))
+            await tx.put(
+                ENTRY, entry(state="COMPLETED", timestamps=["2021-01-28T00:00:00Z"], **show)
+            )
         seen = await rows(store)
         assert set(seen) == {
             "COMPLETED|1981",
@@ -238,7 +277,9 @@ def test_a_show_is_found_at_any_depth_and_another_with_its_digits_is_not(drive: 
         await store.put(ENTRY, entry("1", showCategoryId="1446", seasonCategoryId="1450"))
         await store.put(ENTRY, entry("2", showCategoryId="1446"))
         await store.put(ENTRY, entry("3", showCategoryId="14460", seasonCategoryId="1450"))
-        await store.put(ENTRY, entry("4", "COMPLETED", showCategoryId="1446", seasonCategoryId="1451"))
+        await store.put(
+            ENTRY, entry("4", "COMPLETED", showCategoryId="1446", seasonCategoryId="1451")
+        )
         await store.put(ENTRY, entry("5", seasonCategoryId="1450"))
 
         async def found(*path: str, **more: Any) -> list[str]:
@@ -250,13 +291,21 @@ def test_a_show_is_found_at_any_depth_and_another_with_its_digits_is_not(drive: 
         assert await found("1446", "1450") == ["1"]
         assert await found("14460") == ["3"]
         assert await found("1450") == []
-        assert [found.record.attr.asset_id async for found in store.scan(ENTRY, state="IN_PROGRESS")] == [
+        assert [
+            found.record.attr.asset_id async for found in store.scan(ENTRY, state="IN_PROGRESS")
+        ] == [
             "1",
             "2",
             "3",
             "5",
         ]
-        assert [found.record.attr.asset_id async for found in store.scan(ENTRY)] == ["4", "1", "2", "3", "5"]
+        assert [found.record.attr.asset_id async for found in store.scan(ENTRY)] == [
+            "4",
+            "1",
+            "2",
+            "3",
+            "5",
+        ]
         assert (await store.keys(ASSETS_IN_SEASON, show="1446"))[0] == ["/1446/1450", "/1446/1451"]
 
     drive(work)
@@ -283,9 +332,12 @@ def test_lists_at_paths_are_told_apart_by_their_shape(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("progress", "total", "kept", "percentage"), [(-5, 100, 0, 0), (150, 100, 100, 100), (1, 3, 1, 33.33), (7, 0, 0, 0)]
+    ("progress", "total", "kept", "percentage"),
+    [(-5, 100, 0, 0), (150, 100, 100, 100), (1, 3, 1, 33.33), (7, 0, 0, 0)],
 )
-def test_progress_is_clamped_and_its_percentage_kept(progress: int, total: int, kept: int, percentage: float) -> None:
+def test_progress_is_clamped_and_its_percentage_kept(
+    progress: int, total: int, kept: int, percentage: float
+) -> None:
     made = entry()
     made.attr.progress, made.attr.total_time = progress, total
     attr = ENTRY.compute(made).attr

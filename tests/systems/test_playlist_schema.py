@@ -64,15 +64,27 @@ KEYS: list[tuple[Template, str, dict[str, object]]] = [
     (ROLE.template, "ns/default/roles/TacoBelmont", {"username": "TacoBelmont"}),
     (PLAYLIST_INDEX.template, "ns/default/playlists/index", {}),
     (PLAYLIST.template, f"ns/default/playlists/{PLAYLIST_ID}", {"playlist_id": PLAYLIST_ID}),
-    (PLAYLIST_NAME.template, "ns/default/names/halloween=20marathon", {"name": "halloween marathon"}),
+    (
+        PLAYLIST_NAME.template,
+        "ns/default/names/halloween=20marathon",
+        {"name": "halloween marathon"},
+    ),
     (OTP_REQUEST.template, "ns/default/otp/request/tacobelmont", {"username": "tacobelmont"}),
     (SESSION.template, "ns/default/session/a8Xk-_9", {"session_id": "a8Xk-_9"}),
     (IP_BLOCK.template, "ns/default/ipblock/203.0.113.7", {"ip": "203.0.113.7"}),
     (IP_BLOCK.template, "ns/default/ipblock/2001=3Adb8=3A=3A1", {"ip": "2001:db8::1"}),
-    (IP_BLOCK.template, "ns/default/ipblock/=3A=3Affff=3A203.0.113.7", {"ip": "::ffff:203.0.113.7"}),
+    (
+        IP_BLOCK.template,
+        "ns/default/ipblock/=3A=3Affff=3A203.0.113.7",
+        {"ip": "::ffff:203.0.113.7"},
+    ),
     (GLOBAL_COUNTERS.template, "ns/default/counters/global", {}),
     (ITEM_COUNTERS.template, "ns/default/items/8FnmbsrWl", {"video_id": "8FnmbsrWl"}),
-    (PLAYLIST_COUNTERS.template, f"ns/default/playlists/{PLAYLIST_ID}", {"playlist_id": PLAYLIST_ID}),
+    (
+        PLAYLIST_COUNTERS.template,
+        f"ns/default/playlists/{PLAYLIST_ID}",
+        {"playlist_id": PLAYLIST_ID},
+    ),
     (
         DAY_PLAYS.template,
         "ns/default/days/2025-12-18/8FnmbsrWl",
@@ -106,7 +118,12 @@ VALUES: list[tuple[Record[Any], Any]] = [
             "playlist_id": PLAYLIST_ID,
             "name": "Halloween Marathon",
             "items": [
-                {"video_id": "8FnmbsrWl", "title": "optional", "duration_seconds": 1408, "categories": ["optional"]},
+                {
+                    "video_id": "8FnmbsrWl",
+                    "title": "optional",
+                    "duration_seconds": 1408,
+                    "categories": ["optional"],
+                },
                 {"video_id": "8FnmbsrWl"},
                 {"video_id": "8FnmbsrWl", "title": None},
             ],
@@ -170,10 +187,19 @@ VALUES: list[tuple[Record[Any], Any]] = [
         PLAYLIST_COUNTERS,
         {"playlist_id": PLAYLIST_ID, "apply_count": 8, "last_applied_at": AT, "schema_version": 1},
     ),
-    (ITEM_LIKES, {"video_id": "8FnmbsrWl", "like_count": 42, "updated_at": AT, "schema_version": 1}),
+    (
+        ITEM_LIKES,
+        {"video_id": "8FnmbsrWl", "like_count": 42, "updated_at": AT, "schema_version": 1},
+    ),
     (LIKED, {"liked_at": AT, "expires_at": AT, "schema_version": 1}),
-    (DAY_PLAYS, {"day": "2025-12-18", "video_id": "8FnmbsrWl", "play_count": 3, "schema_version": 1}),
-    (DAY_LIKES, {"day": "2025-12-18", "video_id": "8FnmbsrWl", "like_count": 3, "schema_version": 1}),
+    (
+        DAY_PLAYS,
+        {"day": "2025-12-18", "video_id": "8FnmbsrWl", "play_count": 3, "schema_version": 1},
+    ),
+    (
+        DAY_LIKES,
+        {"day": "2025-12-18", "video_id": "8FnmbsrWl", "like_count": 3, "schema_version": 1},
+    ),
 ]
 
 INDEX_VALUE = {
@@ -190,7 +216,9 @@ INDEX_VALUE = {
 
 
 @pytest.mark.parametrize(("template", "key", "fields"), KEYS, ids=[key for _, key, _ in KEYS])
-def test_every_key_of_the_document_is_built_and_parsed(template: Template, key: str, fields: dict[str, object]) -> None:
+def test_every_key_of_the_document_is_built_and_parsed(
+    template: Template, key: str, fields: dict[str, object]
+) -> None:
     key_round_trips(template, key, fields | {"namespace": "default"})
     key_round_trips(template.bind({"namespace": "default"}), key, fields)
 
@@ -215,7 +243,9 @@ def test_the_six_buckets_are_the_documents() -> None:
 
 
 NATS_ALPHABET = re.compile(r"[-/_=.a-zA-Z0-9]+")
-ANY_ID = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60)
+ANY_ID = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60
+)
 IPV6 = st.ip_addresses(v=6).map(str)
 
 
@@ -226,7 +256,9 @@ IPV6 = st.ip_addresses(v=6).map(str)
 @example(identifier="a..b", namespace="=2E")
 @example(identifier=">", namespace="*")
 @example(identifier="Index", namespace="index")
-def test_any_id_but_index_is_in_the_alphabet_of_nats_and_reads_back(identifier: str, namespace: str) -> None:
+def test_any_id_but_index_is_in_the_alphabet_of_nats_and_reads_back(
+    identifier: str, namespace: str
+) -> None:
     for template in (PLAYLIST.template, IP_BLOCK.template, SNAPSHOT.template):
         fields: dict[str, object] = {"namespace": namespace, template.fields[1]: identifier}
         try:
@@ -242,7 +274,9 @@ def test_the_id_index_is_impossible(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(PLAYLISTS, engine, "kryten_playlist_playlists")
         with pytest.raises(KeyFieldError, match="index"):
-            await store.put(PLAYLIST, Playlist(playlist_id="index", name="x", items=[], created_by="x"))
+            await store.put(
+                PLAYLIST, Playlist(playlist_id="index", name="x", items=[], created_by="x")
+            )
         await holds(store, {})
 
     drive(work)
@@ -253,11 +287,21 @@ def test_the_id_index_is_impossible(drive: Drive) -> None:
 
 
 def test_a_schema_whose_id_may_be_index_is_refused_with_a_witness() -> None:
-    index = Summary(Template("ns/{namespace}/playlists/index", escape=NATS), member="playlist_id", under="playlists")
-    planted = Record(Playlist, Template("ns/{namespace}/playlists/{playlist_id}", escape=NATS), index)
+    index = Summary(
+        Template("ns/{namespace}/playlists/index", escape=NATS),
+        member="playlist_id",
+        under="playlists",
+    )
+    planted = Record(
+        Playlist, Template("ns/{namespace}/playlists/{playlist_id}", escape=NATS), index
+    )
     with pytest.raises(DeclarationError) as refused:
         Schema(
-            "planted", planted, space=Space("a bucket"), fixed={"namespace": "default"}, overlaps=((planted, index),)
+            "planted",
+            planted,
+            space=Space("a bucket"),
+            fixed={"namespace": "default"},
+            overlaps=((planted, index),),
         )
     assert str(refused.value).startswith("Two templates build the same key.")
     assert str(refused.value.fields["witness"]).endswith("/playlists/index")

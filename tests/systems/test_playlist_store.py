@@ -58,12 +58,20 @@ AT = "2025-12-18T12:34:56Z"
 
 def playlist(identifier: str, name: str) -> Playlist:
     return Playlist(
-        playlist_id=identifier, name=name, items=[PlaylistItem(video_id="8FnmbsrWl")], created_by="TacoBelmont"
+        playlist_id=identifier,
+        name=name,
+        items=[PlaylistItem(video_id="8FnmbsrWl")],
+        created_by="TacoBelmont",
     )
 
 
 def listed(name: str, updated_at: str = NOW_TEXT) -> dict[str, str]:
-    return {"name": name, "created_by": "TacoBelmont", "created_at": NOW_TEXT, "updated_at": updated_at}
+    return {
+        "name": name,
+        "created_by": "TacoBelmont",
+        "created_at": NOW_TEXT,
+        "updated_at": updated_at,
+    }
 
 
 def document(identifier: str, name: str, updated_at: str = NOW_TEXT) -> dict[str, Any]:
@@ -93,7 +101,10 @@ def test_playlists_and_their_index_through_their_life(drive: Drive) -> None:
                 "ns/default/names/christmas": "p:2",
             },
         )
-        assert [entry.record.name async for entry in store.scan(PLAYLIST)] == ["Christmas", "Halloween Marathon"][::-1]
+        assert [entry.record.name async for entry in store.scan(PLAYLIST)] == [
+            "Christmas",
+            "Halloween Marathon",
+        ][::-1]
         found = await store.lookup(PLAYLIST, PLAYLIST_NAME, name="  CHRISTMAS ")
         assert found is not None and found.record.playlist_id == "p:2"
 
@@ -142,7 +153,9 @@ def test_namespaces_share_a_bucket_and_no_row(drive: Drive) -> None:
         ]
         assert await ours.members(PLAYLIST_INDEX) == {}
         await engine.commit(ours.space, Batch(puts=(Put("elsewhere", b"1"),)))
-        assert [finding.key async for finding in verify(ours)] == ["elsewhere"], "the other's rows are not unknown"
+        assert [finding.key async for finding in verify(ours)] == ["elsewhere"], (
+            "the other's rows are not unknown"
+        )
         assert [finding.key async for finding in verify(theirs)] == ["elsewhere"]
 
     async def store_count(store: Store) -> int:
@@ -151,7 +164,9 @@ def test_namespaces_share_a_bucket_and_no_row(drive: Drive) -> None:
     drive(work)
 
 
-@pytest.mark.parametrize("index", [b'["p1","gone"]', b'{"playlists":["p1","gone"],"schema_version":1}', None])
+@pytest.mark.parametrize(
+    "index", [b'["p1","gone"]', b'{"playlists":["p1","gone"],"schema_version":1}', None]
+)
 def test_an_index_in_the_array_form_is_read_and_one_that_is_missing_is_rebuilt(
     drive: Drive, index: bytes | None
 ) -> None:
@@ -163,7 +178,9 @@ def test_an_index_in_the_array_form_is_read_and_one_that_is_missing_is_rebuilt(
         await engine.commit(store.space, batch)
         if index is not None:
             assert list(await store.members(PLAYLIST_INDEX)) == ["p1", "gone"]
-        assert [finding.mended async for finding in verify(store, repair=True)] == [True] * (1 if index is None else 2)
+        assert [finding.mended async for finding in verify(store, repair=True)] == [True] * (
+            1 if index is None else 2
+        )
         assert await store.members(PLAYLIST_INDEX) == {"p1": listed("Christmas")}
         await holds(store, await rows(store))
 
@@ -174,9 +191,17 @@ def test_the_current_snapshot_moves_and_the_others_stay(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SNAPSHOTS, engine, "kryten_playlist_snapshot")
         old = Snapshot(
-            snapshot_id="2025-12-18T12:34:56Z-a", source="mediacms", created_at="2025-12-18T12:34:56Z", item_count=5000
+            snapshot_id="2025-12-18T12:34:56Z-a",
+            source="mediacms",
+            created_at="2025-12-18T12:34:56Z",
+            item_count=5000,
         )
-        new = Snapshot(snapshot_id="2026-01-01T00:00:00Z-b", source="mediacms", created_at=NOW_TEXT, item_count=5001)
+        new = Snapshot(
+            snapshot_id="2026-01-01T00:00:00Z-b",
+            source="mediacms",
+            created_at=NOW_TEXT,
+            item_count=5001,
+        )
         for snapshot in (old, new):
             async with store.transaction() as tx:
                 await tx.put(SNAPSHOT, snapshot)
@@ -232,13 +257,23 @@ def test_codes_sessions_and_blocks_go_at_their_own_times(drive: Drive) -> None:
             attempts_remaining=3,
         )
         session = Session(
-            username="TacoBelmont", role="viewer", created_at=NOW_TEXT, expires_at="2026-01-01T12:00:00Z", ip="::1"
+            username="TacoBelmont",
+            role="viewer",
+            created_at=NOW_TEXT,
+            expires_at="2026-01-01T12:00:00Z",
+            ip="::1",
         )
-        block = IpBlock(blocked_until="2026-01-04T00:00:00Z", reason="otp_abuse", created_at=NOW_TEXT)
+        block = IpBlock(
+            blocked_until="2026-01-04T00:00:00Z", reason="otp_abuse", created_at=NOW_TEXT
+        )
         await store.put(OTP_REQUEST, code, username="TacoBelmont")
         await store.put(SESSION, session, session_id="s1")
         await store.put(IP_BLOCK, block, ip="2001:db8::1")
-        names = ["ns/default/ipblock/2001=3Adb8=3A=3A1", "ns/default/otp/request/tacobelmont", "ns/default/session/s1"]
+        names = [
+            "ns/default/ipblock/2001=3Adb8=3A=3A1",
+            "ns/default/otp/request/tacobelmont",
+            "ns/default/session/s1",
+        ]
         assert sorted(await rows(store)) == names
         assert "otp_hash" not in OTP_REQUEST.shown(code)
 
@@ -267,10 +302,14 @@ def test_counters_and_days_through_their_life(drive: Drive) -> None:
             async with store.transaction() as tx:
                 await tx.put(GLOBAL_COUNTERS, GlobalCounters(items_played=count))
                 await tx.put(ITEM_COUNTERS, ItemCounters(video_id="8FnmbsrWl", play_count=count))
-                await tx.put(PLAYLIST_COUNTERS, PlaylistCounters(playlist_id="p1", apply_count=count))
+                await tx.put(
+                    PLAYLIST_COUNTERS, PlaylistCounters(playlist_id="p1", apply_count=count)
+                )
                 await tx.put(DAY_PLAYS, DayPlays(day=today, video_id="8FnmbsrWl", play_count=count))
         stored = await rows(store)
-        assert {key: value.get("play_count", value.get("items_played")) for key, value in stored.items()} == {
+        assert {
+            key: value.get("play_count", value.get("items_played")) for key, value in stored.items()
+        } == {
             "ns/default/counters/global": 2,
             "ns/default/items/8FnmbsrWl": 2,
             "ns/default/playlists/p1": None,
@@ -293,7 +332,9 @@ def test_likes_are_counted_once_a_day_for_each_person(drive: Drive) -> None:
         liked = Liked(liked_at=NOW_TEXT, expires_at="2026-01-02T00:00:00Z")
         await store.put(LIKED, liked, video_id="8FnmbsrWl", user_id="TacoBelmont")
         await store.put(ITEM_LIKES, ItemLikes(video_id="8FnmbsrWl", like_count=1))
-        await store.put(DAY_LIKES, DayLikes(day=date(2026, 1, 1), video_id="8FnmbsrWl", like_count=1))
+        await store.put(
+            DAY_LIKES, DayLikes(day=date(2026, 1, 1), video_id="8FnmbsrWl", like_count=1)
+        )
         assert await store.get(LIKED, video_id="8FnmbsrWl", user_id="tacobelmont") == liked
         stored = await rows(store)
         assert sorted(stored) == [

@@ -36,7 +36,9 @@ def test_a_system_is_imported_when_it_is_asked_for() -> None:
         "import sys; from keyhouse.systems.registry import load; load('rosey');"
         "print(*(name for name in sys.modules if name.startswith('keyhouse.systems.') and name.count('.') == 2))"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.split() == ["keyhouse.systems.registry", "keyhouse.systems.rosey"]
 
 
@@ -46,7 +48,10 @@ def test_a_system_without_a_service_is_refused_when_it_is_to_be_served() -> None
     for name in without:
         with pytest.raises(UsageError, match="can be stored, not served") as refused:
             load_service(name)
-        assert refused.value.fields == {"system": name, "served": [name for name in NAMES if name not in without]}
+        assert refused.value.fields == {
+            "system": name,
+            "served": [name for name in NAMES if name not in without],
+        }
     with pytest.raises(UsageError, match="No such system"):
         load_service("rosie")
 

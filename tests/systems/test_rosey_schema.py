@@ -64,14 +64,28 @@ def test_every_example_of_the_document_round_trips(plugin: str, key: str, value:
 
 
 @pytest.mark.parametrize(
-    "plugin", ["", ".", "/etc/passwd", "../etc/passwd", "'; DROP TABLE--", "Trivia", "trivia\n", "a" * 101, "é", "a.b"]
+    "plugin",
+    [
+        "",
+        ".",
+        "/etc/passwd",
+        "../etc/passwd",
+        "'; DROP TABLE--",
+        "Trivia",
+        "trivia\n",
+        "a" * 101,
+        "é",
+        "a.b",
+    ],
 )
 def test_what_is_not_the_name_of_a_plugin_is_no_space(plugin: str) -> None:
     with pytest.raises(KeyFieldError):
         SCHEMA.space.bound(plugin)
 
 
-@pytest.mark.parametrize("key", ["a" * 255, "😀" * 255, "%", "_", "*", "a:b", "a b", "..", "\n", "⁦x⁩", "null"])
+@pytest.mark.parametrize(
+    "key", ["a" * 255, "😀" * 255, "%", "_", "*", "a:b", "a b", "..", "\n", "⁦x⁩", "null"]
+)
 def test_a_key_is_any_text_of_1_to_255_characters(key: str) -> None:
     key_round_trips(VALUE.template, key, {"key": key})
 
@@ -83,13 +97,17 @@ def test_what_is_no_key_is_refused_by_its_name(key: object) -> None:
     assert refused.value.fields["field"] == "key"
 
 
-@pytest.mark.parametrize("value", [2**64, -(10**3_999), 1.0, -0.0, "\0", {"__proto__": None}, [], {}])
+@pytest.mark.parametrize(
+    "value", [2**64, -(10**3_999), 1.0, -0.0, "\0", {"__proto__": None}, [], {}]
+)
 def test_a_value_is_any_json_and_keeps_its_kind(value: Any) -> None:
     read = VALUE.decode(VALUE.encode(value))
     assert read == value and repr(read) == repr(value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", (1, 2), {1: 2}, {"a": object()}, 10**4_001])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "\ud800", (1, 2), {1: 2}, {"a": object()}, 10**4_001]
+)
 def test_a_value_that_json_does_not_have_is_refused(value: Any) -> None:
     with pytest.raises(DocumentError):
         VALUE.encode(value)
@@ -133,9 +151,21 @@ def test_a_plugins_rows_through_their_life(drive: Drive) -> None:
 def test_a_prefix_is_literal_and_keys_order_by_their_bytes(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "my-plugin")
-        for key in ("config_theme", "config_timeout", "configX", "Config_", "config%", "state_active", "😀", "\ue000"):
+        for key in (
+            "config_theme",
+            "config_timeout",
+            "configX",
+            "Config_",
+            "config%",
+            "state_active",
+            "😀",
+            "\ue000",
+        ):
             await store.put(VALUE, 1, key=key)
-        assert (await store.keys(VALUE, starting="config_"))[0] == ["config_theme", "config_timeout"]
+        assert (await store.keys(VALUE, starting="config_"))[0] == [
+            "config_theme",
+            "config_timeout",
+        ]
         assert (await store.keys(VALUE, starting="config%"))[0] == ["config%"]
         assert (await store.keys(VALUE, starting="*"))[0] == []
         every, _ = await store.keys(VALUE)

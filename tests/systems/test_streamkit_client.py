@@ -34,7 +34,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def test_a_config_through_its_life(service: Service) -> None:
     with client(service, "life") as panel:
-        made = panel.create(Note(id="ideas", title="Stream Ideas", content="", extra={"pinned": True}))
+        made = panel.create(
+            Note(id="ideas", title="Stream Ideas", content="", extra={"pinned": True})
+        )
         assert made.value.created_at and made.value.extra == {"pinned": True}
         assert panel.get(Note, "ideas") == made
         made.value.content = "1. Play new game"
@@ -51,7 +53,10 @@ def test_refusals_have_their_kinds(service: Service) -> None:
     with client(service, "kinds") as panel:
         with pytest.raises(NotFoundError) as missing:
             panel.get(Note, "no/such id")
-        assert (missing.value.status, missing.value.code) == (404, "NOT_FOUND") and missing.value.request_id
+        assert (missing.value.status, missing.value.code) == (
+            404,
+            "NOT_FOUND",
+        ) and missing.value.request_id
         panel.create(Swap(id="a", name="a", source_a="x", source_b="y"))
         with pytest.raises(ExistsError):
             panel.create(Swap(id="a", name="a", source_a="x", source_b="y"))
@@ -65,19 +70,33 @@ def test_refusals_have_their_kinds(service: Service) -> None:
 def test_lists_batches_scenes_and_files(service: Service) -> None:
     with client(service, "lists") as panel:
         config: dict[str, Any] = {"name": "a", "textLines": []}
-        panel.batch(TextCycler, [Create(config={**config, "id": f"c{number}"}) for number in range(25)])
-        assert [each.id for each in panel.configs(TextCycler, page=10)] == sorted(f"c{number}" for number in range(25))
+        panel.batch(
+            TextCycler, [Create(config={**config, "id": f"c{number}"}) for number in range(25)]
+        )
+        assert [each.id for each in panel.configs(TextCycler, page=10)] == sorted(
+            f"c{number}" for number in range(25)
+        )
         service.clock.advance(seconds=1)
-        done = panel.batch(TextCycler, [Update(id="c1", config={**config, "name": "b"}), Delete(id="c2")])
+        done = panel.batch(
+            TextCycler, [Update(id="c1", config={**config, "name": "b"}), Delete(id="c2")]
+        )
         assert [each["op"] for each in done] == ["update", "delete"]
         since = panel.get(TextCycler, "c1").value.updated_at
         assert [each.name for each in panel.configs(TextCycler, since=since)] == ["b"]
-        assert "c2" not in list(panel.ids(TextCycler, page=7)) and len(list(panel.ids(TextCycler))) == 24
+        assert (
+            "c2" not in list(panel.ids(TextCycler, page=7))
+            and len(list(panel.ids(TextCycler))) == 24
+        )
         named = panel.create(Layout(id="", name="a", scene="s", sources=[{"sourceName": "Camera"}]))
         assert len(named.value.id) == 26
         assert [panel.record_scene("Gaming Scene").count for _ in range(3)] == [1, 2, 3]
         assert [scene.scene_name for scene in panel.top_scenes()] == ["Gaming Scene"]
-        assert panel.load(panel.export()) == {"success": True, "written": 0, "unchanged": 26, "expired": 0}
+        assert panel.load(panel.export()) == {
+            "success": True,
+            "written": 0,
+            "unchanged": 26,
+            "expired": 0,
+        }
 
 
 def test_a_customer_whose_room_is_used_up_is_told_and_deleting_makes_room(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ def test_the_walk_through_is_true(tmp_path: Path) -> None:
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         shown = [TIME.sub("TIME", expected).strip() for _, expected in walk()]
-        printed = [TIME.sub("TIME", part).replace("}{", "}\n{").strip() for part in ran.stdout.split(MARK)]
+        printed = [
+            TIME.sub("TIME", part).replace("}{", "}\n{").strip() for part in ran.stdout.split(MARK)
+        ]
         assert printed == shown
 
         token = subprocess.run(
@@ -64,7 +66,9 @@ def test_the_walk_through_is_true(tmp_path: Path) -> None:
             text=True,
             check=True,
         ).stdout.strip()
-        python = re.search(r"^```python\n(.*?)^```", section("From Python"), re.MULTILINE | re.DOTALL)
+        python = re.search(
+            r"^```python\n(.*?)^```", section("From Python"), re.MULTILINE | re.DOTALL
+        )
         assert python is not None
         names: dict[str, object] = {}
         exec(python[1], names)

@@ -25,7 +25,9 @@ DAY = 24 * 3_600
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("streamkit")
     with serving(openers.ALL[request.param](folder), folder) as served:
         yield served
@@ -48,7 +50,11 @@ def now(service: Service) -> str:
 
 
 def sent(category: str, **changes: Any) -> dict[str, Any]:
-    value = {name: part for name, part in CONFIGS[category].items() if name not in ("createdAt", "updatedAt")}
+    value = {
+        name: part
+        for name, part in CONFIGS[category].items()
+        if name not in ("createdAt", "updatedAt")
+    }
     return value | changes
 
 
@@ -74,7 +80,10 @@ def test_a_config_of_each_category_is_kept_at_its_key_with_its_value(
         .path.endswith(f"/streamkit/configs/{category}/{config['id']}")
     )
     [entry] = panel.get("/export").json()
-    assert entry == {"key": f"cust_{customer}_streamkit_{category}_{config['id']}", "value": entry["value"]}
+    assert entry == {
+        "key": f"cust_{customer}_streamkit_{category}_{config['id']}",
+        "value": entry["value"],
+    }
     assert msgspec.json.decode(entry["value"]) == kept
     assert panel.get(f"/configs/{category}/{config['id']}").json() == kept
 
@@ -93,7 +102,9 @@ def test_a_config_has_no_ttl_and_is_there_until_it_is_deleted(
         assert later.get(path).status_code == 404
 
 
-def test_scene_activity_is_kept_at_its_key_with_its_value(service: Service, panel: httpx.Client, customer: str) -> None:
+def test_scene_activity_is_kept_at_its_key_with_its_value(
+    service: Service, panel: httpx.Client, customer: str
+) -> None:
     for count in (1, 2, 3):
         answer = panel.post("/scene-activity/record", json={"sceneName": "Gaming Scene"})
         assert answer.status_code == 200
@@ -137,16 +148,23 @@ def test_the_count_is_atomic_1000_at_once_are_exactly_1000(service: Service, cus
 
             async def connection() -> None:
                 for number in numbers:
-                    answer = await client.post("/scene-activity/record", json={"sceneName": f"Scene {number % 2}"})
+                    answer = await client.post(
+                        "/scene-activity/record", json={"sceneName": f"Scene {number % 2}"}
+                    )
                     counts.append(int(answer.raise_for_status().json()["count"]))
 
             await asyncio.gather(*(connection() for _ in range(64)))
         return counts
 
     counts = asyncio.run(storm())
-    assert sorted(counts) == sorted([*range(1, 501), *range(1, 501)]), "two were told the same count, or one is missing"
+    assert sorted(counts) == sorted([*range(1, 501), *range(1, 501)]), (
+        "two were told the same count, or one is missing"
+    )
     with service.client(customer) as client:
-        assert [scene["count"] for scene in client.get("/scene-activity/top").json()["scenes"]] == [500, 500]
+        assert [scene["count"] for scene in client.get("/scene-activity/top").json()["scenes"]] == [
+            500,
+            500,
+        ]
 
 
 def test_the_top_is_by_count_then_by_last_use(service: Service, panel: httpx.Client) -> None:
@@ -155,8 +173,15 @@ def test_the_top_is_by_count_then_by_last_use(service: Service, panel: httpx.Cli
             panel.post("/scene-activity/record", json={"sceneName": scene}).raise_for_status()
         service.clock.advance(seconds=1)
     top = panel.get("/scene-activity/top").json()
-    assert [(scene["sceneName"], scene["count"]) for scene in top["scenes"]] == [("a", 2), ("b", 2), ("d", 1), ("c", 1)]
-    assert [scene["sceneName"] for scene in panel.get("/scene-activity/top?limit=2").json()["scenes"]] == ["a", "b"]
+    assert [(scene["sceneName"], scene["count"]) for scene in top["scenes"]] == [
+        ("a", 2),
+        ("b", 2),
+        ("d", 1),
+        ("c", 1),
+    ]
+    assert [
+        scene["sceneName"] for scene in panel.get("/scene-activity/top?limit=2").json()["scenes"]
+    ] == ["a", "b"]
     for limit in ("0", "101", "x", ""):
         assert panel.get(f"/scene-activity/top?limit={limit}").status_code == 400
     assert panel.get("/scene-activity/top?limit=100").status_code == 200
@@ -165,12 +190,20 @@ def test_the_top_is_by_count_then_by_last_use(service: Service, panel: httpx.Cli
 # Key parsing
 
 
-def test_what_is_stored_is_read_by_the_documents_two_functions(panel: httpx.Client, customer: str) -> None:
+def test_what_is_stored_is_read_by_the_documents_two_functions(
+    panel: httpx.Client, customer: str
+) -> None:
     panel.post("/configs/notes", json=sent("notes", id="scene_activity_x")).raise_for_status()
-    panel.post("/scene-activity/record", json={"sceneName": "notes_a_streamkit_swaps_b"}).raise_for_status()
+    panel.post(
+        "/scene-activity/record", json={"sceneName": "notes_a_streamkit_swaps_b"}
+    ).raise_for_status()
     assert [parse_kv_key(key) for key in keys(panel)] == [
         {"customerId": customer, "configType": "notes", "configId": "scene_activity_x"},
-        {"customerId": customer, "configType": "scene_activity", "configId": "notes_a_streamkit_swaps_b"},
+        {
+            "customerId": customer,
+            "configType": "scene_activity",
+            "configId": "notes_a_streamkit_swaps_b",
+        },
     ]
     assert keys(panel)[0] == build_kv_key(customer, "notes", "scene_activity_x")
 
@@ -182,33 +215,51 @@ def test_two_customers_with_the_same_ids_never_meet(service: Service) -> None:
     first, second = f"c{next(NUMBERS)}", f"c{next(NUMBERS)}"
     with service.client(first) as one, service.client(second) as other:
         for client, who in ((one, first), (other, second)):
-            client.post("/configs/text-cyclers", json=sent("text-cyclers", name=who)).raise_for_status()
+            client.post(
+                "/configs/text-cyclers", json=sent("text-cyclers", name=who)
+            ).raise_for_status()
             client.post("/configs/swaps", json=sent("swaps", name=who)).raise_for_status()
-            client.post("/scene-activity/record", json={"sceneName": "Gaming Scene"}).raise_for_status()
+            client.post(
+                "/scene-activity/record", json={"sceneName": "Gaming Scene"}
+            ).raise_for_status()
         assert one.get("/configs/text-cyclers/config1").json()["name"] == first
         assert other.get("/configs/text-cyclers/config1").json()["name"] == second
         assert all(key.startswith(f"cust_{first}_streamkit_") for key in keys(one))
         assert one.delete("/configs/swaps/swap1").json()["deleted"]
-        assert [config["name"] for config in other.get("/configs/swaps").json()["configs"]] == [second]
+        assert [config["name"] for config in other.get("/configs/swaps").json()["configs"]] == [
+            second
+        ]
         assert other.get("/scene-activity/top").json()["scenes"][0]["count"] == 1
 
 
-def test_a_customer_is_only_ever_named_by_the_token(service: Service, panel: httpx.Client, customer: str) -> None:
+def test_a_customer_is_only_ever_named_by_the_token(
+    service: Service, panel: httpx.Client, customer: str
+) -> None:
     """Neither a body, nor a query, nor a header says whose a config is."""
     other = f"c{next(NUMBERS)}"
     made = panel.post(
-        "/configs/notes", json=sent("notes", customerId=other, customer=other), headers={"X-Customer-Id": other}
+        "/configs/notes",
+        json=sent("notes", customerId=other, customer=other),
+        headers={"X-Customer-Id": other},
     )
     assert made.status_code == 201 and other not in made.text
     assert panel.get("/configs/notes", params={"customerId": other}).status_code == 400
     assert keys(panel) == [f"cust_{customer}_streamkit_notes_note1"]
     with service.client(other) as theirs:
         assert keys(theirs) == []
-    for id in (f"../cust_{other}_streamkit_notes_note1", f"x_streamkit_notes_cust_{other}", "*", "%", "note1/../note1"):
+    for id in (
+        f"../cust_{other}_streamkit_notes_note1",
+        f"x_streamkit_notes_cust_{other}",
+        "*",
+        "%",
+        "note1/../note1",
+    ):
         assert panel.get(f"/configs/notes/{quote(id, safe='')}").status_code == 404
 
 
-def test_the_expiration_of_a_token_is_enforced_at_every_request(service: Service, panel: httpx.Client) -> None:
+def test_the_expiration_of_a_token_is_enforced_at_every_request(
+    service: Service, panel: httpx.Client
+) -> None:
     assert panel.get("/configs/notes").status_code == 200
     service.clock.advance(seconds=13 * 3_600)
     answer = panel.get("/configs/notes")
@@ -218,7 +269,11 @@ def test_the_expiration_of_a_token_is_enforced_at_every_request(service: Service
 
 def test_without_a_token_there_is_nothing_but_the_health(service: Service) -> None:
     assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
-    for method, path in (("GET", "/configs/notes"), ("GET", "/export"), ("POST", "/scene-activity/record")):
+    for method, path in (
+        ("GET", "/configs/notes"),
+        ("GET", "/export"),
+        ("POST", "/scene-activity/record"),
+    ):
         assert httpx.request(method, service.url + path).status_code == 401
 
 
@@ -231,7 +286,9 @@ def test_a_token_comes_in_the_cookie_or_as_a_bearer(service: Service, customer: 
 # Key naming
 
 
-@pytest.mark.parametrize("id", ["config 1", "a/b", "a?b", "a&b", "a=b", "é", "", "a" * 101, "a\n", ".", "..", 5, True])
+@pytest.mark.parametrize(
+    "id", ["config 1", "a/b", "a?b", "a&b", "a=b", "é", "", "a" * 101, "a\n", ".", "..", 5, True]
+)
 def test_an_id_that_is_not_safe_in_a_url_is_refused(panel: httpx.Client, id: object) -> None:
     answer = panel.post("/configs/notes", json=sent("notes", id=id))
     assert answer.status_code in (400, 422)
@@ -242,16 +299,32 @@ def test_an_id_that_is_not_safe_in_a_url_is_refused(panel: httpx.Client, id: obj
     "category", ["TextCyclers", "text_cyclers", "textcyclers", "scene_activity", "v2_notes", "%20"]
 )
 def test_an_unknown_type_is_404(panel: httpx.Client, category: str) -> None:
-    for method, path in (("GET", ""), ("POST", ""), ("GET", "/a"), ("PUT", "/a"), ("DELETE", "/a"), ("POST", ":batch")):
-        answer = panel.request(method, f"/configs/{category}{path}", json={} if method in ("POST", "PUT") else None)
-        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    for method, path in (
+        ("GET", ""),
+        ("POST", ""),
+        ("GET", "/a"),
+        ("PUT", "/a"),
+        ("DELETE", "/a"),
+        ("POST", ":batch"),
+    ):
+        answer = panel.request(
+            method, f"/configs/{category}{path}", json={} if method in ("POST", "PUT") else None
+        )
+        assert (answer.status_code, answer.headers["content-type"]) == (
+            404,
+            "application/problem+json",
+        )
 
 
 # Key lifecycle
 
 
 def test_create(service: Service, panel: httpx.Client) -> None:
-    lies = {"createdAt": "1999-01-01T00:00:00.000Z", "updatedAt": "soon", "panelVersion": {"major": 2}}
+    lies = {
+        "createdAt": "1999-01-01T00:00:00.000Z",
+        "updatedAt": "soon",
+        "panelVersion": {"major": 2},
+    }
     config = panel.post("/configs/notes", json=sent("notes", **lies)).json()["config"]
     assert (config["createdAt"], config["updatedAt"]) == (now(service), now(service))
     assert config["panelVersion"] == {"major": 2}
@@ -259,7 +332,9 @@ def test_create(service: Service, panel: httpx.Client) -> None:
     assert (again.status_code, again.json()["code"]) == (409, "CONFLICT")
     named = panel.post("/configs/notes", json={"title": "a", "content": "b"})
     assert named.status_code == 201
-    assert panel.get(f"/configs/notes/{named.json()['config']['id']}").json() == named.json()["config"]
+    assert (
+        panel.get(f"/configs/notes/{named.json()['config']['id']}").json() == named.json()["config"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,7 +373,10 @@ def test_update(service: Service, panel: httpx.Client) -> None:
     assert panel.put("/configs/notes/note1", json=sent("notes")).status_code == 404
     made = panel.post("/configs/notes", json=sent("notes", pinned=True)).json()["config"]
     service.clock.advance(milliseconds=1_500)
-    changed = panel.put("/configs/notes/note1", json={"id": "x", "title": "New", "content": "", "createdAt": "never"})
+    changed = panel.put(
+        "/configs/notes/note1",
+        json={"id": "x", "title": "New", "content": "", "createdAt": "never"},
+    )
     assert changed.status_code == 200
     assert changed.json()["config"] == {
         "id": "note1",
@@ -307,19 +385,27 @@ def test_update(service: Service, panel: httpx.Client) -> None:
         "createdAt": made["createdAt"],
         "updatedAt": now(service),
     }
-    assert panel.get("/configs/notes/note1").json() == changed.json()["config"], "a full replacement"
+    assert panel.get("/configs/notes/note1").json() == changed.json()["config"], (
+        "a full replacement"
+    )
     assert panel.get("/configs/notes/x").status_code == 404
 
 
 def test_an_update_of_what_changed_meanwhile_is_412(panel: httpx.Client) -> None:
     tag = panel.post("/configs/notes", json=sent("notes")).headers["etag"]
     assert panel.get("/configs/notes/note1").headers["etag"] == tag
-    newer = panel.put("/configs/notes/note1", json=sent("notes", title="2"), headers={"If-Match": tag})
+    newer = panel.put(
+        "/configs/notes/note1", json=sent("notes", title="2"), headers={"If-Match": tag}
+    )
     assert newer.status_code == 200
-    late = panel.put("/configs/notes/note1", json=sent("notes", title="3"), headers={"If-Match": tag})
+    late = panel.put(
+        "/configs/notes/note1", json=sent("notes", title="3"), headers={"If-Match": tag}
+    )
     assert (late.status_code, panel.get("/configs/notes/note1").json()["title"]) == (412, "2")
     assert panel.delete("/configs/notes/note1", headers={"If-Match": tag}).status_code == 412
-    assert panel.delete("/configs/notes/note1", headers={"If-Match": newer.headers["etag"]}).json()["deleted"]
+    assert panel.delete("/configs/notes/note1", headers={"If-Match": newer.headers["etag"]}).json()[
+        "deleted"
+    ]
 
 
 def test_delete_is_a_success_whether_or_not_there_was_one(panel: httpx.Client) -> None:
@@ -352,7 +438,9 @@ def test_list_follows_past_1000(service: Service, panel: httpx.Client) -> None:
     assert ids == [{"id": id} for id in wanted]
 
 
-def test_list_since_a_time_gives_what_changed_then_or_later(service: Service, panel: httpx.Client) -> None:
+def test_list_since_a_time_gives_what_changed_then_or_later(
+    service: Service, panel: httpx.Client
+) -> None:
     for id in ("a", "b", "c"):
         panel.post("/configs/swaps", json=sent("swaps", id=id)).raise_for_status()
     service.clock.advance(seconds=60)
@@ -364,10 +452,15 @@ def test_list_since_a_time_gives_what_changed_then_or_later(service: Service, pa
         assert [config["id"] for config in found] == ["b", "d"]
     page = panel.get("/configs/swaps", params={"since": since, "limit": 1, "fields": "ids"}).json()
     assert page["configs"] == [{"id": "b"}]
-    rest = panel.get("/configs/swaps", params={"since": since, "limit": 1, "cursor": page["cursor"]}).json()
+    rest = panel.get(
+        "/configs/swaps", params={"since": since, "limit": 1, "cursor": page["cursor"]}
+    ).json()
     assert [config["id"] for config in rest["configs"]] == ["d"] and "cursor" not in rest
     service.clock.advance(milliseconds=1)
-    assert panel.get("/configs/swaps", params={"since": now(service)}).json() == {"configs": [], "count": 0}
+    assert panel.get("/configs/swaps", params={"since": now(service)}).json() == {
+        "configs": [],
+        "count": 0,
+    }
     for wrong in ("yesterday", "2026-01-18", "2026-01-18T12:00:00"):
         assert panel.get("/configs/swaps", params={"since": wrong}).status_code == 400
 
@@ -405,13 +498,20 @@ def test_a_batch_is_done_as_a_whole_or_not_at_all(panel: httpx.Client) -> None:
 # Storage estimates
 
 
-def test_a_customer_of_the_documents_size_fits_and_its_values_are_as_large_as_it_says(panel: httpx.Client) -> None:
+def test_a_customer_of_the_documents_size_fits_and_its_values_are_as_large_as_it_says(
+    panel: httpx.Client,
+) -> None:
     for category in CONFIGS:
-        operations = [{"op": "create", "config": sent(category, id=f"n{number}")} for number in range(100)]
+        operations = [
+            {"op": "create", "config": sent(category, id=f"n{number}")} for number in range(100)
+        ]
         panel.post(f"/configs/{category}:batch", json={"operations": operations}).raise_for_status()
     sizes = {category: len(panel.get(f"/configs/{category}/n1").content) for category in CONFIGS}
     assert (
-        sizes["text-cyclers"] < 2_048 and sizes["swaps"] < 400 and sizes["layouts"] < 5_120 and sizes["notes"] < 10_240
+        sizes["text-cyclers"] < 2_048
+        and sizes["swaps"] < 400
+        and sizes["layouts"] < 5_120
+        and sizes["notes"] < 10_240
     )
     assert len(keys(panel)) == 400
 
@@ -419,22 +519,32 @@ def test_a_customer_of_the_documents_size_fits_and_its_values_are_as_large_as_it
 # Operator
 
 
-def test_an_export_is_imported_with_its_times(service: Service, panel: httpx.Client, customer: str) -> None:
+def test_an_export_is_imported_with_its_times(
+    service: Service, panel: httpx.Client, customer: str
+) -> None:
     for category in CONFIGS:
         panel.post(f"/configs/{category}", json=sent(category)).raise_for_status()
-    panel.post("/scene-activity/record", json={"sceneName": "Gaming Scene ☕ %2F"}).raise_for_status()
+    panel.post(
+        "/scene-activity/record", json={"sceneName": "Gaming Scene ☕ %2F"}
+    ).raise_for_status()
     exported = panel.get("/export")
     service.clock.advance(seconds=60)
     for category in CONFIGS:
         panel.delete(f"/configs/{category}/{sent(category)['id']}").raise_for_status()
-    loaded = panel.post("/import", content=exported.content, headers={"Content-Type": "application/json"})
+    loaded = panel.post(
+        "/import", content=exported.content, headers={"Content-Type": "application/json"}
+    )
     assert loaded.json() == {"success": True, "written": 4, "unchanged": 1, "expired": 0}
     assert panel.get("/export").json() == exported.json()
-    again = panel.post("/import", content=exported.content, headers={"Content-Type": "application/json"})
+    again = panel.post(
+        "/import", content=exported.content, headers={"Content-Type": "application/json"}
+    )
     assert again.json()["unchanged"] == 5
 
 
-def test_an_import_with_anything_wrong_in_it_writes_nothing(panel: httpx.Client, customer: str) -> None:
+def test_an_import_with_anything_wrong_in_it_writes_nothing(
+    panel: httpx.Client, customer: str
+) -> None:
     note = {"id": "a", "title": "a", "content": "b", "createdAt": NOW_TEXT, "updatedAt": NOW_TEXT}
 
     def entry(key: str, **changes: Any) -> dict[str, Any]:
@@ -461,13 +571,20 @@ def test_an_import_with_anything_wrong_in_it_writes_nothing(panel: httpx.Client,
     scene = {"sceneName": "far", "count": 1, "lastUsed": "9999-12-31T23:59:59.999Z"}
     for each in (  # found when they were committed once, after all that stood before them
         entry(own + "large", id="large", content="x" * VALUE_BYTES_MAX),
-        {"key": f"cust_{customer}_streamkit_scene_activity_far", "value": msgspec.json.encode(scene).decode()},
+        {
+            "key": f"cust_{customer}_streamkit_scene_activity_far",
+            "value": msgspec.json.encode(scene).decode(),
+        },
     ):
-        answer = panel.post("/import", json=[*(entry(f"{own}{n}", id=str(n)) for n in range(30)), each])
+        answer = panel.post(
+            "/import", json=[*(entry(f"{own}{n}", id=str(n)) for n in range(30)), each]
+        )
         assert answer.status_code in (413, 422) and answer.json()["fields"]["entry"] == 30
         assert keys(panel) == []
     got = {own + "a": {"value": entry(own + "a")["value"]}}
-    assert panel.post("/import", json=got).json()["written"] == 1, "what `wrangler kv bulk get` writes is read too"
+    assert panel.post("/import", json=got).json()["written"] == 1, (
+        "what `wrangler kv bulk get` writes is read too"
+    )
 
 
 def test_no_row_of_one_customer_is_in_the_space_of_another(service: Service) -> None:

@@ -148,8 +148,15 @@ async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[st
     """One request of a tenant, and whether the answer is what this tenant alone has brought about."""
     category = chance.choice([*CONFIGS])
     other = chance.choice(names)
-    hostile = [f"x_streamkit_{category}_a", f"cust_{other}_streamkit_{category}_a", "a", other[:100]]
-    id = chance.choice([word(chance, ID_WORDS, 3), chance.choice(hostile), *(tenant.ids(category) or ["a"])[:1]])
+    hostile = [
+        f"x_streamkit_{category}_a",
+        f"cust_{other}_streamkit_{category}_a",
+        "a",
+        other[:100],
+    ]
+    id = chance.choice(
+        [word(chance, ID_WORDS, 3), chance.choice(hostile), *(tenant.ids(category) or ["a"])[:1]]
+    )
     path = f"/configs/{category}/{quote(id, safe='')}"
     there = tenant.configs.get((category, id))
     title = tenant.title(chance)
@@ -157,7 +164,9 @@ async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[st
     lies = {"customerId": other, "customer": other}
 
     async def send(method: str, where: str, body: object = None) -> Answer:
-        answer = await ask(method, where, body, customer=tenant.name, headers={"x-customer-id": "12345"})
+        answer = await ask(
+            method, where, body, customer=tenant.name, headers={"x-customer-id": "12345"}
+        )
         assert answer.status < 500, (method, where, answer)
         sees_only_its_own(tenant, answer)
         return answer
@@ -193,7 +202,9 @@ async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[st
             cursor = base64.urlsafe_b64encode(b"\x01" + id.encode()).decode().rstrip("=")
             answer = await send("GET", f"/configs/{category}?fields=ids&cursor={cursor}")
             if answer.status == 200:
-                assert [each["id"] for each in answer.json["configs"]] == [x for x in tenant.ids(category) if x > id]
+                assert [each["id"] for each in answer.json["configs"]] == [
+                    x for x in tenant.ids(category) if x > id
+                ]
             else:
                 assert answer.status == 400 and not safe
         case 7:
@@ -207,7 +218,9 @@ async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[st
         case _:
             keys = {entry["key"] for entry in (await send("GET", "/export")).json}
             own = {f"cust_{tenant.name}_streamkit_{kind}_{id}" for kind, id in tenant.configs}
-            own |= {f"cust_{tenant.name}_streamkit_scene_activity_{scene}" for scene in tenant.scenes}
+            own |= {
+                f"cust_{tenant.name}_streamkit_scene_activity_{scene}" for scene in tenant.scenes
+            }
             assert keys == own
             theirs = {"key": f"cust_{other}_streamkit_notes_x", "value": "{}"}
             assert other == tenant.name or (await send("POST", "/import", [theirs])).status == 422
@@ -242,10 +255,16 @@ def test_ten_thousand_customers_with_hostile_names_never_meet(tmp_path: Path) ->
             for _ in range(MEETINGS):
                 await step(ask, tenants[chance.choice(close)], chance, close)
             for name in bad:
-                refused = await ask("GET", "/export", bearer=hs({"customerId": name, "exp": 9_999_999_999}, SECRET))
+                refused = await ask(
+                    "GET", "/export", bearer=hs({"customerId": name, "exp": 9_999_999_999}, SECRET)
+                )
                 assert refused.status == 401, name
             rows = await spaces_hold_their_own(engine, tenants)
-            assert rows == sum(len(tenant.configs) + len(tenant.scenes) for tenant in tenants.values()) > 1_000
+            assert (
+                rows
+                == sum(len(tenant.configs) + len(tenant.scenes) for tenant in tenants.values())
+                > 1_000
+            )
 
     asyncio.run(run())
 
@@ -260,7 +279,9 @@ def test_customers_with_hostile_names_never_meet_over_real_http(kind: str, tmp_p
     class Over(Asked):
         """The same questions through a socket."""
 
-        async def __call__(self, method: str, path: str, body: object = None, **options: Any) -> Answer:
+        async def __call__(
+            self, method: str, path: str, body: object = None, **options: Any
+        ) -> Answer:
             if path.rpartition("/")[2] in (".", ".."):
                 return await beside(
                     method, path, body, **options
@@ -308,9 +329,13 @@ def test_every_forged_token_is_refused_on_every_route(tmp_path: Path) -> None:
             for name, forged in forgeries():
                 for method, path in ROUTES:
                     body: Any = {} if method in ("POST", "PUT") else None
-                    for options in ({"bearer": forged}, {"headers": {"cookie": f"auth_token={forged}"}}):
+                    for options in (
+                        {"bearer": forged},
+                        {"headers": {"cookie": f"auth_token={forged}"}},
+                    ):
                         if any(
-                            ord(character) < 33 or ord(character) > 126 or character in ';,"' for character in forged
+                            ord(character) < 33 or ord(character) > 126 or character in ';,"'
+                            for character in forged
                         ):
                             continue
                         answer = await ask(method, path, body, **options)
@@ -327,7 +352,9 @@ def test_a_token_without_the_scope_may_read_and_not_write(tmp_path: Path) -> Non
         async with asked(tmp_path) as ask:
             reader = hs({"customerId": "12345", "exp": 9_999_999_999, "scope": "read"}, SECRET)
             for method, path in ROUTES:
-                answer = await ask(method, path, {} if method in ("POST", "PUT") else None, bearer=reader)
+                answer = await ask(
+                    method, path, {} if method in ("POST", "PUT") else None, bearer=reader
+                )
                 assert (answer.status == 403) == (method != "GET"), (method, path, answer)
 
     asyncio.run(run())

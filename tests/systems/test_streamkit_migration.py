@@ -32,7 +32,9 @@ async def filled(engine: Engine, clock: ManualClock, folder: Path, count: int = 
     for record, value in VALUES[:-1]:
         for number in range(count):
             body = value | {"id": f"streamkit_v2_{number}"}
-            assert (await ask("POST", f"/configs/{record.name}", body, customer=CUSTOMER)).status == 201
+            assert (
+                await ask("POST", f"/configs/{record.name}", body, customer=CUSTOMER)
+            ).status == 201
             clock.advance(milliseconds=7)
     for scene in ("Gaming Scene", "notes_a", "_streamkit_"):
         await ask("POST", "/scene-activity/record", {"sceneName": scene}, customer=CUSTOMER)
@@ -40,7 +42,9 @@ async def filled(engine: Engine, clock: ManualClock, folder: Path, count: int = 
     return ask
 
 
-def test_the_migration_moves_every_row_and_keeps_values_times_and_expiry(drive: Drive, tmp_path: Path) -> None:
+def test_the_migration_moves_every_row_and_keeps_values_times_and_expiry(
+    drive: Drive, tmp_path: Path
+) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         ask = await filled(engine, clock, tmp_path)
         store = Store(SCHEMA, engine, CUSTOMER)
@@ -53,10 +57,14 @@ def test_the_migration_moves_every_row_and_keeps_values_times_and_expiry(drive: 
         assert await rows(store) == {key.replace(V1, V2, 1): value for key, value in before.items()}
         assert [finding async for finding in verify(store)] == []
         now = (await ask("GET", "/export", customer=CUSTOMER)).json
-        assert [{**entry, "key": entry["key"].replace(V2, V1, 1)} for entry in now] == exported, "expiry and all"
+        assert [{**entry, "key": entry["key"].replace(V2, V1, 1)} for entry in now] == exported, (
+            "expiry and all"
+        )
         assert ("12345", "copy notes", 3) in seen and ("12345", "delete scene_activity", 3) in seen
         again = await migrate_keys(engine, CUSTOMER)
-        assert (again.copied, again.verified, again.deleted) == (0, 0, 0), "running it twice changes nothing"
+        assert (again.copied, again.verified, again.deleted) == (0, 0, 0), (
+            "running it twice changes nothing"
+        )
         assert await rows(store) == {key.replace(V1, V2, 1): value for key, value in before.items()}
 
     drive(work)
@@ -73,7 +81,9 @@ def test_a_dry_run_counts_and_changes_nothing(drive: Drive, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("keys", ["v1", "v2"])
-def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(drive: Drive, tmp_path: Path, keys: str) -> None:
+def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(
+    drive: Drive, tmp_path: Path, keys: str
+) -> None:
     """Whatever the setting, in the middle of the migration: some at v1, some at both, some at v2."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
@@ -86,13 +96,19 @@ def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(drive: Drive, tm
             await tx.delete(NOTE, id="streamkit_v2_2")
         ask = Asked(app_of(engine, tmp_path, keys=keys), clock)
         listed = (await ask("GET", "/configs/notes", customer=CUSTOMER)).json
-        assert [config["id"] for config in listed["configs"]] == [f"streamkit_v2_{number}" for number in range(3)]
+        assert [config["id"] for config in listed["configs"]] == [
+            f"streamkit_v2_{number}" for number in range(3)
+        ]
         clock.advance(seconds=1)
         for number in range(3):
             path = f"/configs/notes/streamkit_v2_{number}"
             found = (await ask("GET", path, customer=CUSTOMER)).json
             put = await ask("PUT", path, found | {"title": "changed"}, customer=CUSTOMER)
-            assert put.json["config"]["createdAt"] == found["createdAt"] < put.json["config"]["updatedAt"]
+            assert (
+                put.json["config"]["createdAt"]
+                == found["createdAt"]
+                < put.json["config"]["updatedAt"]
+            )
             assert (await ask("GET", path, customer=CUSTOMER)).json["title"] == "changed"
             again = await ask("POST", "/configs/notes", found, customer=CUSTOMER)
             assert again.status == 409
@@ -103,7 +119,9 @@ def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(drive: Drive, tm
             [f"{V1}notes_streamkit_v2_{number}" for number in first]
             + [f"{V2}notes_streamkit_v2_{number}" for number in second]
         )
-        answer = await ask("POST", "/scene-activity/record", {"sceneName": "Gaming Scene"}, customer=CUSTOMER)
+        answer = await ask(
+            "POST", "/scene-activity/record", {"sceneName": "Gaming Scene"}, customer=CUSTOMER
+        )
         assert answer.json["count"] == 2
         for number in range(3):
             path = f"/configs/notes/streamkit_v2_{number}"
@@ -146,7 +164,9 @@ def test_two_runners_do_not_work_on_one_customer(drive: Drive, tmp_path: Path) -
     drive(work)
 
 
-def test_what_another_program_wrote_at_both_keys_is_left_and_named(drive: Drive, tmp_path: Path) -> None:
+def test_what_another_program_wrote_at_both_keys_is_left_and_named(
+    drive: Drive, tmp_path: Path
+) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, CUSTOMER)
         await store.put(NOTE, Note(id="a", title="one", content=""))
@@ -160,7 +180,9 @@ def test_what_another_program_wrote_at_both_keys_is_left_and_named(drive: Drive,
     drive(work)
 
 
-def test_customers_who_write_during_the_migration_lose_nothing(drive: Drive, tmp_path: Path) -> None:
+def test_customers_who_write_during_the_migration_lose_nothing(
+    drive: Drive, tmp_path: Path
+) -> None:
     """Two processes, one set to v1 and one to v2, write while the keys move: every change that was acknowledged is there."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
@@ -178,7 +200,12 @@ def test_customers_who_write_during_the_migration_lose_nothing(drive: Drive, tmp
                 answer = await ask("PUT", f"/configs/notes/{id}", body, customer=CUSTOMER)
                 assert answer.status == 200, answer.body
                 wanted[id] = body["title"]
-                await ask("POST", "/scene-activity/record", {"sceneName": "Gaming Scene"}, customer=CUSTOMER)
+                await ask(
+                    "POST",
+                    "/scene-activity/record",
+                    {"sceneName": "Gaming Scene"},
+                    customer=CUSTOMER,
+                )
                 turns += 1
                 await asyncio.sleep(
                     0.005
@@ -190,10 +217,14 @@ def test_customers_who_write_during_the_migration_lose_nothing(drive: Drive, tmp
             await migrate_keys(engine, CUSTOMER)
             done.set()
 
-        turns, _ = await asyncio.gather(asyncio.gather(*(write(worker) for worker in range(4))), move())
+        turns, _ = await asyncio.gather(
+            asyncio.gather(*(write(worker) for worker in range(4))), move()
+        )
         await migrate_keys(engine, CUSTOMER)  # what a v1 process made anew meanwhile
         found = (await asks[0]("GET", "/configs/notes", customer=CUSTOMER)).json["configs"]
-        assert {config["id"]: config["title"] for config in found if config["id"] in wanted} == wanted
+        assert {
+            config["id"]: config["title"] for config in found if config["id"] in wanted
+        } == wanted
         top = (await asks[1]("GET", "/scene-activity/top", customer=CUSTOMER)).json["scenes"]
         assert top[0]["count"] == 1 + sum(turns)
         assert all(key.startswith(V2) for key in await rows(Store(SCHEMA, engine, CUSTOMER)))
@@ -222,15 +253,21 @@ def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
     async def scenario() -> None:
         note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())
         other = Configs(Customers(inner, Size(10, 10_000), "v2"))
-        await Configs(Customers(inner, Size(10, 10_000), "v1")).create("12345", "notes", note | {"id": "a"})
+        await Configs(Customers(inner, Size(10, 10_000), "v1")).create(
+            "12345", "notes", note | {"id": "a"}
+        )
 
         async def move() -> None:
             await other.replace("12345", "notes", "a", note, lambda revision: None)
 
-        engine = FaultyEngine(inner, meanwhile(2, move, call="read", after=True))  # the first is of the space's version
+        engine = FaultyEngine(
+            inner, meanwhile(2, move, call="read", after=True)
+        )  # the first is of the space's version
         configs = Configs(Customers(engine, Size(10, 10_000), "v1"))
         if asked == "replace":
-            assert (await configs.replace("12345", "notes", "a", note, lambda revision: None)).id == "a"
+            assert (
+                await configs.replace("12345", "notes", "a", note, lambda revision: None)
+            ).id == "a"
         else:
             assert await configs.delete("12345", "notes", "a", lambda revision: None)
 

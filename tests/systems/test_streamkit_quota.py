@@ -22,7 +22,9 @@ from tests.systems.streamkit_service import asked
 ONE = Size(1, 10)
 
 
-def test_a_write_that_commits_behind_the_measurements_back_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_commits_behind_the_measurements_back_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It was lost: what the scan had found replaced what was known, though the scan had passed the row's place before it
     was written. The next writer then had room that there was not."""
 

@@ -38,7 +38,12 @@ from tests.systems.driving import Drive, holds, value_round_trips
 
 KEYS = [
     ("cust_12345_streamkit_text-cyclers_config1", "12345", "text-cyclers", "config1"),
-    ("cust_12345_streamkit_text-cyclers_my-custom-cycler", "12345", "text-cyclers", "my-custom-cycler"),
+    (
+        "cust_12345_streamkit_text-cyclers_my-custom-cycler",
+        "12345",
+        "text-cyclers",
+        "my-custom-cycler",
+    ),
     ("cust_12345_streamkit_swaps_swap1", "12345", "swaps", "swap1"),
     ("cust_12345_streamkit_swaps_camera-gameplay-swap", "12345", "swaps", "camera-gameplay-swap"),
     ("cust_12345_streamkit_layouts_layout1", "12345", "layouts", "layout1"),
@@ -47,7 +52,12 @@ KEYS = [
     ("cust_12345_streamkit_notes_stream-ideas", "12345", "notes", "stream-ideas"),
     ("cust_12345_streamkit_scene_activity_Gaming Scene", "12345", "scene_activity", "Gaming Scene"),
     ("cust_12345_streamkit_scene_activity_BRB Scene", "12345", "scene_activity", "BRB Scene"),
-    ("cust_12345_streamkit_scene_activity_Just Chatting", "12345", "scene_activity", "Just Chatting"),
+    (
+        "cust_12345_streamkit_scene_activity_Just Chatting",
+        "12345",
+        "scene_activity",
+        "Just Chatting",
+    ),
     ("cust_67890_streamkit_text-cyclers_config1", "67890", "text-cyclers", "config1"),
     ("cust_67890_streamkit_swaps_swap1", "67890", "swaps", "swap1"),
     ("cust_67890_streamkit_scene_activity_Gaming Scene", "67890", "scene_activity", "Gaming Scene"),
@@ -118,8 +128,20 @@ VALUES: list[tuple[Record[Any], dict[str, Any]]] = [
             "name": "Gaming 4-Cam",
             "scene": "Gaming Scene",
             "sources": [
-                {"sourceName": "Camera 1", "positionX": 100, "positionY": 100, "scaleX": 0.5, "scaleY": 0.5},
-                {"sourceName": "Camera 2", "positionX": 200, "positionY": 100, "scaleX": 0.5, "scaleY": 0.5},
+                {
+                    "sourceName": "Camera 1",
+                    "positionX": 100,
+                    "positionY": 100,
+                    "scaleX": 0.5,
+                    "scaleY": 0.5,
+                },
+                {
+                    "sourceName": "Camera 2",
+                    "positionX": 200,
+                    "positionY": 100,
+                    "scaleX": 0.5,
+                    "scaleY": 0.5,
+                },
             ],
             "timestamp": "2026-01-18T12:00:00.000Z",
             "createdAt": "2026-01-18T12:00:00.000Z",
@@ -136,14 +158,23 @@ VALUES: list[tuple[Record[Any], dict[str, Any]]] = [
             "updatedAt": "2026-01-18T12:05:00.000Z",
         },
     ),
-    (SCENE_ACTIVITY, {"sceneName": "Gaming Scene", "count": 42, "lastUsed": "2026-01-18T12:00:00.000Z"}),
+    (
+        SCENE_ACTIVITY,
+        {"sceneName": "Gaming Scene", "count": 42, "lastUsed": "2026-01-18T12:00:00.000Z"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("key", "customer", "category", "identifier"), KEYS)
-def test_every_key_of_the_document_is_built_and_parsed(key: str, customer: str, category: str, identifier: str) -> None:
+def test_every_key_of_the_document_is_built_and_parsed(
+    key: str, customer: str, category: str, identifier: str
+) -> None:
     assert build_kv_key(customer, category, identifier) == key
-    assert parse_kv_key(key) == {"customerId": customer, "configType": category, "configId": identifier}
+    assert parse_kv_key(key) == {
+        "customerId": customer,
+        "configType": category,
+        "configId": identifier,
+    }
 
 
 @pytest.mark.parametrize("key", FOREIGN_KEYS)
@@ -167,7 +198,9 @@ def test_a_foreign_key_is_none(key: str) -> None:
         ("", "notes", "a"),
     ],
 )
-def test_what_can_not_stand_in_a_key_is_refused(customer: str, category: str, identifier: str) -> None:
+def test_what_can_not_stand_in_a_key_is_refused(
+    customer: str, category: str, identifier: str
+) -> None:
     with pytest.raises(KeyFieldError):
         build_kv_key(customer, category, identifier)
 
@@ -180,18 +213,26 @@ def test_an_unknown_category_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(("record", "value"), VALUES, ids=[record.name for record, _ in VALUES])
-def test_every_value_of_the_document_round_trips(record: Record[Any], value: dict[str, Any]) -> None:
+def test_every_value_of_the_document_round_trips(
+    record: Record[Any], value: dict[str, Any]
+) -> None:
     value_round_trips(record, value)
 
 
-@pytest.mark.parametrize(("record", "value"), VALUES[:-1], ids=[record.name for record, _ in VALUES[:-1]])
+@pytest.mark.parametrize(
+    ("record", "value"), VALUES[:-1], ids=[record.name for record, _ in VALUES[:-1]]
+)
 def test_members_that_no_document_has_are_kept(record: Record[Any], value: dict[str, Any]) -> None:
-    value_round_trips(record, value | {"extra": 5, "panelVersion": {"major": 2, "scale": 1.0}, "__proto__": None})
+    value_round_trips(
+        record, value | {"extra": 5, "panelVersion": {"major": 2, "scale": 1.0}, "__proto__": None}
+    )
 
 
 def test_a_source_of_a_layout_keeps_what_else_it_holds() -> None:
     layout = VALUES[2][1]
-    value_round_trips(LAYOUT, layout | {"sources": [{"sourceName": "Camera 1", "rotation": 90, "scaleX": 1}]})
+    value_round_trips(
+        LAYOUT, layout | {"sources": [{"sourceName": "Camera 1", "rotation": 90, "scaleX": 1}]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,27 +257,53 @@ def test_a_value_of_another_type_is_refused_by_its_member(
 # Customers
 
 WORDS = st.sampled_from(
-    ["_streamkit_", "streamkit", "_", "notes", "swaps", "scene_activity", "v2", "cust_", "-", "a", "1"]
+    [
+        "_streamkit_",
+        "streamkit",
+        "_",
+        "notes",
+        "swaps",
+        "scene_activity",
+        "v2",
+        "cust_",
+        "-",
+        "a",
+        "1",
+    ]
 )
-CUSTOMERS = st.lists(WORDS, min_size=1, max_size=6).map("".join).filter(lambda text: len(text) <= 64)
-IDS = st.lists(WORDS | st.sampled_from([".", "~"]), min_size=1, max_size=6).map("".join).filter(lambda t: len(t) <= 100)
+CUSTOMERS = (
+    st.lists(WORDS, min_size=1, max_size=6).map("".join).filter(lambda text: len(text) <= 64)
+)
+IDS = (
+    st.lists(WORDS | st.sampled_from([".", "~"]), min_size=1, max_size=6)
+    .map("".join)
+    .filter(lambda t: len(t) <= 100)
+)
 
 
 @given(customer=CUSTOMERS, category=st.sampled_from(sorted(CATEGORIES)), identifier=IDS)
 @example(customer="a", category="notes", identifier="b_streamkit_notes_c")
 @example(customer="12", category="notes", identifier="streamkit_notes_a")
-def test_a_key_says_whose_it_is_whatever_customer_and_id_hold(customer: str, category: str, identifier: str) -> None:
+def test_a_key_says_whose_it_is_whatever_customer_and_id_hold(
+    customer: str, category: str, identifier: str
+) -> None:
     try:
         key = build_kv_key(customer, category, identifier)
     except KeyFieldError:
         assert "_streamkit_" in customer + "_"
         return
-    assert parse_kv_key(key) == {"customerId": customer, "configType": category, "configId": identifier}
+    assert parse_kv_key(key) == {
+        "customerId": customer,
+        "configType": category,
+        "configId": identifier,
+    }
 
 
 @given(one=CUSTOMERS, other=CUSTOMERS, identifier=IDS, category=st.sampled_from(sorted(CATEGORIES)))
 @example(one="12", other="12_streamkit_notes", identifier="a", category="notes")
-def test_no_customer_falls_under_another(one: str, other: str, identifier: str, category: str) -> None:
+def test_no_customer_falls_under_another(
+    one: str, other: str, identifier: str, category: str
+) -> None:
     if one == other:
         return
     try:
@@ -260,10 +327,15 @@ def test_no_key_of_one_category_is_one_of_another_even_across_customers() -> Non
 def test_configs_through_their_life(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         ours, theirs = Store(SCHEMA, engine, "12345"), Store(SCHEMA, engine, "67890")
-        cycler = TextCycler(id="config1", name="My Text Cycler", text_lines=["Line 1"], created_at="never")
+        cycler = TextCycler(
+            id="config1", name="My Text Cycler", text_lines=["Line 1"], created_at="never"
+        )
         await ours.put(TEXT_CYCLER, cycler)
         await theirs.put(TEXT_CYCLER, cycler)
-        await ours.put(NOTE, Note(id="config1", title="Stream Ideas", content="1. Play", extra={"pinned": True}))
+        await ours.put(
+            NOTE,
+            Note(id="config1", title="Stream Ideas", content="1. Play", extra={"pinned": True}),
+        )
         stored = {
             "id": "config1",
             "name": "My Text Cycler",
@@ -290,7 +362,11 @@ def test_configs_through_their_life(drive: Drive) -> None:
 
         clock.advance(milliseconds=1_500)
         await ours.put(TEXT_CYCLER, TextCycler(id="config1", name="Renamed", text_lines=[]))
-        changed = stored | {"name": "Renamed", "textLines": [], "updatedAt": "2026-01-01T00:00:01.500Z"}
+        changed = stored | {
+            "name": "Renamed",
+            "textLines": [],
+            "updatedAt": "2026-01-01T00:00:01.500Z",
+        }
         await holds(
             ours,
             {
@@ -314,13 +390,21 @@ def test_each_category_is_listed_alone(drive: Drive) -> None:
             value = next(value for declared, value in VALUES if declared is record)
             for identifier in ("a", "a_b", "scene_activity"):
                 for at in (record, CONFIGS_V2[record.name]):
-                    await store.put(at, record.decode(msgspec.json.encode(value | {"id": identifier})))
+                    await store.put(
+                        at, record.decode(msgspec.json.encode(value | {"id": identifier}))
+                    )
         await store.put(SCENE_ACTIVITY, SceneActivity(scene_name="notes_a", count=1))
         await store.put(SCENE_ACTIVITY_V2, SceneActivity(scene_name="notes_a", count=1))
         every: list[Record[Any]] = [*CONFIGS.values(), *CONFIGS_V2.values()]
         for listed in every:
-            assert [entry.record.id async for entry in store.scan(listed)] == ["a", "a_b", "scene_activity"]
-        assert [entry.record.scene_name async for entry in store.scan(SCENE_ACTIVITY)] == ["notes_a"]
+            assert [entry.record.id async for entry in store.scan(listed)] == [
+                "a",
+                "a_b",
+                "scene_activity",
+            ]
+        assert [entry.record.scene_name async for entry in store.scan(SCENE_ACTIVITY)] == [
+            "notes_a"
+        ]
 
     drive(work)
 
@@ -355,7 +439,9 @@ def test_a_config_of_another_type_is_not_written(drive: Drive) -> None:
     drive(work)
 
 
-@pytest.mark.parametrize("customer", ["12_streamkit_notes", "12_streamkit", "", "a b", "a" * 65, "12345\n", "é"])
+@pytest.mark.parametrize(
+    "customer", ["12_streamkit_notes", "12_streamkit", "", "a b", "a" * 65, "12345\n", "é"]
+)
 def test_what_is_not_the_id_of_a_customer_is_no_space(drive: Drive, customer: str) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         with pytest.raises(KeyFieldError):

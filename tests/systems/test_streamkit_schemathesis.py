@@ -18,7 +18,12 @@ from tests.soak import size
 from tests.systems.streamkit_service import Service, serving, token
 
 EXAMPLES = size(30, 1_000)
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
 OPERATIONS = 11
 """Of the document. A new one is tested by itself, and counted here."""
 

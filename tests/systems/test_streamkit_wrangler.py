@@ -44,7 +44,15 @@ def wrangler(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("node and npm are not here")
     if not program.exists():
         TOOLS.mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(TOOLS), f"wrangler@{VERSION}"]
+        install = [
+            "npm",
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            str(TOOLS),
+            f"wrangler@{VERSION}",
+        ]
         try:
             done = subprocess.run(install, capture_output=True, text=True, timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -55,7 +63,12 @@ def wrangler(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "wrangler.toml").write_text(CONFIGURATION)
 
     def ask(*arguments: str) -> str:
-        environment = os.environ | {"WRANGLER_SEND_METRICS": "false", "CI": "1", "NO_COLOR": "1", "HOME": str(folder)}
+        environment = os.environ | {
+            "WRANGLER_SEND_METRICS": "false",
+            "CI": "1",
+            "NO_COLOR": "1",
+            "HOME": str(folder),
+        }
         ran = subprocess.run(
             [program, *arguments, "--binding", "STREAMKIT_KV", "--local"],
             cwd=folder,
@@ -75,7 +88,9 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
     ask = Asked(app_of(engine, folder), engine.clock)
     for record, value in VALUES[:-1]:
         for id in ("a", "a_b.c~d", value["id"]):
-            made = await ask("POST", f"/configs/{record.name}", value | {"id": id, "ünï": "☕"}, customer="12345")
+            made = await ask(
+                "POST", f"/configs/{record.name}", value | {"id": id, "ünï": "☕"}, customer="12345"
+            )
             assert made.status == 201
     for scene in ("Gaming Scene", "BRB / Pause? 100%", "Café ☕", '"quoted"'):
         await ask("POST", "/scene-activity/record", {"sceneName": scene}, customer="12345")
@@ -103,9 +118,13 @@ def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_i
         engine = MemoryEngine(SystemClock())
         done = await import_items(engine, read_items(got.encode()))
         assert (done.written, done.expired) == (len(entries), 0)
-        return [json.loads(item.value or "") | {"key": item.key} async for item in export_items(engine)]
+        return [
+            json.loads(item.value or "") | {"key": item.key} async for item in export_items(engine)
+        ]
 
-    assert asyncio.run(load()) == [json.loads(entry["value"]) | {"key": entry["key"]} for entry in entries]
+    assert asyncio.run(load()) == [
+        json.loads(entry["value"]) | {"key": entry["key"]} for entry in entries
+    ]
 
 
 # What the document does with wrangler, done here, on a file
@@ -118,11 +137,17 @@ def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
     store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
     done = run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store, "--json")
     assert json.loads(done.stdout)["written"] == len(entries)
-    listed = run("list", "streamkit", "cust_12345_", "--space", "12345", *store, "--json").stdout.splitlines()
-    assert sorted(json.loads(line)["key"] for line in listed) == sorted(entry["key"] for entry in entries)
+    listed = run(
+        "list", "streamkit", "cust_12345_", "--space", "12345", *store, "--json"
+    ).stdout.splitlines()
+    assert sorted(json.loads(line)["key"] for line in listed) == sorted(
+        entry["key"] for entry in entries
+    )
     key = "cust_12345_streamkit_text-cyclers_config1"
     assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "My Text Cycler"
-    changed = [entry | {"value": entry["value"].replace("My Text Cycler", "Another")} for entry in entries]
+    changed = [
+        entry | {"value": entry["value"].replace("My Text Cycler", "Another")} for entry in entries
+    ]
     (tmp_path / "changed.json").write_text(json.dumps(changed))
     over = ("streamkit", "import", "--from", str(tmp_path / "changed.json"), *store)
     assert "There is nobody to ask" in run(*over, code=1).stderr
@@ -146,29 +171,53 @@ def test_the_key_migration_is_a_command(tmp_path: Path) -> None:
     command = ("streamkit", "migrate-keys", *store)
     assert f"1 customer, would be copied: {len(entries)} rows" in run(*command, "--dry-run").stdout
     [moved] = json.loads(run(*command, "--json").stdout)
-    assert (moved["customer"], moved["copied"], moved["deleted"]) == ("12345", len(entries), len(entries))
+    assert (moved["customer"], moved["copied"], moved["deleted"]) == (
+        "12345",
+        len(entries),
+        len(entries),
+    )
     assert "0 rows copied, 0 deleted" in run(*command).stdout
     listed = run("list", "streamkit", "", "--space", "12345", *store, "--json").stdout.splitlines()
     assert all(json.loads(line)["key"].startswith("cust_12345_streamkit_v2_") for line in listed)
     run(*command, "--customer", "12_streamkit_notes", code=1)
 
 
-@pytest.mark.parametrize("text", ["", "no JSON", "[{]", '[{"name": "cust_1_streamkit_notes_a"}]', "5"])
-def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[{]", '[{"name": "cust_1_streamkit_notes_a"}]', "5"]
+)
+def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(
+    tmp_path: Path, text: str
+) -> None:
     (tmp_path / "file.json").write_text(text)
     store = f"sqlite:{tmp_path}/streamkit.db"
-    refused = run("streamkit", "import", "--from", str(tmp_path / "file.json"), "--store", store, code=1)
+    refused = run(
+        "streamkit", "import", "--from", str(tmp_path / "file.json"), "--store", store, code=1
+    )
     assert "Traceback" not in refused.stderr and refused.stderr.count("\n") <= 3
     assert not (tmp_path / "streamkit.db").exists()
 
 
 @pytest.mark.parametrize("member", ["createdAt", "updatedAt", "lastUsed"])
 @pytest.mark.parametrize("text", [None, "", "yesterday", "2026-01-18T12:00:00"])
-def test_a_value_without_a_time_that_it_must_have_is_told_which_one(member: str, text: str | None) -> None:
+def test_a_value_without_a_time_that_it_must_have_is_told_which_one(
+    member: str, text: str | None
+) -> None:
     """It used to say that an empty text is no time, and not where in the file that text was to be found."""
-    key = "cust_12345_streamkit_notes_a" if member != "lastUsed" else "cust_12345_streamkit_scene_activity_a"
+    key = (
+        "cust_12345_streamkit_notes_a"
+        if member != "lastUsed"
+        else "cust_12345_streamkit_scene_activity_a"
+    )
     times = dict.fromkeys(("createdAt", "updatedAt", "lastUsed"), "2026-01-18T12:00:00.000Z")
-    value = {"id": "a", "title": "", "content": "", "sceneName": "a", "count": 1, **times, member: text}
+    value = {
+        "id": "a",
+        "title": "",
+        "content": "",
+        "sceneName": "a",
+        "count": 1,
+        **times,
+        member: text,
+    }
     if text is None:
         del value[member]
     with pytest.raises(KeyhouseError) as refused:
@@ -194,15 +243,22 @@ def test_what_no_service_could_have_written_is_refused_by_its_key(
 ) -> None:
     """They were taken: a scene that counts down, one that never expires and is always the last one used, a config that is
     listed and can be neither read nor deleted."""
-    times = dict.fromkeys(("createdAt", "updatedAt", "lastUsed"), "2026-01-02T00:00:00.000Z")  # a day ahead is let pass
+    times = dict.fromkeys(
+        ("createdAt", "updatedAt", "lastUsed"), "2026-01-02T00:00:00.000Z"
+    )  # a day ahead is let pass
     value = {"id": "a", "title": "", "content": "", "sceneName": "a", "count": 0, **times}
     key, now = f"cust_1_streamkit_{place}", ManualClock().now()
     for each in ("notes_a", "scene_activity_a"):
         text = json.dumps([{"key": f"cust_1_streamkit_{each}", "value": json.dumps(value)}])
         assert len(read_items(text.encode(), now=now)) == 1
     with pytest.raises(RecordError) as refused:
-        read_items(json.dumps([{"key": key, "value": json.dumps(value | change)}]).encode(), now=now)
-    assert refused.value.fields.items() >= {"entry": 0, "key": key}.items() and field in refused.value.fields
+        read_items(
+            json.dumps([{"key": key, "value": json.dumps(value | change)}]).encode(), now=now
+        )
+    assert (
+        refused.value.fields.items() >= {"entry": 0, "key": key}.items()
+        and field in refused.value.fields
+    )
 
 
 def test_a_file_without_end_to_its_depth_is_told_so() -> None:
@@ -216,9 +272,16 @@ def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes()
 
     async def scenario() -> None:
         engine = FaultyEngine(MemoryEngine(SystemClock()), bytes=400_000)
-        note = {"title": "", "createdAt": "2026-01-18T12:00:00.000Z", "updatedAt": "2026-01-18T12:00:00.000Z"}
+        note = {
+            "title": "",
+            "createdAt": "2026-01-18T12:00:00.000Z",
+            "updatedAt": "2026-01-18T12:00:00.000Z",
+        }
         values = [note | {"id": f"n{number}", "content": "x" * 150_000} for number in range(7)]
-        items = [{"key": f"cust_1_streamkit_notes_{each['id']}", "value": json.dumps(each)} for each in values]
+        items = [
+            {"key": f"cust_1_streamkit_notes_{each['id']}", "value": json.dumps(each)}
+            for each in values
+        ]
         done = await import_items(engine, read_items(json.dumps(items).encode()))
         assert done.written == 7 and [each.key async for each in export_items(engine)] == [
             each["key"] for each in items
@@ -239,7 +302,11 @@ def test_an_import_that_names_something_twice_writes_nothing_of_anybody() -> Non
             "createdAt": "2026-01-18T12:00:00Z",
             "updatedAt": "2026-01-18T12:00:00Z",
         }
-        keys = ("cust_1_streamkit_notes_a", "cust_2_streamkit_notes_a", "cust_2_streamkit_v2_notes_a")
+        keys = (
+            "cust_1_streamkit_notes_a",
+            "cust_2_streamkit_notes_a",
+            "cust_2_streamkit_v2_notes_a",
+        )
         items = [{"key": key, "value": json.dumps(note)} for key in keys]
         with pytest.raises(KeyhouseError) as refused:
             await import_items(engine, read_items(json.dumps(items).encode()))

@@ -22,13 +22,22 @@ async def child(module: str, *arguments: str, log: Path) -> AsyncIterator[Child]
     """`python -m MODULE ARGUMENTS`, for as long as the block takes."""
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, *arguments, stdin=PIPE, stdout=PIPE, stderr=errors, start_new_session=True
+            sys.executable,
+            "-m",
+            module,
+            *arguments,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=errors,
+            start_new_session=True,
         )
     assert process.stdin is not None and process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode().strip()
         if not line:
-            raise UnavailableError("What is to be measured did not start.", log=log.read_text()[-2_000:])
+            raise UnavailableError(
+                "What is to be measured did not start.", log=log.read_text()[-2_000:]
+            )
         yield Child(process.pid, line)
     finally:
         process.stdin.close()

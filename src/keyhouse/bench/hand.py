@@ -25,7 +25,9 @@ class Hand:
             "CREATE TABLE IF NOT EXISTS rows(space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, "
             "revision INTEGER NOT NULL, expires INTEGER, PRIMARY KEY(space, key)) WITHOUT ROWID"
         )
-        self.connection.execute("CREATE INDEX IF NOT EXISTS rows_expires ON rows(expires) WHERE expires IS NOT NULL")
+        self.connection.execute(
+            "CREATE INDEX IF NOT EXISTS rows_expires ON rows(expires) WHERE expires IS NOT NULL"
+        )
 
     def put(self, space: str, rows: Iterable[tuple[str, bytes]], revision: int) -> None:
         self.connection.execute("BEGIN IMMEDIATE")

@@ -62,7 +62,9 @@ async def _measure(folder: Path, rounds: int, size: int, peer: Peer) -> Figure:
             "limit": lambda: one("limit", limit, b"}"),
         }
         if other is not None:
-            contestants["peer"] = lambda: Run(other.request, other.end, size // 4).over(other.port, CONNECTIONS)
+            contestants["peer"] = lambda: Run(other.request, other.end, size // 4).over(
+                other.port, CONNECTIONS
+            )
         for warm in contestants.values():
             await warm()
         results = await contest(contestants, rounds=rounds)

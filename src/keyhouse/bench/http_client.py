@@ -50,12 +50,15 @@ class Run:
 
     def failed(self, data: bytes) -> None:
         if not self._done.done():
-            self._done.set_exception(RuntimeError(f"not the answer that was asked for: {data[:500]!r}"))
+            self._done.set_exception(
+                RuntimeError(f"not the answer that was asked for: {data[:500]!r}")
+            )
 
     async def over(self, port: int, connections: int) -> int:
         loop = asyncio.get_running_loop()
         opened = [
-            await loop.create_connection(lambda: _Connection(self), "127.0.0.1", port) for _ in range(connections)
+            await loop.create_connection(lambda: _Connection(self), "127.0.0.1", port)
+            for _ in range(connections)
         ]
         try:
             await self._done

@@ -19,4 +19,6 @@ async def part(folder: Path) -> Part:
     engine = await open_engine(f"sqlite:{folder}/notes.db")
     note = Note(id=NOTE_ID, title="A note", content="To be read", extra={"panel": {}})
     await Store(SCHEMAS[0], engine, CUSTOMER).put(NOTE, note)
-    return streamkit(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED))
+    return streamkit(
+        Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED)
+    )

@@ -50,7 +50,11 @@ class ByHand:
     async def put(self, values: Sequence[Track]) -> None:
         for start in range(0, len(values), WRITERS):
             group = values[start : start + WRITERS]
-            self.hand.put(SPACE, [row for value in group for row in rows_by_hand(value)], next(self._revisions))
+            self.hand.put(
+                SPACE,
+                [row for value in group for row in rows_by_hand(value)],
+                next(self._revisions),
+            )
 
     async def get(self, ids: Sequence[str]) -> None:
         execute = self.hand.connection.execute
@@ -60,7 +64,9 @@ class ByHand:
     async def scan(self, artist: str) -> int:
         execute, prefix = self.hand.connection.execute, f"idx:track:artist:{artist}:"
         keys = execute(RANGE, (SPACE, prefix, prefix[:-1] + ";")).fetchall()
-        return len([_decode(execute(GET, (SPACE, "t:" + str(key)[len(prefix) :])).get) for (key,) in keys])
+        return len(
+            [_decode(execute(GET, (SPACE, "t:" + str(key)[len(prefix) :])).get) for (key,) in keys]
+        )
 
     async def commit(self, rows: Sequence[tuple[str, bytes]]) -> None:
         for row in rows:
@@ -76,7 +82,10 @@ class ByHand:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
             "INSERT INTO rows VALUES (?, ?, ?, 1, 10)",
-            [(SPACE, f"note:{turn}-{number}", b'{"text":"' + b"x" * 100 + b'"}') for number in range(size)],
+            [
+                (SPACE, f"note:{turn}-{number}", b'{"text":"' + b"x" * 100 + b'"}')
+                for number in range(size)
+            ],
         )
         connection.execute("COMMIT")
         start = time.perf_counter()
@@ -113,7 +122,9 @@ class EngineAlone:
         span, more = Span.prefix(prefix), True
         while more:
             page = await self._engine.scan(self._space, span, limit=500, keys_only=True)
-            rows = await self._engine.read(self._space, [f"t:{row.key[len(prefix) :]}" for row in page.rows])
+            rows = await self._engine.read(
+                self._space, [f"t:{row.key[len(prefix) :]}" for row in page.rows]
+            )
             seen += len([_decode(row.value) for row in rows if row is not None])
             more = page.more
             span = span.after(page.rows[-1].key) if page.rows else span
@@ -128,4 +139,6 @@ class EngineAlone:
             await self._engine.read(self._space, (key,))
 
     async def _commit(self, rows: Sequence[tuple[str, bytes]]) -> None:
-        await self._engine.commit(self._space, Batch(puts=tuple([Put(key, value) for key, value in rows])))
+        await self._engine.commit(
+            self._space, Batch(puts=tuple([Put(key, value) for key, value in rows]))
+        )

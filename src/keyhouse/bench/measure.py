@@ -83,11 +83,19 @@ async def measure(
         await _served(place.folder, todo, rounds, seconds, say, found)
     in_order = sorted(figures, key=lambda figure: ROWS.index(figure.row))
     machine, python = platform.platform(), platform.python_version()
-    return Benched(place.place, place.where, can.name, can.durable, machine, python, rounds, in_order, missing)
+    return Benched(
+        place.place, place.where, can.name, can.durable, machine, python, rounds, in_order, missing
+    )
 
 
 async def _stored(
-    place: Scratch, engine: Engine, todo: Collection[str], rounds: int, seconds: float, say: Say, found: Show
+    place: Scratch,
+    engine: Engine,
+    todo: Collection[str],
+    rounds: int,
+    seconds: float,
+    say: Say,
+    found: Show,
 ) -> None:
     store, notes = Store(SCHEMA, engine, place.space), Store(rows.NOTES, engine, place.space)
     ids = UlidSource(SystemClock())
@@ -100,7 +108,11 @@ async def _stored(
         await limit.put(first)
         if "3" in todo:
             say(f"3: {rounds} rounds of {size:,} puts each")
-            found(await rows.puts(store, limit, ids, rounds=rounds, size=size, goal=0.50 if goal else None))
+            found(
+                await rows.puts(
+                    store, limit, ids, rounds=rounds, size=size, goal=0.50 if goal else None
+                )
+            )
         if {"4", "5"} & set(todo):
             more = rows.tracks(ids, artist, min(SCANNED_MAX, 4 * size) - _FIRST)
             say(f"{len(more):,} records to read")
@@ -116,13 +128,32 @@ async def _stored(
             found(await rows.gets(store, limit, asked, rounds=rounds, goal=0.60 if goal else None))
         if "5" in todo:
             say(f"5: {rounds} rounds of a scan of {len(first):,}")
-            found(await rows.scans(store, limit, artist, rounds=rounds, size=len(first), goal=0.50 if goal else None))
+            found(
+                await rows.scans(
+                    store,
+                    limit,
+                    artist,
+                    rounds=rounds,
+                    size=len(first),
+                    goal=0.50 if goal else None,
+                )
+            )
         if "commit" in todo:
-            speed = 5 / await _taken(limit.commit([(f"note:first-{number}", b"1") for number in range(5)]))
-            found(await rows.commits(notes, limit, rounds=rounds, size=_size(speed, seconds, 5, _PUT_MAX)))
+            speed = 5 / await _taken(
+                limit.commit([(f"note:first-{number}", b"1") for number in range(5)])
+            )
+            found(
+                await rows.commits(
+                    notes, limit, rounds=rounds, size=_size(speed, seconds, 5, _PUT_MAX)
+                )
+            )
         if "read" in todo:
             speed = 20 / await _taken(limit.read(["note:first-0"] * 20))
-            found(await rows.reads(notes, limit, rounds=rounds, size=_size(speed, seconds, 20, _READ_MAX)))
+            found(
+                await rows.reads(
+                    notes, limit, rounds=rounds, size=_size(speed, seconds, 20, _READ_MAX)
+                )
+            )
 
 
 async def _swept(place: Scratch, rounds: int, say: Say, found: Show) -> None:
@@ -140,7 +171,9 @@ async def _swept(place: Scratch, rounds: int, say: Say, found: Show) -> None:
             found(await rows.sweeps(notes, clock, hand, rounds=rounds, size=size))
 
 
-async def _served(folder: Path, todo: Collection[str], rounds: int, seconds: float, say: Say, found: Show) -> None:
+async def _served(
+    folder: Path, todo: Collection[str], rounds: int, seconds: float, say: Say, found: Show
+) -> None:
     """Rows 1, 2 and 6: processes of their own, on SQLite in the folder."""
     from keyhouse.bench import http, plugin
 
@@ -155,7 +188,11 @@ async def _served(folder: Path, todo: Collection[str], rounds: int, seconds: flo
                     found(await of(asker, rounds=rounds, count=count))
     if "6" in todo:
         say(f"6: {rounds} rounds of HTTP requests")
-        found(await asyncio.to_thread(http.measure, folder / "http", rounds, _size(10_000, seconds, 1_000, 20_000)))
+        found(
+            await asyncio.to_thread(
+                http.measure, folder / "http", rounds, _size(10_000, seconds, 1_000, 20_000)
+            )
+        )
 
 
 @contextmanager

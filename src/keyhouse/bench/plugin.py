@@ -37,14 +37,20 @@ class Asker:
         self.client = client
         self.service = service
         self._gets = [json.dumps({"key": f"game_{number}"}).encode() for number in range(KEYS)]
-        self._sets = [json.dumps({"key": f"game_{number}", "value": VALUE}).encode() for number in range(KEYS)]
+        self._sets = [
+            json.dumps({"key": f"game_{number}", "value": VALUE}).encode() for number in range(KEYS)
+        ]
 
     async def get(self, number: int) -> None:
-        answer = await self.client.request("db.kv.trivia.get", self._gets[number % KEYS], timeout=30)
+        answer = await self.client.request(
+            "db.kv.trivia.get", self._gets[number % KEYS], timeout=30
+        )
         assert answer.data.startswith(b'{"success":true,"exists":true'), answer.data
 
     async def set(self, number: int) -> None:
-        answer = await self.client.request("db.kv.trivia.set", self._sets[number % KEYS], timeout=30)
+        answer = await self.client.request(
+            "db.kv.trivia.set", self._sets[number % KEYS], timeout=30
+        )
         assert answer.data == b'{"success":true}', answer.data
 
     async def echo_get(self, number: int) -> None:
@@ -53,7 +59,9 @@ class Asker:
     async def echo_set(self, number: int) -> None:
         await self.client.request("echo.set", self._sets[number % KEYS], timeout=30)
 
-    def many(self, ask: Ask, count: int, in_flight: int = IN_FLIGHT, spent: list[float] | None = None) -> Contestant:
+    def many(
+        self, ask: Ask, count: int, in_flight: int = IN_FLIGHT, spent: list[float] | None = None
+    ) -> Contestant:
         """So many requests, so many of them under way at once; `spent` is given how long each took."""
 
         async def work() -> int:
@@ -83,7 +91,9 @@ async def asking(folder: Path, engine: str | None = None) -> AsyncIterator[Asker
             where = engine or f"sqlite:{folder}/rosey.db?layout=rosey"
             async with (
                 child("keyhouse.bench.responder", server.url, "echo", log=folder / "echo.log"),
-                child("keyhouse.bench.responder", server.url, where, log=folder / "rosey.log") as service,
+                child(
+                    "keyhouse.bench.responder", server.url, where, log=folder / "rosey.log"
+                ) as service,
             ):
                 begin_to_ask()
                 client = await nats.connect(server.url)
@@ -98,18 +108,44 @@ async def asking(folder: Path, engine: str | None = None) -> AsyncIterator[Asker
 
 
 async def gets(
-    asker: Asker, *, rounds: int, count: int, others: Mapping[str, Contestant] | None = None, **more: Any
+    asker: Asker,
+    *,
+    rounds: int,
+    count: int,
+    others: Mapping[str, Contestant] | None = None,
+    **more: Any,
 ) -> Figure:
     contestants = {"ours": asker.many(asker.get, count), "limit": asker.many(asker.echo_get, count)}
     results = await contest(contestants | dict(others or {}), rounds=rounds)
     work = "plugin get over NATS, 64 in flight"
-    return Figure(row="1", work=work, unit="get/s", results=list(results.values()), goal=0.80, against=ECHO, **more)
+    return Figure(
+        row="1",
+        work=work,
+        unit="get/s",
+        results=list(results.values()),
+        goal=0.80,
+        against=ECHO,
+        **more,
+    )
 
 
 async def sets(
-    asker: Asker, *, rounds: int, count: int, others: Mapping[str, Contestant] | None = None, **more: Any
+    asker: Asker,
+    *,
+    rounds: int,
+    count: int,
+    others: Mapping[str, Contestant] | None = None,
+    **more: Any,
 ) -> Figure:
     contestants = {"ours": asker.many(asker.set, count), "limit": asker.many(asker.echo_set, count)}
     results = await contest(contestants | dict(others or {}), rounds=rounds)
     work = "plugin set over NATS, durable, 64 in flight"
-    return Figure(row="2", work=work, unit="set/s", results=list(results.values()), goal=0.60, against=ECHO, **more)
+    return Figure(
+        row="2",
+        work=work,
+        unit="set/s",
+        results=list(results.values()),
+        goal=0.60,
+        against=ECHO,
+        **more,
+    )

@@ -44,10 +44,18 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     engine = await open_engine(engine_url)
     metrics = Metrics("0")
     settings = {"slow_ms": 60_000, "jwt_secret": secrets.token_hex(32)}
-    context = Context(engine=metrics.metered("rosey", engine), data=Path(), metrics=metrics.registry, settings=settings)
+    context = Context(
+        engine=metrics.metered("rosey", engine),
+        data=Path(),
+        metrics=metrics.registry,
+        settings=settings,
+    )
     served = part(context)
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]
-    async with connect(url) as connection, NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"):
+    async with (
+        connect(url) as connection,
+        NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+    ):
         yield
     for task in tasks:
         task.cancel()

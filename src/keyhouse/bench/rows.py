@@ -94,7 +94,9 @@ async def gets(
     return _figure("4", "typed get", "records/s", results, limit, goal, **more)
 
 
-async def scans(store: Store, limit: Limit, artist: str, *, rounds: int, size: int, goal: float | None) -> Figure:
+async def scans(
+    store: Store, limit: Limit, artist: str, *, rounds: int, size: int, goal: float | None
+) -> Figure:
     async def ours() -> int:
         return len([entry async for entry in store.scan(TRACK, by=BY_ARTIST, artist_id=artist)])
 
@@ -152,7 +154,11 @@ async def sweeps(
         spent["ours"].append(size / (time.perf_counter() - start))
         if hand is not None:
             spent["limit"].append(hand.sweep(turn, size))
-    results = {name: Result(name, sorted(found)[len(found) // 2], found) for name, found in spent.items() if found}
+    results = {
+        name: Result(name, sorted(found)[len(found) // 2], found)
+        for name, found in spent.items()
+        if found
+    }
     goal = None if hand is None else 0.30
     return _figure(row, f"sweep of {size:,} expired rows", "rows/s", results, hand, goal)
 
@@ -160,7 +166,9 @@ async def sweeps(
 async def fill(notes: Store, size: int, turn: int) -> None:
     for start in range(0, size, 500):
         numbers = range(start, min(size, start + 500))
-        await asyncio.gather(*(notes.put(NOTE, TEXT, name=f"{turn}-{number}", ttl=10) for number in numbers))
+        await asyncio.gather(
+            *(notes.put(NOTE, TEXT, name=f"{turn}-{number}", ttl=10) for number in numbers)
+        )
 
 
 def _figure(
@@ -173,4 +181,12 @@ def _figure(
     **more: Any,
 ) -> Figure:
     against = limit.name if limit is not None else ""
-    return Figure(row=row, work=work, unit=unit, results=list(results.values()), goal=goal, against=against, **more)
+    return Figure(
+        row=row,
+        work=work,
+        unit=unit,
+        results=list(results.values()),
+        goal=goal,
+        against=against,
+        **more,
+    )

@@ -80,9 +80,15 @@ async def scratch(url: str | None) -> AsyncIterator[Scratch]:
     if kind in ("sqlite", "rocksdb"):
         file = path.removeprefix("///")
         if not os.path.exists(file):
-            raise UsageError("There is no such file; look at the URL, or store something there first.", file=file)
+            raise UsageError(
+                "There is no such file; look at the URL, or store something there first.", file=file
+            )
         with tempfile.TemporaryDirectory(prefix=_NAME, dir=os.path.dirname(file) or ".") as folder:
-            made = f"{scheme}:{folder}/ours" + (".db" if kind == "sqlite" else "") + (f"?{query}" if query else "")
+            made = (
+                f"{scheme}:{folder}/ours"
+                + (".db" if kind == "sqlite" else "")
+                + (f"?{query}" if query else "")
+            )
             what = "a file" if kind == "sqlite" else "a folder"
             yield _file(made, public_url(url), f"{what} of its own beside it", name, folder)
     elif kind == "postgres":
@@ -90,11 +96,17 @@ async def scratch(url: str | None) -> AsyncIterator[Scratch]:
         settings = [each for each in query.split("&") if each and not each.startswith("layout=")]
         made = f"{front}?{'&'.join([*settings, f'layout={tables}'])}"
         try:
-            yield Scratch(made, public_url(url), f"tables of its own, {tables}_…", name, is_alone=True)
+            yield Scratch(
+                made, public_url(url), f"tables of its own, {tables}_…", name, is_alone=True
+            )
         finally:
             await asyncio.shield(_dropped(made))
     elif kind == "jetstream":
-        settings = [each for each in query.split("&") if each and not each.startswith(("bucket=", "prefix="))]
+        settings = [
+            each
+            for each in query.split("&")
+            if each and not each.startswith(("bucket=", "prefix="))
+        ]
         own = f"prefix={name}-" if "prefix=" in query else f"bucket={name}"
         made = f"{front}?{'&'.join([*settings, own])}"
         bench = Scratch(made, public_url(url), f"a bucket of its own, {name}…", name, is_alone=True)
@@ -127,7 +139,9 @@ async def _removed(bench: Scratch) -> None:
 
 async def _emptied(engine: Engine, space: str) -> None:
     limit = min(_EMPTIED_ROWS, engine.capabilities.commit_rows_max)
-    while keys := [row.key for row in (await engine.scan(space, Span(), limit=limit, keys_only=True)).rows]:
+    while keys := [
+        row.key for row in (await engine.scan(space, Span(), limit=limit, keys_only=True)).rows
+    ]:
         await engine.commit(space, Batch(deletes=tuple(keys)))
     if engine.capabilities.name == "dynamodb":
         from keyhouse.engines.dynamodb import DynamoDBEngine

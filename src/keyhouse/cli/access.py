@@ -27,7 +27,9 @@ class Access(Protocol):
 
     async def get(self, key: str) -> Shown | None: ...
 
-    def rows(self, query: Query, *, keys_only: bool = False, resolve: bool = False) -> AsyncIterator[Shown]: ...
+    def rows(
+        self, query: Query, *, keys_only: bool = False, resolve: bool = False
+    ) -> AsyncIterator[Shown]: ...
 
     async def count(self, selection: Selection) -> int: ...
 
@@ -35,7 +37,9 @@ class Access(Protocol):
         self, selection: Selection, since: int | None, begun: Callable[[int], None]
     ) -> AsyncGenerator[Shown, None]: ...
 
-    async def put(self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None) -> Put: ...
+    async def put(
+        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> Put: ...
 
     async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool: ...
 
@@ -101,7 +105,9 @@ class StoreAccess:
         [row] = await self._engine.read(self._place.space, (key,))
         return None if row is None else shown(self._place.schema, self._place.space, row)
 
-    def rows(self, query: Query, *, keys_only: bool = False, resolve: bool = False) -> AsyncIterator[Shown]:
+    def rows(
+        self, query: Query, *, keys_only: bool = False, resolve: bool = False
+    ) -> AsyncIterator[Shown]:
         return found(query, self._place, self._engine, keys_only=keys_only, resolve=resolve)
 
     async def count(self, selection: Selection) -> int:
@@ -121,8 +127,12 @@ class StoreAccess:
                 if passes(change.key):
                     yield shown_change(schema, space, change)
 
-    async def put(self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None) -> Put:
-        return await put_value(self._place, self._place.store(self._engine), found, key, content, ttl, expect)
+    async def put(
+        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> Put:
+        return await put_value(
+            self._place, self._place.store(self._engine), found, key, content, ttl, expect
+        )
 
     async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool:
         store = self._place.store(self._engine)
@@ -144,11 +154,15 @@ class ServiceAccess:
         told = await self._remote.get(key)
         return None if told is None else shown_told(self._place.schema, self._place.space, told)
 
-    async def rows(self, query: Query, *, keys_only: bool = False, resolve: bool = False) -> AsyncIterator[Shown]:
+    async def rows(
+        self, query: Query, *, keys_only: bool = False, resolve: bool = False
+    ) -> AsyncIterator[Shown]:
         """No service tells derived rows, so that there is nothing to resolve."""
         schema, count = self._place.schema, 0
         passes, within = filter_of(schema, query.only), span(query)
-        async for told in self._remote.rows(query.prefix, reverse=query.reverse, keys_only=keys_only):
+        async for told in self._remote.rows(
+            query.prefix, reverse=query.reverse, keys_only=keys_only
+        ):
             if not (passes(told.key) and told.key in within):
                 continue
             yield shown_told(schema, self._place.space, told, keys_only=keys_only)
@@ -161,7 +175,10 @@ class ServiceAccess:
         if selection.only is None:
             return await self._remote.count(selection.prefix)
         return sum(
-            [passes(told.key) async for told in self._remote.rows(selection.prefix, reverse=False, keys_only=True)]
+            [
+                passes(told.key)
+                async for told in self._remote.rows(selection.prefix, reverse=False, keys_only=True)
+            ]
         )
 
     async def watch(
@@ -174,13 +191,17 @@ class ServiceAccess:
                 if passes(told.key):
                     yield shown_told(schema, self._place.space, told, watched=True)
 
-    async def put(self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None) -> Put:
+    async def put(
+        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> Put:
         check_writable(self._place, found, key)
         value = completed(found.record, found, None, content)
         found.record.parse(value)
         told = await self._remote.put(key, value, ttl=ttl, expect=expect)
         there = shown_told(self._place.schema, self._place.space, told)
-        return Put(there.space, key, found.record.name, there.revision, there.expires, there.value, [])
+        return Put(
+            there.space, key, found.record.name, there.revision, there.expires, there.value, []
+        )
 
     async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool:
         check_writable(self._place, found, key)

@@ -88,7 +88,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def keyhouse(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version, and exit."
+        ),
     ] = False,
 ) -> None:
     """Declare a keyspace once, and get a typed, transactional, isolated, inspectable store."""

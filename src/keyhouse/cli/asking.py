@@ -21,7 +21,9 @@ def ask(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("There is nobody to ask: add --yes to do it, once you have seen what it would be.")
+        raise UsageError(
+            "There is nobody to ask: add --yes to do it, once you have seen what it would be."
+        )
     if _answer(f"{visible(question)} [y/N] ").strip().lower() not in ("y", "yes"):
         print(_NOTHING, file=sys.stderr)
         raise typer.Exit(1)

@@ -43,7 +43,9 @@ def backup(
         show_json(done)
         return
     what = f"{number(done.rows, 'row')} of {number(done.spaces, 'space')}, {done.bytes:,} bytes, read again and whole."
-    show_reports([Report(str(to), f"{what} {_MOMENTS[done.moment]}\nSHA-256 of its rows: {done.sha256}")])
+    show_reports(
+        [Report(str(to), f"{what} {_MOMENTS[done.moment]}\nSHA-256 of its rows: {done.sha256}")]
+    )
 
 
 async def _backup(system: str | None, store: str | None, data: Any, to: Path) -> Any:
@@ -57,5 +59,7 @@ async def _backup(system: str | None, store: str | None, data: Any, to: Path) ->
         async with opened(url_of(system, store, data), existing=True) as engine:
             with made_whole(to) as part, opened_file(part, "x+b") as file:
                 return await back_up(
-                    engine, file, on_progress=lambda phase, rows: line.say(f"{phase}: {number(rows, 'row')}")
+                    engine,
+                    file,
+                    on_progress=lambda phase, rows: line.say(f"{phase}: {number(rows, 'row')}"),
                 )

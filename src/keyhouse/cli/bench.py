@@ -21,15 +21,22 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 def bench(
     system: SystemOrNone = None,
     only: Annotated[
-        str | None, typer.Option(metavar="ROWS", help="Some rows, with commas: 1 to 6, 8, commit, read. [all]")
+        str | None,
+        typer.Option(metavar="ROWS", help="Some rows, with commas: 1 to 6, 8, commit, read. [all]"),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=5, max=99, metavar="N", help="How often each contestant has its turn.")
+        int,
+        typer.Option(min=5, max=99, metavar="N", help="How often each contestant has its turn."),
     ] = 5,
     seconds: Annotated[
-        float, typer.Option(min=0.01, max=60, metavar="N", help="How long each works in each round, about.")
+        float,
+        typer.Option(
+            min=0.01, max=60, metavar="N", help="How long each works in each round, about."
+        ),
     ] = 0.3,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw it into this file as well.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw it into this file as well.")
+    ] = None,
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,
@@ -55,7 +62,14 @@ def bench(
 
 
 async def _bench(
-    system: str | None, store: str | None, data: Any, wanted: list[str], rounds: int, seconds: float, *, quiet: bool
+    system: str | None,
+    store: str | None,
+    data: Any,
+    wanted: list[str],
+    rounds: int,
+    seconds: float,
+    *,
+    quiet: bool,
 ) -> Any:
     from keyhouse.bench import Figure, measure, scratch
     from keyhouse.cli.benching import line_of, plan
@@ -69,7 +83,9 @@ async def _bench(
 
         async with scratch(named_url(system, store, data)) as place:
             print(plan(place, wanted, rounds), file=sys.stderr, flush=True)
-            return await measure(place, wanted, rounds=rounds, seconds=seconds, say=line.say, show=show)
+            return await measure(
+                place, wanted, rounds=rounds, seconds=seconds, say=line.say, show=show
+            )
 
 
 def _draw(path: Path, done: Any) -> None:

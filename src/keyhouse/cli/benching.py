@@ -22,12 +22,16 @@ def named_rows(only: str | None) -> list[str]:
 
 def plan(place: Scratch, wanted: list[str], rounds: int) -> str:
     rows = ", ".join(row for row in wanted if row not in left_out(place))
-    return visible(f"Measuring {place.place} in {place.where}, which goes at the end: {rows}; {rounds} rounds each.")
+    return visible(
+        f"Measuring {place.place} in {place.where}, which goes at the end: {rows}; {rounds} rounds each."
+    )
 
 
 def about(done: Benched) -> str:
     durable = (
-        "each write was on disk when it was counted" if done.durable else "NOT durable: a lost machine loses writes"
+        "each write was on disk when it was counted"
+        if done.durable
+        else "NOT durable: a lost machine loses writes"
     )
     return f"{done.engine}, medians of {done.rounds} rounds in turns; {durable}."
 
@@ -43,7 +47,14 @@ def line_of(figure: Figure) -> str:
 def report(done: Benched) -> Report:
     head: tuple[str, ...] = ("row", "work", "ours", "limit", "in a second", "the limit is")
     speeds = [
-        (figure.row, figure.work, _speed(figure, "ours"), _speed(figure, "limit"), figure.unit, figure.against)
+        (
+            figure.row,
+            figure.work,
+            _speed(figure, "ours"),
+            _speed(figure, "limit"),
+            figure.unit,
+            figure.against,
+        )
         for figure in done.figures
     ]
     bars = [

@@ -21,7 +21,9 @@ def colons_kept() -> Iterator[None]:
     if os.environ.get(ASKED) != "complete_bash" or "COMP_WORDS" not in os.environ:
         yield
         return
-    words, current, known = rejoined(_split(os.environ["COMP_WORDS"]), int(os.environ.get("COMP_CWORD", "0")))
+    words, current, known = rejoined(
+        _split(os.environ["COMP_WORDS"]), int(os.environ.get("COMP_CWORD", "0"))
+    )
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(words), str(current)
     offers = io.StringIO()
     try:

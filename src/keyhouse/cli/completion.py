@@ -49,5 +49,7 @@ async def _keys(url: str, named: dict[str, Any], incomplete: str) -> list[str]:
 
     place = place_of_space(target(named["system"]), named.get("space"))
     async with opened(url, existing=True) as engine:
-        page = await engine.scan(place.space, Span.prefix(incomplete), limit=_OFFERED_MAX, keys_only=True)
+        page = await engine.scan(
+            place.space, Span.prefix(incomplete), limit=_OFFERED_MAX, keys_only=True
+        )
         return [row.key for row in page.rows]

@@ -15,7 +15,9 @@ def count(selection: Selection, json: Json = False) -> None:
     """Count the rows of a space, by reading every key."""
     space, rows = asyncio.run(_count(selection))
     if json:
-        show_json({"space": space, "prefix": selection.prefix, "only": selection.only, "rows": rows})
+        show_json(
+            {"space": space, "prefix": selection.prefix, "only": selection.only, "rows": rows}
+        )
     else:
         print(rows)
 

@@ -19,12 +19,16 @@ from keyhouse.cli.output import number, show_json
 def delete(
     system: SystemName,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="The key of a record.", autocompletion=complete_key)
+        str | None,
+        typer.Argument(metavar="KEY", help="The key of a record.", autocompletion=complete_key),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="All records whose keys start with this text.")
+        str | None,
+        typer.Option(metavar="TEXT", help="All records whose keys start with this text."),
     ] = None,
-    whole_space: Annotated[bool, typer.Option("--whole-space", help="All that the space holds.")] = False,
+    whole_space: Annotated[
+        bool, typer.Option("--whole-space", help="All that the space holds.")
+    ] = False,
     expect: Annotated[
         str | None, typer.Option(metavar="REVISION", help="Only if the record is at this revision.")
     ] = None,
@@ -52,5 +56,9 @@ def delete(
 def _told(removed: Any) -> str:
     if removed.dry_run:
         return f"{number(removed.records, 'record')} would go, with all derived rows. Nothing was deleted."
-    left = f" {number(removed.left, 'record')} can't be read, and stay: see keyhouse verify." if removed.left else ""
+    left = (
+        f" {number(removed.left, 'record')} can't be read, and stay: see keyhouse verify."
+        if removed.left
+        else ""
+    )
     return f"Deleted {number(removed.records, 'record')}, with all derived rows.{left}"

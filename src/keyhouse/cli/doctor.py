@@ -19,7 +19,9 @@ _MARKS = {"ok": "✓", "warn": "!", "bad": "✗"}
     "keyhouse doctor audiobooks --store sqlite:library.db",
     "keyhouse doctor --store postgresql://keyhouse@host/library --json",
 )
-def doctor(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False) -> None:
+def doctor(
+    system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False
+) -> None:
     """Look at installation and store, and say how to mend them.
 
     How durable the store is, its room and clock; with SYSTEM, its rows too. It changes nothing. Without a store, it
@@ -31,9 +33,16 @@ def doctor(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder
     facts = [fact for found in parts.values() for fact in found]
     bad = [fact for fact in facts if fact.state == "bad"]
     if json:
-        show_json({"wrong": len(bad), "findings": [{"part": part, "facts": found} for part, found in parts.items()]})
+        show_json(
+            {
+                "wrong": len(bad),
+                "findings": [{"part": part, "facts": found} for part, found in parts.items()],
+            }
+        )
     else:
-        cures = [(f"{_MARKS[fact.state]} {fact.name}", fact.cure) for fact in facts if fact.state != "ok"]
+        cures = [
+            (f"{_MARKS[fact.state]} {fact.name}", fact.cure) for fact in facts if fact.state != "ok"
+        ]
         text = f"{number(len(bad), 'thing')} to mend." if bad else "Nothing is wrong."
         shown = [
             Part(part, [(f"{_MARKS[fact.state]} {fact.name}", fact.value) for fact in found])

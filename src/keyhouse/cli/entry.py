@@ -26,7 +26,9 @@ def exit_codes() -> str:
     """For the end of the help: as they are, line by line."""
     width = max(len(str(code)) for code in EXIT_CODES)
     lines = [
-        wrap(meaning, 76, initial_indent=f"  {code:>{width}}  ", subsequent_indent=" " * (width + 4))
+        wrap(
+            meaning, 76, initial_indent=f"  {code:>{width}}  ", subsequent_indent=" " * (width + 4)
+        )
         for code, meaning in EXIT_CODES.items()
     ]
     return "\n".join(["\b", "Exit codes:", *(line for each in lines for line in each)])

@@ -26,7 +26,16 @@ LOOKED_ROWS: Final = 5_000
 
 SLOW_SECONDS: Final = 1.0
 
-_LIBRARIES: Final = ("msgspec", "apsw", "asyncpg", "rocksdict", "nats-py", "aiobotocore", "starlette", "typer")
+_LIBRARIES: Final = (
+    "msgspec",
+    "apsw",
+    "asyncpg",
+    "rocksdict",
+    "nats-py",
+    "aiobotocore",
+    "starlette",
+    "typer",
+)
 _SECRET: Final = ("SECRET", "TOKEN", "PASSWORD", "KEY")
 
 
@@ -56,13 +65,20 @@ def _clock() -> Fact:
     value = now.strftime("%Y-%m-%d %H:%M:%S UTC")
     built = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if now < built:
-        return Fact("clock", value, "bad", "It is behind the time at which this program was installed: set it by NTP.")
+        return Fact(
+            "clock",
+            value,
+            "bad",
+            "It is behind the time at which this program was installed: set it by NTP.",
+        )
     return Fact("clock", value)
 
 
 def settings() -> list[Fact]:
     """What the environment says; the value of what sounds like a secret is not shown."""
-    found = {name: value for name, value in sorted(os.environ.items()) if name.startswith("KEYHOUSE_")}
+    found = {
+        name: value for name, value in sorted(os.environ.items()) if name.startswith("KEYHOUSE_")
+    }
     facts = [Fact(name, _shown(name, value)) for name, value in found.items()]
     if Path("keyhouse.toml").is_file():
         facts.append(Fact("keyhouse.toml", "is here; `keyhouse serve` reads it"))
@@ -71,7 +87,12 @@ def settings() -> list[Fact]:
 
 def no_store() -> Fact:
     """Who asks about a system and names no store must not read that all is well with its rows."""
-    return Fact("store", "none is named: no rows were looked at", "warn", "Name it: --store URL, or --data DIR.")
+    return Fact(
+        "store",
+        "none is named: no rows were looked at",
+        "warn",
+        "Name it: --store URL, or --data DIR.",
+    )
 
 
 def _shown(name: str, value: str) -> str:
@@ -95,7 +116,12 @@ async def store_of(url: str) -> tuple[list[Fact], bool]:
 
 def _reached(engine: Engine, seconds: float) -> list[Fact]:
     can, value = engine.capabilities, f"{engine.capabilities.name}, in {seconds * 1_000:,.0f} ms"
-    slow = Fact("reachable", value, "warn", "It is slow to answer: look at its load, and at the network between.")
+    slow = Fact(
+        "reachable",
+        value,
+        "warn",
+        "It is slow to answer: look at its load, and at the network between.",
+    )
     facts = [slow if seconds > SLOW_SECONDS else Fact("reachable", value)]
     if not can.durable:
         cure = "What is acknowledged can be lost: on NATS run with `sync_interval: always` and say `sync=always` in the URL."
@@ -114,7 +140,10 @@ async def rows_of(system: System, called: str, url: str) -> list[Fact]:
     """`called`: as the person named the system, for the commands that mend."""
     try:
         async with opened(url, existing=True) as engine:
-            return [await _migrations(system, called, engine), await _indexes(system, called, engine)]
+            return [
+                await _migrations(system, called, engine),
+                await _indexes(system, called, engine),
+            ]
     except KeyhouseError as error:
         return [Fact("rows", str(error), "bad", "Mend what the message says.")]
 
@@ -149,4 +178,9 @@ async def _indexes(system: System, called: str, engine: Engine) -> Fact:
     value = f"{number(looked, 'row')} compared{'' if all_of_it else ', not all of them'}: "
     if not findings:
         return Fact("index health", value + "all as it should be")
-    return Fact("index health", value + number(len(findings), "finding"), "bad", f"keyhouse verify {called} --repair")
+    return Fact(
+        "index health",
+        value + number(len(findings), "finding"),
+        "bad",
+        f"keyhouse verify {called} --repair",
+    )

@@ -23,17 +23,25 @@ def export(
     system: Annotated[
         str | None,
         typer.Argument(
-            metavar="SYSTEM", help=SYSTEM_HELP + " Only --data and --records need it.", autocompletion=system_names
+            metavar="SYSTEM",
+            help=SYSTEM_HELP + " Only --data and --records need it.",
+            autocompletion=system_names,
         ),
     ] = None,
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write; without it, standard output.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write; without it, standard output."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a file whose export was cut off.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a file whose export was cut off.")
+    ] = False,
     space: Spaces = None,
     records: Annotated[
         bool,
-        typer.Option("--records", help="For people: the records alone, without private members. Can't be imported."),
+        typer.Option(
+            "--records",
+            help="For people: the records alone, without private members. Can't be imported.",
+        ),
     ] = False,
     store: StoreUrl = None,
     data: DataFolder = None,
@@ -50,8 +58,12 @@ def export(
     if to is None and resume:
         raise UsageError("Only an export to a file can be resumed: name it with --to.")
     if records and system is None:
-        raise UsageError("Name the system whose records you want: keyhouse export SYSTEM --records.")
-    with stoppable("Cut off. Run the same command again with --resume: it goes on behind the last whole line."):
+        raise UsageError(
+            "Name the system whose records you want: keyhouse export SYSTEM --records."
+        )
+    with stoppable(
+        "Cut off. Run the same command again with --resume: it goes on behind the last whole line."
+    ):
         done = asyncio.run(_export(system, store, data, to, resume, space or None, records))
     if to is None:
         return
@@ -59,7 +71,9 @@ def export(
         show_json(done)
     else:
         left_out = f" {number(done.left_out, 'row')} left out." if records else ""
-        show_reports([Report(str(to), f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}")])
+        show_reports(
+            [Report(str(to), f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}")]
+        )
 
 
 async def _export(

@@ -63,7 +63,12 @@ class Findings:
     def end(self, strangers: list[str]) -> None:
         """`strangers`: spaces that hold rows and are none of the system's."""
         if self._as_json:
-            sums = {"rows": self.rows, "spaces": self._spaces, "findings": self.count, "left": self.left}
+            sums = {
+                "rows": self.rows,
+                "spaces": self._spaces,
+                "findings": self.count,
+                "left": self.left,
+            }
             show_line({**sums, "other_spaces": strangers})
             return
         where = f"{number(self.rows, 'row')} of {number(self._spaces, 'space')}"
@@ -76,5 +81,8 @@ class Findings:
             others.append((f"and {len(strangers) - _SPACES_SHOWN:,} more",))
         if self.count:
             print()
-        parts = [Part("What to do", [*cures]), Part("Spaces that are none of this system's, not looked at", [*others])]
+        parts = [
+            Part("What to do", [*cures]),
+            Part("Spaces that are none of this system's, not looked at", [*others]),
+        ]
         show_reports([Report("Verified", text, parts)])

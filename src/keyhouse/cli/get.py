@@ -22,12 +22,17 @@ def get(system: SystemName, key: Key, where: Where, json: Json = False) -> None:
     if row.unreadable:
         from keyhouse.errors import UnreadableError
 
-        raise UnreadableError("The row can't be read; `keyhouse explain` shows it.", key=key, reason=row.unreadable)
+        raise UnreadableError(
+            "The row can't be read; `keyhouse explain` shows it.", key=key, reason=row.unreadable
+        )
     if json:
         show_json(row)
         return
     expiry = f", expires {row.expires}" if row.expires else ""
-    show_value(row.value, f"{row.what}, revision {row.revision}{expiry}" if row.revision else f"{row.what}{expiry}")
+    show_value(
+        row.value,
+        f"{row.what}, revision {row.revision}{expiry}" if row.revision else f"{row.what}{expiry}",
+    )
 
 
 async def _get(system: str, key: str, where: Where) -> Any:
@@ -37,5 +42,7 @@ async def _get(system: str, key: str, where: Where) -> Any:
     place, _ = selected_by_key(system, key, where)
     async with reached(system, place, where) as access:
         if (row := await access.get(key)) is None:
-            raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
+            raise AbsentError(
+                "There is no such row, or it has expired.", key=key, space=place.space
+            )
         return row

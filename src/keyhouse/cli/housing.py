@@ -9,7 +9,9 @@ from keyhouse.store import MARK_SPACE
 from keyhouse.systems.registry import System
 
 
-async def places(system: System, engine: Engine, spaces: Sequence[str] | None) -> AsyncIterator[Place]:
+async def places(
+    system: System, engine: Engine, spaces: Sequence[str] | None
+) -> AsyncIterator[Place]:
     """Those that are named, or all that hold a row. One that no schema of the system can have is passed over, unless it is
     named: then it is refused."""
     if spaces:

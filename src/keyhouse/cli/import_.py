@@ -26,10 +26,14 @@ LOOK_BYTES: Final = 1_024 * 1_024
 def import_(
     system: SystemOrNone = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="The file to read; without it, standard input.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="The file to read; without it, standard input."
+        ),
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="The last line, which proves it whole, may be missing.")
+        bool,
+        typer.Option("--partial", help="The last line, which proves it whole, may be missing."),
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -46,7 +50,9 @@ def import_(
     """
     from keyhouse.cli.output import Report, number, show_json, show_reports
 
-    with stoppable("Cut off: what was written stays. Run the same command again: it writes only what is not there."):
+    with stoppable(
+        "Cut off: what was written stays. Run the same command again: it writes only what is not there."
+    ):
         done = asyncio.run(_import(system, store, data, source, partial, dry_run, yes))
     if json:
         show_json(done)
@@ -63,7 +69,13 @@ def import_(
 
 
 async def _import(
-    system: str | None, url: str | None, data: Any, source: Path | None, partial: bool, dry_run: bool, yes: bool
+    system: str | None,
+    url: str | None,
+    data: Any,
+    source: Path | None,
+    partial: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> Any:
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.output import number
@@ -71,9 +83,14 @@ async def _import(
     from keyhouse.store import import_rows
 
     place = url_of(system, url, data)
-    with Line() as line, nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines:
+    with (
+        Line() as line,
+        nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as lines,
+    ):
         given = _Given(lines, partial, is_file=source is not None and lines.seekable(), line=line)
-        async with opened(place, existing=dry_run, rehearse=None if dry_run else given.rehearse) as engine:
+        async with opened(
+            place, existing=dry_run, rehearse=None if dry_run else given.rehearse
+        ) as engine:
             if given.is_file and not dry_run:
                 await given.check()
             if not (dry_run or yes):
@@ -121,7 +138,10 @@ class _Given:
             self._first = self._lines.readlines(LOOK_BYTES)
             is_all = sum(map(len, self._first)) < LOOK_BYTES
             await import_rows(
-                await open_engine("memory:"), self._first, partial=self._partial or not is_all, dry_run=True
+                await open_engine("memory:"),
+                self._first,
+                partial=self._partial or not is_all,
+                dry_run=True,
             )
 
     async def compare(self, engine: Any, doing: str) -> Any:

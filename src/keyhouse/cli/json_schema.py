@@ -21,7 +21,10 @@ def json_schema(system: System) -> dict[str, Any]:
     values, components = msgspec.json.schema_components(
         [record.type for _, record in found], ref_template="#/$defs/{name}"
     )
-    records = [_record(schema, record, value) for (schema, record), value in zip(found, values, strict=True)]
+    records = [
+        _record(schema, record, value)
+        for (schema, record), value in zip(found, values, strict=True)
+    ]
     return {
         "$schema": _DIALECT,
         "title": system.title,

@@ -34,7 +34,10 @@ class Listing:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self._flush()
@@ -60,7 +63,13 @@ class Listing:
 
         console = terminal()
         widths = self._widths(console.width)
-        table = Table(box=None, show_header=not self._headed, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+        table = Table(
+            box=None,
+            show_header=not self._headed,
+            header_style="bold",
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+        )
         for name, width in widths.items():
             table.add_column(name, overflow="fold", width=width)
         for row in self._chunk:
@@ -78,18 +87,27 @@ class Listing:
         from rich.cells import cell_len
 
         for name, before in self._longest.items():
-            self._longest[name] = max([before, len(name), *(cell_len(_text(row, name)) for row in self._chunk)])
+            self._longest[name] = max(
+                [before, len(name), *(cell_len(_text(row, name)) for row in self._chunk)]
+            )
         longest = self._longest.copy()
         key = min(longest["key"], max(_KEY_LEAST, int(width * KEY_SHARE)))
         value = _VALUE_LEAST if "value" in longest else 0
         for name in _DISPENSABLE:
-            if key + value + sum(w + _GAP for other, w in longest.items() if other not in ("key", "value")) > width:
+            if (
+                key
+                + value
+                + sum(w + _GAP for other, w in longest.items() if other not in ("key", "value"))
+                > width
+            ):
                 longest.pop(name, None)
                 self._longest.pop(name, None)
         others = sum(w + _GAP for other, w in longest.items() if other not in ("key", "value"))
         longest["key"] = min(longest["key"], max(1, min(key, width - others - value - _GAP)))
         if "value" in longest:
-            longest["value"] = max(1, min(longest["value"], width - others - longest["key"] - 2 * _GAP))
+            longest["value"] = max(
+                1, min(longest["value"], width - others - longest["key"] - 2 * _GAP)
+            )
         return longest
 
 

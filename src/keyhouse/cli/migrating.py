@@ -52,7 +52,10 @@ async def pending(system: System, engine: Engine, spaces: Sequence[str] | None) 
     count, behind, todo = 0, list[Behind](), list[Place]()
     async for place in places(system, engine, spaces):
         count += 1
-        if place.schema.migrations and (at := await version(place.store(engine))) < place.schema.version:
+        if (
+            place.schema.migrations
+            and (at := await version(place.store(engine))) < place.schema.version
+        ):
             behind.append(Behind(place.space, at, place.schema.version))
             todo.append(place)
     return Pending(count, behind, todo)
@@ -67,7 +70,9 @@ def question(found: Pending) -> str:
     )
 
 
-async def migrate_all(found: Pending, engine: Engine, *, dry_run: bool, say: Callable[[str], None]) -> Done:
+async def migrate_all(
+    found: Pending, engine: Engine, *, dry_run: bool, say: Callable[[str], None]
+) -> Done:
     steps: list[Step] = []
     for place in found.places:
 
@@ -76,16 +81,26 @@ async def migrate_all(found: Pending, engine: Engine, *, dry_run: bool, say: Cal
 
         for each in await migrate(place.store(engine), dry_run=dry_run, on_progress=told):
             of = each.migration
-            steps.append(Step(place.space, of.id, of.description, each.records, each.rows, each.duration_ms))
+            steps.append(
+                Step(place.space, of.id, of.description, each.records, each.rows, each.duration_ms)
+            )
     return Done(found.spaces, found.behind, steps, dry_run)
 
 
 def report(done: Done) -> Report:
     where = number(done.spaces, "space")
     if not done.behind:
-        return Report("Migrated", f"{where} looked at: all are at the version that this code writes. Nothing to do.")
+        return Report(
+            "Migrated",
+            f"{where} looked at: all are at the version that this code writes. Nothing to do.",
+        )
     rows = [
-        (f"`{step.space}`", f"{step.id}. {step.description}", number(step.records, "record"), number(step.rows, "row"))
+        (
+            f"`{step.space}`",
+            f"{step.id}. {step.description}",
+            number(step.records, "record"),
+            number(step.rows, "row"),
+        )
         for step in done.steps[:_SHOWN]
     ]
     if len(done.steps) > _SHOWN:

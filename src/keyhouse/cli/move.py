@@ -22,11 +22,19 @@ _STOP = "All rows are copied, and changes are followed. Stop the writers of the 
     "keyhouse move sqlite:library.db rocksdb:library --follow",
 )
 def move(
-    source: Annotated[str, typer.Argument(metavar="FROM_URL", help="The engine that holds the store: sqlite:data.db")],
-    target: Annotated[str, typer.Argument(metavar="TO_URL", help="An engine without rows: rocksdb:folder")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FROM_URL", help="The engine that holds the store: sqlite:data.db"),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO_URL", help="An engine without rows: rocksdb:folder")
+    ],
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Follow changes after copying, until a line (or the end) on standard input."),
+        typer.Option(
+            "--follow",
+            help="Follow changes after copying, until a line (or the end) on standard input.",
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
@@ -40,7 +48,10 @@ def move(
     if json:
         show_json(moved)
         return
-    spaces = [(space.space, number(space.rows, "row"), space.digest[:16]) for space in moved.spaces[:_SPACES_SHOWN]]
+    spaces = [
+        (space.space, number(space.rows, "row"), space.digest[:16])
+        for space in moved.spaces[:_SPACES_SHOWN]
+    ]
     if len(moved.spaces) > _SPACES_SHOWN:
         spaces.append((f"and {len(moved.spaces) - _SPACES_SHOWN:,} more", "", ""))
     what = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}"
@@ -65,10 +76,14 @@ async def _move(source: str, target: str, follow: bool) -> Any:
             if phase != "following" == progress.phase:
                 line.note(_STOP)
             phase = progress.phase
-            line.say(f"{progress.phase} {progress.space}: {number(progress.rows, 'row')}, {progress.written:,} written")
+            line.say(
+                f"{progress.phase} {progress.space}: {number(progress.rows, 'row')}, {progress.written:,} written"
+            )
 
         async with opened(source, existing=True) as one, opened(target) as other:
-            return await store.move(one, other, name=public_url(source), switch=switch, on_progress=report)
+            return await store.move(
+                one, other, name=public_url(source), switch=switch, on_progress=report
+            )
 
 
 def _switch() -> asyncio.Event:

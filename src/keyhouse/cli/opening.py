@@ -15,7 +15,9 @@ Rehearsal = Callable[[], Awaitable[object]]
 
 
 @asynccontextmanager
-async def opened(url: str, *, existing: bool = False, rehearse: Rehearsal | None = None) -> AsyncIterator[Engine]:
+async def opened(
+    url: str, *, existing: bool = False, rehearse: Rehearsal | None = None
+) -> AsyncIterator[Engine]:
     """`existing`: what is only read is not made when it is not there. `rehearse`: one that is not there is made only when
     this was not refused, so that a refusal leaves nothing behind."""
     engine = await _engine(url, existing, rehearse)
@@ -27,7 +29,9 @@ async def opened(url: str, *, existing: bool = False, rehearse: Rehearsal | None
 
 async def _engine(url: str, existing: bool, rehearse: Rehearsal | None) -> Engine:
     if rehearse is not None:
-        with suppress(UsageError):  # it is not there, or can't be opened at all, which is said below
+        with suppress(
+            UsageError
+        ):  # it is not there, or can't be opened at all, which is said below
             return await open_engine(url, create=False)
         await rehearse()
     return await open_engine(url, create=not existing)
@@ -40,7 +44,9 @@ def opened_file(path: Path, mode: str) -> Iterator[BinaryIO]:
     try:
         file = cast(BinaryIO, open(path, mode, opener=_of_its_owner))  # noqa: SIM115  # closed below
     except FileExistsError:
-        raise UsageError("The file is there already: name another one, or go on with it.", file=str(path)) from None
+        raise UsageError(
+            "The file is there already: name another one, or go on with it.", file=str(path)
+        ) from None
     except OSError as error:
         raise UsageError(
             "The file can't be opened: look at its name, its folder, and who may use it.",

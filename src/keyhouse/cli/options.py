@@ -20,8 +20,13 @@ from keyhouse.cli.target import SYSTEM_HELP, system_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SystemName = Annotated[str, typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP, autocompletion=system_names)]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as it is stored.", autocompletion=complete_key)]
+SystemName = Annotated[
+    str, typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP, autocompletion=system_names)
+]
+Key = Annotated[
+    str,
+    typer.Argument(metavar="KEY", help="The key, as it is stored.", autocompletion=complete_key),
+]
 Prefix = Annotated[
     str,
     typer.Argument(
@@ -33,12 +38,17 @@ Prefix = Annotated[
 StoreUrl = Annotated[
     str | None,
     typer.Option(
-        "--store", "-s", metavar="URL", help="The engine that holds the rows: sqlite:data.db [KEYHOUSE_STORE]"
+        "--store",
+        "-s",
+        metavar="URL",
+        help="The engine that holds the rows: sqlite:data.db [KEYHOUSE_STORE]",
     ),
 ]
 DataFolder = Annotated[
     Path | None,
-    typer.Option("--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve."),
+    typer.Option(
+        "--data", "-d", metavar="DIR", help="Instead of --store: the data folder of keyhouse serve."
+    ),
 ]
 ServiceUrl = Annotated[
     str | None,
@@ -49,7 +59,10 @@ ServiceUrl = Annotated[
     ),
 ]
 Token = Annotated[
-    str | None, typer.Option("--token", metavar="TOKEN", help="For a service that asks for one [KEYHOUSE_TOKEN]")
+    str | None,
+    typer.Option(
+        "--token", metavar="TOKEN", help="For a service that asks for one [KEYHOUSE_TOKEN]"
+    ),
 ]
 SpaceName = Annotated[
     str | None,
@@ -63,13 +76,17 @@ SpaceName = Annotated[
 ]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="WHAT", help="Only rows of one record by its name; or `records`, or `derived` rows."),
+    typer.Option(
+        metavar="WHAT", help="Only rows of one record by its name; or `records`, or `derived` rows."
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="No more than this many.")]
 After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind this key.")]
 Reverse = Annotated[bool, typer.Option("--reverse", help="From the last to the first.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="As JSON, one object a line, for programs.")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="As JSON, one object a line, for programs.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
@@ -103,12 +120,17 @@ class Query(Selection, frozen=True, kw_only=True):
 def spread(command: F) -> F:
     """An argument that is a Struct of options becomes these options: what commands share is said once, in that Struct."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Where)}
+    groups = {
+        name: kind
+        for name, kind in hints.items()
+        if isinstance(kind, type) and issubclass(kind, Where)
+    }
 
     @wraps(command)
     def called(**given: Any) -> Any:
         made = {
-            name: kind(**{each: given.pop(each) for each in kind.__struct_fields__}) for name, kind in groups.items()
+            name: kind(**{each: given.pop(each) for each in kind.__struct_fields__})
+            for name, kind in groups.items()
         }
         return command(**made, **given)
 

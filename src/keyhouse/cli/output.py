@@ -60,7 +60,9 @@ def show_value(value: object, note: str) -> None:
 
     console = terminal()
     text = msgspec.json.format(json_text(value), indent=2)
-    console.print(Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True))
+    console.print(
+        Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True)
+    )
     console.print(Text(visible(note), "dim"))
 
 
@@ -82,14 +84,21 @@ def show_reports(reports: list[Report]) -> None:
         if sys.stdout.isatty():
             _show_rich(report, parts)
         else:
-            print("\n\n".join([one_line(report.heading), visible(report.text), *map(_plain, parts)]))
+            print(
+                "\n\n".join([one_line(report.heading), visible(report.text), *map(_plain, parts)])
+            )
 
 
 def show_error(error: Exception, *, as_json: bool) -> None:
     """One sentence with its fields, to standard error."""
     if as_json and isinstance(error, KeyhouseError):
         fields = {name: _json_safe(value) for name, value in error.fields.items()}
-        answer = {"error": error.sentence, "code": error.code, "status": error.status, "fields": fields}
+        answer = {
+            "error": error.sentence,
+            "code": error.code,
+            "status": error.status,
+            "fields": fields,
+        }
         print(json_text(answer), file=sys.stderr)
     else:
         print(f"keyhouse: {visible(str(error))}", file=sys.stderr)
@@ -99,7 +108,9 @@ def visible(text: str) -> str:
     """The text with what does not print (control characters, bidi marks, zero width) written as `\\x1b`, `\\u202e`."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def json_text(value: object) -> str:
@@ -124,7 +135,9 @@ def number(count: int, noun: str) -> str:
 
 def _plain(part: Part) -> str:
     columns = max(len(row) for row in part.rows)
-    rows = [[_bare(one_line(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows]
+    rows = [
+        [_bare(one_line(cell)) for cell in row] + [""] * (columns - len(row)) for row in part.rows
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(columns)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([part.title, *lines])
@@ -141,7 +154,9 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
 
     def styled(text: str) -> Text:
         pieces = re.split(r"`([^`]+)`", text)
-        return Text.assemble(*[(piece, "cyan" if index % 2 else "") for index, piece in enumerate(pieces)])
+        return Text.assemble(
+            *[(piece, "cyan" if index % 2 else "") for index, piece in enumerate(pieces)]
+        )
 
     console = terminal()
     console.print(Text(one_line(report.heading), "bold"))
@@ -152,7 +167,12 @@ def _show_rich(report: Report, parts: list[Part]) -> None:
         for _ in range(max(map(len, part.rows))):
             table.add_column(overflow="fold")
         for row in part.rows:
-            table.add_row(*[Text(cell, "bold red") if cell in ALARMS else styled(one_line(cell)) for cell in row])
+            table.add_row(
+                *[
+                    Text(cell, "bold red") if cell in ALARMS else styled(one_line(cell))
+                    for cell in row
+                ]
+            )
         console.print(table)
 
 

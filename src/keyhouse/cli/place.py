@@ -55,10 +55,16 @@ def service_of(where: Where) -> Service | None:
         return Service(where.service, token)
     if where.token is not None:
         raise UsageError("A token is for a service: name it by --service, or leave the token out.")
-    if where.store is not None or where.data is not None or (named := os.environ.get(SERVICE)) is None:
+    if (
+        where.store is not None
+        or where.data is not None
+        or (named := os.environ.get(SERVICE)) is None
+    ):
         return None
     if os.environ.get(STORE):
-        raise UsageError("The environment names a store and a service: say which by --store or --service.")
+        raise UsageError(
+            "The environment names a store and a service: say which by --store or --service."
+        )
     return Service(named, token)
 
 
@@ -76,7 +82,9 @@ def named_url(system: str | None, store: str | None, data: Path | None) -> str |
 def url_of(system: str | None, store: str | None, data: Path | None) -> str:
     url = named_url(system, store, data)
     if url is None and os.environ.get(SERVICE):
-        raise UsageError("This works on the rows, and asks no service: name them by --store or --data.")
+        raise UsageError(
+            "This works on the rows, and asks no service: name them by --store or --data."
+        )
     if url is None:
         raise UsageError(
             "Say which store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE in the environment."
@@ -115,13 +123,18 @@ def place_of_key(system: System, key: str, space: str | None) -> tuple[Place, Fo
         if given is not None and named not in (None, given):
             others.append(str(named))
         elif (where := given or named) is None:
-            raise UsageError("Say with --space which space the key is in.", key=key, space_is=schema.space.what)
+            raise UsageError(
+                "Say with --space which space the key is in.", key=key, space_is=schema.space.what
+            )
         else:
             places.append((Place(schema, where, _settings(schema, found)), found))
     if len(places) == 1:
         return places[0]
     if places:
-        raise UsageError("Several spaces have such keys: say which with --space.", spaces=[p.space for p, _ in places])
+        raise UsageError(
+            "Several spaces have such keys: say which with --space.",
+            spaces=[p.space for p, _ in places],
+        )
     if others:
         raise UsageError("It is a key of another space.", key=key, space=given, key_of=others[0])
     raise _no_template(system, key)
@@ -157,11 +170,15 @@ def _settings(schema: Schema, found: Found) -> dict[str, Any]:
 
 def _no_template(system: System, key: str) -> UsageError:
     [miss, *_] = nearest(system.schemas, key)
-    return UsageError("No template of the system builds this key.", key=key, nearest=miss.template, why=miss.why)
+    return UsageError(
+        "No template of the system builds this key.", key=key, nearest=miss.template, why=miss.why
+    )
 
 
 def _url_in(data: Path, system: str | None) -> str:
     """Where `keyhouse serve --data` keeps a system's rows."""
     if system is None or ":" in system:
-        raise UsageError("A data folder has a store for each system: name the system.", data=str(data))
+        raise UsageError(
+            "A data folder has a store for each system: name the system.", data=str(data)
+        )
     return file_of(system, data)

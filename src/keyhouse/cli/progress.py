@@ -23,7 +23,10 @@ class Line:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._write("")
 
@@ -44,7 +47,12 @@ class Line:
     def _write(self, text: str) -> None:
         if self._is_seen and (text or self._width):
             shown = one_line(text)[: _columns() - 1]
-            print("\r" + shown.ljust(self._width) + ("" if shown else "\r"), end="", file=sys.stderr, flush=True)
+            print(
+                "\r" + shown.ljust(self._width) + ("" if shown else "\r"),
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             self._width = len(shown)
 
 

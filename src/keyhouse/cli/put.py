@@ -21,14 +21,23 @@ def put(
     system: SystemName,
     key: Key,
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="The value as JSON; without it, --file or standard input.")
+        str | None,
+        typer.Argument(
+            metavar="VALUE", help="The value as JSON; without it, --file or standard input."
+        ),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="The value is text, not JSON.")] = False,
-    file: Annotated[Path | None, typer.Option(metavar="PATH", help="Read the value from this file.")] = None,
-    ttl: Annotated[str | None, typer.Option(metavar="TIME", help="Expire after 90, 15m, 24h or 7d.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Read the value from this file.")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Expire after 90, 15m, 24h or 7d.")
+    ] = None,
     expect: Annotated[
         str | None,
-        typer.Option(metavar="REVISION", help="Only if it is at this revision; `absent`: only if it is new."),
+        typer.Option(
+            metavar="REVISION", help="Only if it is at this revision; `absent`: only if it is new."
+        ),
     ] = None,
     *,
     where: Where,
@@ -47,12 +56,16 @@ def put(
         show_json(written)
         return
     expiry = f" It expires {written.expires}." if written.expires else ""
-    rows = Part("Rows derived from it", [(each["kind"], f"`{each['key']}`") for each in written.derived])
+    rows = Part(
+        "Rows derived from it", [(each["kind"], f"`{each['key']}`") for each in written.derived]
+    )
     at = f" at revision {written.revision}" if written.revision else ""
     show_reports([Report(key, f"Stored in the space `{written.space}`{at}.{expiry}", [rows])])
 
 
-async def _put(system: str, key: str, where: Where, content: bytes, ttl: int | None, expect: Any) -> Any:
+async def _put(
+    system: str, key: str, where: Where, content: bytes, ttl: int | None, expect: Any
+) -> Any:
     from keyhouse import open_engine
     from keyhouse.cli.access import reached, selected_by_key
     from keyhouse.cli.writing import put_value
@@ -60,7 +73,9 @@ async def _put(system: str, key: str, where: Where, content: bytes, ttl: int | N
     place, found = selected_by_key(system, key, where)
 
     async def rehearse() -> None:
-        await put_value(place, place.store(await open_engine("memory:")), found, key, content, ttl, expect)
+        await put_value(
+            place, place.store(await open_engine("memory:")), found, key, content, ttl, expect
+        )
 
     async with reached(system, place, where, rehearse=rehearse) as access:
         return await access.put(key, found, content, ttl, expect)

@@ -23,7 +23,9 @@ async def found(
 ) -> AsyncIterator[Shown]:
     """The rows, each as it is shown. `resolve`: of a derived row, the records that it leads to."""
     passes, count = filter_of(place.schema, query.only), 0
-    async for row in walked(engine, place.space, span(query), reverse=query.reverse, keys_only=keys_only):
+    async for row in walked(
+        engine, place.space, span(query), reverse=query.reverse, keys_only=keys_only
+    ):
         if not passes(row.key):
             continue
         for each in await _records(place, engine, row) if resolve else [row]:
@@ -45,6 +47,10 @@ async def _records(place: Place, engine: Engine, row: Row) -> list[Row]:
     if what is None or isinstance(what.declared, Record):
         return [row]
     record: Record[Any] = what.record
-    keys = [record.template.join(values) for owners in what.declared.owners(row.key, row.value) for values in owners]
+    keys = [
+        record.template.join(values)
+        for owners in what.declared.owners(row.key, row.value)
+        for values in owners
+    ]
     rows = await engine.read(place.space, keys) if keys else []
     return [there for there in rows if there is not None]

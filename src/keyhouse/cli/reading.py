@@ -32,7 +32,11 @@ def readings(
         named = _space_named(schema, explanation)
         if space is not None and named is not None and named != space:
             misses.append(
-                Miss(schema.name, explanation.template, f"it is a key of the space `{named}`, not of `{space}`")
+                Miss(
+                    schema.name,
+                    explanation.template,
+                    f"it is a key of the space `{named}`, not of `{space}`",
+                )
             )
         elif store is None:
             found.append(Reading(explanation, space or named))
@@ -48,6 +52,12 @@ def _space_named(schema: Schema, explanation: Explanation) -> str | None:
 
 def _looked_up(schema: Schema, explanation: Explanation, space: str | None, store: str) -> Reading:
     if space is None:
-        raise UsageError("To read the row, say with --space which space it is in.", space_is=schema.space.what)
-    fixed = {field.name: str(field.value) for field in explanation.fields if field.name in schema.fixed}
-    return Reading(explanation, space, True, read_stored(schema, store, space, explanation.key, fixed))
+        raise UsageError(
+            "To read the row, say with --space which space it is in.", space_is=schema.space.what
+        )
+    fixed = {
+        field.name: str(field.value) for field in explanation.fields if field.name in schema.fixed
+    }
+    return Reading(
+        explanation, space, True, read_stored(schema, store, space, explanation.key, fixed)
+    )

@@ -29,7 +29,14 @@ from keyhouse.systems.registry import NAMES, load
 
 _NOTE = "<!-- Made by `make docs` from the code: change it there. -->\n"
 
-_ENGINES = ("memory", "sqlite.engine", "postgres.engine", "rocksdb.engine", "jetstream.engine", "dynamodb.engine")
+_ENGINES = (
+    "memory",
+    "sqlite.engine",
+    "postgres.engine",
+    "rocksdb.engine",
+    "jetstream.engine",
+    "dynamodb.engine",
+)
 """Where each engine's `CAPABILITIES` are. Imported when the page is made: they bring their drivers."""
 
 _ABOUT = """\
@@ -95,7 +102,9 @@ def limits_table() -> str:
     rows = ["| limit | value | what and why |", "|---|---|---|"]
     for node, after in pairwise(body):
         match node, after:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                value=ast.Constant(value=str(doc))
+            ):
                 rows.append(f"| `{name}` | {getattr(limits, name):,} | {prose(doc)} |")
     return "\n".join(rows)
 
@@ -106,17 +115,23 @@ def engines_table() -> str:
         "| engine | durable | shared | snapshots | binary | rows in a commit | bytes in a commit |",
         "|---|---|---|---|---|---|---|",
     ]
-    rows += [_engine_row(import_module(f"keyhouse.engines.{module}").CAPABILITIES) for module in _ENGINES]
+    rows += [
+        _engine_row(import_module(f"keyhouse.engines.{module}").CAPABILITIES) for module in _ENGINES
+    ]
     return "\n".join(rows)
 
 
 def _engine_row(each: Capabilities) -> str:
-    flags = ["yes" if flag else "no" for flag in (each.durable, each.shared, each.snapshots, each.binary)]
+    flags = [
+        "yes" if flag else "no" for flag in (each.durable, each.shared, each.snapshots, each.binary)
+    ]
     return f"| {each.name} | {' | '.join(flags)} | {each.commit_rows_max:,} | {each.commit_bytes_max:,} |"
 
 
 def _command(name: str, command: Any) -> list[str]:
-    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    arguments = [
+        parameter for parameter in command.params if parameter.param_type_name == "argument"
+    ]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     names = [
         name_.upper() if argument.required else f"[{name_.upper()}]"
@@ -127,7 +142,11 @@ def _command(name: str, command: Any) -> list[str]:
     told, _, shown = command.help.partition("\b\nExamples:\n")
     lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(told) + "\n"]
     lines += [f"```sh\n{cleandoc(shown)}\n```\n"] if shown else []
-    lines += [f"![What keyhouse {name} shows on a terminal](screens/{name}.svg)\n"] if name in SCREENS else []
+    lines += (
+        [f"![What keyhouse {name} shows on a terminal](screens/{name}.svg)\n"]
+        if name in SCREENS
+        else []
+    )
     lines += ["| | |", "|---|---|"]
     lines += [f"| `{argument.name.upper()}` | {argument.help} |" for argument in arguments]
     lines += [f"| `{_option(option)}` | {option.help} |" for option in options]
@@ -135,15 +154,23 @@ def _command(name: str, command: Any) -> list[str]:
 
 
 def _option(option: Any) -> str:
-    return ", ".join(option.opts) + ("" if option.is_flag else f" {option.metavar or option.name.upper()}")
+    return ", ".join(option.opts) + (
+        "" if option.is_flag else f" {option.metavar or option.name.upper()}"
+    )
 
 
 def _keyspace_page(name: str) -> str:
     system = load(name)
-    page = document(system.title, prose(system.doc).partition("\n")[0], [describe(schema) for schema in system.schemas])
+    page = document(
+        system.title,
+        prose(system.doc).partition("\n")[0],
+        [describe(schema) for schema in system.schemas],
+    )
     title, _, rest = page.partition("\n")
     about = f"This is what `keyhouse describe {name}` prints; [what it is]({name}.md)."
-    drawn = f"## Diagram\n\n```mermaid\n{mermaid([describe(schema) for schema in system.schemas])}```\n"
+    drawn = (
+        f"## Diagram\n\n```mermaid\n{mermaid([describe(schema) for schema in system.schemas])}```\n"
+    )
     return f"{title}: the keyspace\n\n{_NOTE}\n{about}\n{rest}\n{drawn}"
 
 

@@ -67,10 +67,15 @@ async def _remove_one(choice: Choice, key: str, *, dry_run: bool, yes: bool) -> 
     check_writable(place, found, key)
     async with reached(choice.system, place, choice.where) as access:
         if await access.get(key) is None:
-            raise AbsentError("There is no such row, or it has expired.", key=key, space=place.space)
+            raise AbsentError(
+                "There is no such row, or it has expired.", key=key, space=place.space
+            )
         if dry_run:
             return Deleted(place.space, 1, dry_run=True)
-        ask(f"Delete {key}, with the rows derived from it, in {_where(place, access.where)}?", yes=yes)
+        ask(
+            f"Delete {key}, with the rows derived from it, in {_where(place, access.where)}?",
+            yes=yes,
+        )
         gone = await access.delete(key, found, expected(choice.expect))
         return Deleted(place.space, int(gone))
 
@@ -82,7 +87,10 @@ async def _remove_many(
     await refuse_newer(place.store(engine))
     with Line() as line:
         removal = Removal(
-            place.schema, engine, place.space, lambda records: line.say(f"{number(records, 'record')} deleted")
+            place.schema,
+            engine,
+            place.space,
+            lambda records: line.say(f"{number(records, 'record')} deleted"),
         )
         count, first = 0, list[str]()
         async for row, _ in removal.records(span):
@@ -90,9 +98,13 @@ async def _remove_many(
             first += [row.key] if count <= _SHOWN_MAX else []
         if dry_run or (not count and not choice.whole_space):
             return Deleted(place.space, count, dry_run=dry_run)
-        some = f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _SHOWN_MAX else ''})"
+        some = (
+            f"{number(count, 'record')} ({', '.join(first)}{', …' if count > _SHOWN_MAX else ''})"
+        )
         ask(_question(choice, some if count else "no record", _where(place, where)), yes=yes)
-        done = await _whole(removal, removal.empty() if choice.whole_space else removal.run(span), line)
+        done = await _whole(
+            removal, removal.empty() if choice.whole_space else removal.run(span), line
+        )
     return Deleted(place.space, done.records, done.left)
 
 

@@ -12,7 +12,11 @@ def reading_report(reading: Reading) -> Report:
     of = reading.explanation
     where = f" in the space `{reading.space}`" if reading.space else ""
     is_record = of.record_key is None
-    what = f"The {of.kind} `{of.record}`" if is_record else f"A derived row ({of.kind}) of the record `{of.record}`"
+    what = (
+        f"The {of.kind} `{of.record}`"
+        if is_record
+        else f"A derived row ({of.kind}) of the record `{of.record}`"
+    )
     parts = [
         Part("Key", [("schema", of.schema), ("template", f"`{of.template}`")]),
         Part("Fields", [(field.name, _value(field.value), field.type) for field in of.fields]),
@@ -25,7 +29,11 @@ def reading_report(reading: Reading) -> Report:
     if reading.stored is not None:
         parts += _stored(reading.stored, "Rows derived from it" if is_record else "Its records")
         if any(near.state in ALARMS for near in reading.stored.neighbours):
-            parts.append(Part("What to do", [("`keyhouse verify --repair`", "mends what is missing or wrong")]))
+            parts.append(
+                Part(
+                    "What to do", [("`keyhouse verify --repair`", "mends what is missing or wrong")]
+                )
+            )
     return Report(of.key, f"{what}{where}.", parts)
 
 
@@ -43,9 +51,18 @@ def _stored(stored: Stored, neighbours: str) -> list[Part]:
     left = "none"
     if stored.seconds_left is not None:
         left = f"{timedelta(seconds=stored.seconds_left)} left, until {stored.expires}"
-    rows = [("revision", str(stored.revision)), ("TTL", left), ("size", number(stored.value_bytes, "byte"))]
-    rows.append(("unreadable", stored.unreadable) if stored.unreadable else ("value", _json(stored.value)))
-    near = [(n.kind, f"`{n.key}`", n.state, "" if n.value is None else _json(n.value)) for n in stored.neighbours]
+    rows = [
+        ("revision", str(stored.revision)),
+        ("TTL", left),
+        ("size", number(stored.value_bytes, "byte")),
+    ]
+    rows.append(
+        ("unreadable", stored.unreadable) if stored.unreadable else ("value", _json(stored.value))
+    )
+    near = [
+        (n.kind, f"`{n.key}`", n.state, "" if n.value is None else _json(n.value))
+        for n in stored.neighbours
+    ]
     return [Part("Stored", [*rows]), Part(neighbours, [*near])]
 
 

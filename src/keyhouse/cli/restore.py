@@ -18,9 +18,12 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 )
 def restore(
     system: SystemOrNone = None,
-    source: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="The backup.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="The backup.")
+    ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="The store may hold other rows: they are deleted. It asks.")
+        bool,
+        typer.Option("--replace", help="The store may hold other rows: they are deleted. It asks."),
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -46,9 +49,7 @@ def restore(
     if json:
         show_json(moved)
     elif dry_run:
-        text = (
-            f"{number(moved.rows, 'row')} of {number(moved.spaces, 'space')}. The file is whole; nothing was written."
-        )
+        text = f"{number(moved.rows, 'row')} of {number(moved.spaces, 'space')}. The file is whole; nothing was written."
         show_reports([Report("To restore", text)])
     else:
         text = f"{number(moved.rows, 'row')} of {number(len(moved.spaces), 'space')}, the same in file and store"
@@ -56,7 +57,13 @@ def restore(
 
 
 async def _restore(
-    system: str | None, store: str | None, data: Any, source: Path, replace: bool, dry_run: bool, yes: bool
+    system: str | None,
+    store: str | None,
+    data: Any,
+    source: Path,
+    replace: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> Any:
     from keyhouse import SystemClock
     from keyhouse.cli.asking import ask
@@ -69,7 +76,9 @@ async def _restore(
 
     url = url_of(system, store, data)
     with Line() as line, opened_file(source, "rb") as file:
-        kept = read_kept(file, SystemClock(), lambda rows: line.say(f"checking: {number(rows, 'row')}"))
+        kept = read_kept(
+            file, SystemClock(), lambda rows: line.say(f"checking: {number(rows, 'row')}")
+        )
         plan: Plan = plan_of(kept)
         if dry_run:
             return plan
@@ -78,7 +87,9 @@ async def _restore(
             ask(question(plan, public_url(url)), yes=yes)
 
         def report(progress: Progress) -> None:
-            line.say(f"{progress.phase} {progress.space}: {progress.rows:,} of {number(plan.rows, 'row')}")
+            line.say(
+                f"{progress.phase} {progress.space}: {progress.rows:,} of {number(plan.rows, 'row')}"
+            )
 
         with served_by_nobody(url):
             async with opened(url) as engine:

@@ -22,10 +22,14 @@ def _group() -> None:
 )
 def acl(
     plugins: Annotated[
-        list[str], typer.Argument(metavar="PLUGIN...", help="The plugins' names, as they stand in their subjects.")
+        list[str],
+        typer.Argument(
+            metavar="PLUGIN...", help="The plugins' names, as they stand in their subjects."
+        ),
     ],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -51,4 +55,6 @@ def _settings(config: Path | None) -> Any:
     from keyhouse.systems.registry import NAMES
     from keyhouse.systems.rosey.settings import Settings
 
-    return read_settings(Settings, gather({}, os.environ, config, systems=NAMES).tables["rosey"], table="rosey")
+    return read_settings(
+        Settings, gather({}, os.environ, config, systems=NAMES).tables["rosey"], table="rosey"
+    )

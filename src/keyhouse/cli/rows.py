@@ -45,7 +45,11 @@ class Shown(msgspec.Struct, frozen=True):
 
     @property
     def what(self) -> str:
-        return self.record or self.kind if self.is_record or not self.record else f"{self.kind} of {self.record}"
+        return (
+            self.record or self.kind
+            if self.is_record or not self.record
+            else f"{self.kind} of {self.record}"
+        )
 
     @property
     def is_record(self) -> bool:
@@ -54,7 +58,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 def shown(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -> Shown:
     found = schema.find(row.key)
-    kind, record = ("unknown", None) if found is None else (kind_of(found.declared), found.record.name)
+    kind, record = (
+        ("unknown", None) if found is None else (kind_of(found.declared), found.record.name)
+    )
     expires = None if row.expires is None else MILLISECONDS.format(row.expires)
     there = Shown(space, row.key, kind, record, row.revision, expires)
     if keys_only:
@@ -68,10 +74,14 @@ def shown(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -> S
 def shown_change(schema: Schema, space: str, change: Change) -> Shown:
     gone = change.value is None
     row = Row(change.key, change.value or b"null", change.revision, change.expires)
-    return msgspec.structs.replace(shown(schema, space, row, keys_only=gone), change="gone" if gone else "put")
+    return msgspec.structs.replace(
+        shown(schema, space, row, keys_only=gone), change="gone" if gone else "put"
+    )
 
 
-def shown_told(schema: Schema, space: str, told: Told, *, keys_only: bool = False, watched: bool = False) -> Shown:
+def shown_told(
+    schema: Schema, space: str, told: Told, *, keys_only: bool = False, watched: bool = False
+) -> Shown:
     """As a service tells it."""
     bare = keys_only or told.value is msgspec.UNSET
     row = Row(told.key, told.value or b"null", told.revision or 0, told.expires or None)
@@ -100,7 +110,11 @@ def filter_of(schema: Schema, only: str | None) -> Filter:
         if found is None:
             return False
         is_record = isinstance(found.declared, Record)
-        return is_record == (only == "records") if only in GROUPS else is_record and found.record.name == only
+        return (
+            is_record == (only == "records")
+            if only in GROUPS
+            else is_record and found.record.name == only
+        )
 
     return passes
 
@@ -118,7 +132,9 @@ async def walked(
 ) -> AsyncIterator[Row]:
     """The rows of the span, page by page: each page is of its own moment."""
     while True:
-        page = await engine.scan(space, span, limit=_PAGE_ROWS, reverse=reverse, keys_only=keys_only)
+        page = await engine.scan(
+            space, span, limit=_PAGE_ROWS, reverse=reverse, keys_only=keys_only
+        )
         for row in page.rows:
             yield row
         if not page.more:

@@ -17,7 +17,10 @@ from keyhouse.cli.options import JsonLines, Query, examples, spread
 def scan(
     query: Query,
     resolve: Annotated[
-        bool, typer.Option("--resolve", help="Of a derived row, show the records that it leads to, in its order.")
+        bool,
+        typer.Option(
+            "--resolve", help="Of a derived row, show the records that it leads to, in its order."
+        ),
     ] = False,
     json: JsonLines = False,
 ) -> None:

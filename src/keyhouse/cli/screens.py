@@ -18,7 +18,11 @@ from keyhouse.engine import Batch
 
 SCREENS: Final = {
     "get": ("get", "clip:goal"),
-    "put": ("put", "clip:replay", '{"title": "Seen again", "second": 760, "viewer": "Bo", "tags": ["replay"]}'),
+    "put": (
+        "put",
+        "clip:replay",
+        '{"title": "Seen again", "second": 760, "viewer": "Bo", "tags": ["replay"]}',
+    ),
     "list": ("list",),
     "scan": ("scan", "idx:clip:tag:replay:", "--resolve"),
     "watch": ("watch", "--since", "0", "--count", "6"),
@@ -40,8 +44,13 @@ _FONTS: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 async def fill(folder: Path) -> None:
     engine = await open_engine(f"sqlite:{folder / 'clips.db'}", clock=ManualClock(_A_MOMENT))
     store = Store(BOARD, engine, "channel-7")
-    await store.put(CLIP, Clip(id="goal", title="What a goal!", second=754, viewer="Ada", tags=["Goal", "replay"]))
-    await store.put(CLIP, Clip(id="kick-off", title="Kick-off", second=12, viewer="Bo", tags=["replay"]))
+    await store.put(
+        CLIP,
+        Clip(id="goal", title="What a goal!", second=754, viewer="Ada", tags=["Goal", "replay"]),
+    )
+    await store.put(
+        CLIP, Clip(id="kick-off", title="Kick-off", second=12, viewer="Bo", tags=["replay"])
+    )
     await engine.commit("channel-7", Batch(deletes=(_BROKEN,)))
     await engine.close()
 
@@ -56,9 +65,19 @@ def shown(folder: Path, *arguments: str) -> str:
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(folder)
-        settings = {"TERM": "xterm-256color", "KEYHOUSE_STORE": "sqlite:clips.db", "KEYHOUSE_SPACE": "channel-7"}
-        environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-        os.execve(sys.executable, [sys.executable, "-m", "keyhouse.cli", *arguments], environment | settings)
+        settings = {
+            "TERM": "xterm-256color",
+            "KEYHOUSE_STORE": "sqlite:clips.db",
+            "KEYHOUSE_SPACE": "channel-7",
+        }
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")
+        }
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "keyhouse.cli", *arguments],
+            environment | settings,
+        )
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
     sent = b""
     try:
@@ -78,10 +97,18 @@ def picture(name: str, command: str, sent: str) -> str:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True,
+        width=COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
     console.print(Text(f"$ {command}", "bold"))
     console.print(Text.from_ansi(sent.rstrip()), soft_wrap=True)
-    return _FONTS.sub("", console.export_svg(title=f"keyhouse {name}", unique_id=f"keyhouse-{name}"))
+    return _FONTS.sub(
+        "", console.export_svg(title=f"keyhouse {name}", unique_id=f"keyhouse-{name}")
+    )
 
 
 def main() -> None:
@@ -90,7 +117,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(fill(Path(folder)))
         for name, (command, *rest) in SCREENS.items():
-            typed = " ".join(["keyhouse", command, "$BOARD", *(f"'{each}'" if " " in each else each for each in rest)])
+            typed = " ".join(
+                [
+                    "keyhouse",
+                    command,
+                    "$BOARD",
+                    *(f"'{each}'" if " " in each else each for each in rest),
+                ]
+            )
             svg = picture(name, typed, shown(Path(folder), command, _SYSTEM, *rest))
             path = docs / f"{name}.svg"
             if not path.exists() or path.read_text() != svg:

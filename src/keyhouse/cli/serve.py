@@ -28,29 +28,43 @@ def serve(
             autocompletion=system_names,
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="DIR", help="The folder for files. [keyhouse-data]")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder for files. [keyhouse-data]")
+    ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where rows are kept. [a SQLite file for each system, in the data folder]"),
+        typer.Option(
+            metavar="URL",
+            help="Where rows are kept. [a SQLite file for each system, in the data folder]",
+        ),
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where HTTP listens; port 0 is any, `off` none. [127.0.0.1:8080]"),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where HTTP listens; port 0 is any, `off` none. [127.0.0.1:8080]",
+        ),
     ] = None,
     nats: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="The NATS to join; `embedded` starts one on loopback, `off` is none. [embedded]"
+            metavar="URL",
+            help="The NATS to join; `embedded` starts one on loopback, `off` is none. [embedded]",
         ),
     ] = None,
     nats_port: Annotated[
-        int | None, typer.Option(metavar="N", help="The port of the embedded NATS; 0 is any. [4222]")
+        int | None,
+        typer.Option(metavar="N", help="The port of the embedded NATS; 0 is any. [4222]"),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]"),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="For programs: one line of JSON when it is ready, and the log as JSON.")
+        bool,
+        typer.Option(
+            "--json", help="For programs: one line of JSON when it is ready, and the log as JSON."
+        ),
     ] = False,
 ) -> None:
     """Serve systems over NATS and HTTP, until Ctrl-C or SIGTERM.
@@ -86,14 +100,19 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     given = gather(flags, os.environ, config, systems=(*NAMES, *mine))
     settings = given.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
-    services = {_service_name(name): own(name) if ":" in name else load_service(name).part for name in names}
+    services = {
+        _service_name(name): own(name) if ":" in name else load_service(name).part for name in names
+    }
     with given.telling():
         _check_tables(given.tables)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
     log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
-        log.info("left out, because they have no service yet", systems=[name for name in NAMES if name not in names])
+        log.info(
+            "left out, because they have no service yet",
+            systems=[name for name in NAMES if name not in names],
+        )
     with given.telling():
         serve(given, services, _announce_json if json else _announce)
 
@@ -108,7 +127,11 @@ def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
     stored = msgspec.defstruct("Stored", [("engine", str | None, None)])
     for name in NAMES:
         if tables[name]:
-            read_settings(load_service(name).Settings if has_service(name) else stored, tables[name], table=name)
+            read_settings(
+                load_service(name).Settings if has_service(name) else stored,
+                tables[name],
+                table=name,
+            )
 
 
 def _service_name(name: str) -> str:
@@ -119,10 +142,15 @@ def _service_name(name: str) -> str:
 def _announce_json(place: Any) -> None:
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode({"ready": True, "http": place.http, "nats": place.nats}).decode() + "\n")
+    sys.stdout.write(
+        msgspec.json.encode({"ready": True, "http": place.http, "nats": place.nats}).decode() + "\n"
+    )
     sys.stdout.flush()
 
 
 def _announce(place: Any) -> None:
-    where = [f"HTTP {place.http}" if place.http else "no HTTP", f"NATS {place.nats}" if place.nats else "no NATS"]
+    where = [
+        f"HTTP {place.http}" if place.http else "no HTTP",
+        f"NATS {place.nats}" if place.nats else "no NATS",
+    ]
     print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C ends it.", flush=True)

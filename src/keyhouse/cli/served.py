@@ -21,7 +21,9 @@ def served_url(system: str | None) -> str | None:
     if system is None or system not in system_names(""):
         return None
     told = _read_file()
-    own = os.environ.get(f"KEYHOUSE_{system.upper()}_ENGINE") or _in_table(told.get(system), "engine")
+    own = os.environ.get(f"KEYHOUSE_{system.upper()}_ENGINE") or _in_table(
+        told.get(system), "engine"
+    )
     shared = os.environ.get("KEYHOUSE_ENGINE") or _in_table(told, "engine")
     data = os.environ.get("KEYHOUSE_DATA") or _in_table(told, "data")
     if own is not None:
@@ -46,4 +48,6 @@ def _read_file() -> dict[str, Any]:
             return {}
         raise UsageError("There is no such file of settings.", file=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UsageError("The file of settings can't be read.", file=str(path), reason=str(error)) from None
+        raise UsageError(
+            "The file of settings can't be read.", file=str(path), reason=str(error)
+        ) from None

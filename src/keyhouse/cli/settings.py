@@ -9,7 +9,8 @@ from keyhouse.serve.settings import Settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 _FLAGS = {"systems": "`SYSTEM…`"} | {
-    name: f"`--{name.replace('_', '-')}`" for name in ("data", "engine", "http", "nats", "nats_port")
+    name: f"`--{name.replace('_', '-')}`"
+    for name in ("data", "engine", "http", "nats", "nats_port")
 }
 """How the command line says what can be said there."""
 
@@ -31,13 +32,19 @@ def _table(kind: type[msgspec.Struct], table: str) -> str:
     for field in msgspec.structs.fields(kind):
         flag = f", {_FLAGS[field.name]}" if field.name in _FLAGS and not table else ""
         about = _about(field.type)
-        rows.append(f"| `{field.name}`{flag} | `{prefix}{field.name.upper()}` | {_default(field)} | {about} |")
+        rows.append(
+            f"| `{field.name}`{flag} | `{prefix}{field.name.upper()}` | {_default(field)} | {about} |"
+        )
     return "\n".join(rows) + "\n"
 
 
 def _about(kind: Any) -> str:
     """What is said of it, and what it may be where that is one of a few."""
-    said = [meta.description for meta in getattr(kind, "__metadata__", ()) if getattr(meta, "description", None)]
+    said = [
+        meta.description
+        for meta in getattr(kind, "__metadata__", ())
+        if getattr(meta, "description", None)
+    ]
     bare = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
     choices = " ".join(f"`{choice}`" for choice in get_args(bare)) if _is_choice(bare) else ""
     return " ".join([*said, *([f"One of {choices}."] if choices else [])])

@@ -17,7 +17,11 @@ from keyhouse.cli.target import SYSTEM_HELP, system_names
 def spaces(
     system: Annotated[
         str | None,
-        typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP + " A --store needs none.", autocompletion=system_names),
+        typer.Argument(
+            metavar="SYSTEM",
+            help=SYSTEM_HELP + " A --store needs none.",
+            autocompletion=system_names,
+        ),
     ] = None,
     store: StoreUrl = None,
     data: DataFolder = None,

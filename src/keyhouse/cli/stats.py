@@ -31,14 +31,27 @@ def stats(
         return
     spaces = sorted(counted.spaces, key=lambda each: -each.bytes)
     more = len(spaces) - _SPACES_SHOWN
-    largest = [(f"`{each.space}`", number(each.rows, "row"), _size(each.bytes)) for each in spaces[:_SPACES_SHOWN]]
+    largest = [
+        (f"`{each.space}`", number(each.rows, "row"), _size(each.bytes))
+        for each in spaces[:_SPACES_SHOWN]
+    ]
     largest += [(f"and {more:,} more", "", "")] if more > 0 else []
     templates = [
-        (f"`{each.template}`", each.what, number(each.rows, "row"), _size(each.bytes), _expiring(each.expiring))
+        (
+            f"`{each.template}`",
+            each.what,
+            number(each.rows, "row"),
+            _size(each.bytes),
+            _expiring(each.expiring),
+        )
         for each in counted.templates
     ]
-    text = f"{number(counted.rows, 'row')} in {number(len(spaces), 'space')}, {_size(counted.bytes)}."
-    show_reports([Report(system, text, [Part("Spaces", [*largest]), Part("Templates", [*templates])])])
+    text = (
+        f"{number(counted.rows, 'row')} in {number(len(spaces), 'space')}, {_size(counted.bytes)}."
+    )
+    show_reports(
+        [Report(system, text, [Part("Spaces", [*largest]), Part("Templates", [*templates])])]
+    )
 
 
 async def _stats(system: str, space: str | None, store: str | None, data: Any) -> Any:

@@ -37,12 +37,16 @@ class Stored(msgspec.Struct, frozen=True):
     neighbours: list[Neighbour] = []
 
 
-def read_stored(schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]) -> Stored | None:
+def read_stored(
+    schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]
+) -> Stored | None:
     """The row, or `None` when there is none, or none any more."""
     return asyncio.run(_read(schema, url, space, key, fixed))
 
 
-async def _read(schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]) -> Stored | None:
+async def _read(
+    schema: Schema, url: str, space: str, key: str, fixed: Mapping[str, Any]
+) -> Stored | None:
     engine = await open_engine(url, create=False)
     try:
         store = Store(schema, engine, space, **fixed)
@@ -60,16 +64,24 @@ async def _stored(store: Store, found: Found, row: Row) -> Stored:
         if isinstance(found.declared, Record):
             value = found.record.decode(row.value, row.key)
             neighbours = [
-                n for derived in found.record.derived for n in await _earned(store, derived, value, found.values)
+                n
+                for derived in found.record.derived
+                for n in await _earned(store, derived, value, found.values)
             ]
-            return msgspec.structs.replace(stored, value=found.record.shown(value), neighbours=neighbours)
+            return msgspec.structs.replace(
+                stored, value=found.record.shown(value), neighbours=neighbours
+            )
         neighbours = await _records(store, found, row)
-        return msgspec.structs.replace(stored, value=msgspec.json.decode(row.value), neighbours=neighbours)
+        return msgspec.structs.replace(
+            stored, value=msgspec.json.decode(row.value), neighbours=neighbours
+        )
     except (DataError, DocumentError, msgspec.MsgspecError) as error:
         return msgspec.structs.replace(stored, unreadable=str(error))
 
 
-async def _earned(store: Store, derived: Derived, value: Any, values: tuple[object, ...]) -> list[Neighbour]:
+async def _earned(
+    store: Store, derived: Derived, value: Any, values: tuple[object, ...]
+) -> list[Neighbour]:
     """The rows that the record earns, and whether they are there."""
     earned = derived.rows(value, values)
     rows = await store.engine.read(store.space, list(earned)) if earned else []
@@ -83,7 +95,9 @@ def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
     if row is None:
         return "missing"
     try:
-        return "there" if derived.sort == "add" or derived.holds(row.value, contribution) else "wrong"
+        return (
+            "there" if derived.sort == "add" or derived.holds(row.value, contribution) else "wrong"
+        )
     except (DataError, DocumentError):
         return "unreadable"
 
@@ -91,9 +105,11 @@ def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
 async def _records(store: Store, found: Found, row: Row) -> list[Neighbour]:
     """The records that a derived row leads to, those that are there."""
     record: Record[Any] = found.record
-    keys = [record.template.join(values) for owners in found.declared.owners(row.key, row.value) for values in owners][
-        :_RECORDS_MAX
-    ]
+    keys = [
+        record.template.join(values)
+        for owners in found.declared.owners(row.key, row.value)
+        for values in owners
+    ][:_RECORDS_MAX]
     rows = await store.engine.read(store.space, keys) if keys else []
     return [
         Neighbour(kind_of(record), key, "missing")

@@ -11,14 +11,18 @@ import typer
 from keyhouse.cli.options import DataFolder, DryRun, Json, StoreUrl, Yes, examples
 from keyhouse.cli.progress import Line
 
-streamkit = typer.Typer(help="Key migration, and files for Cloudflare's wrangler.", no_args_is_help=True)
+streamkit = typer.Typer(
+    help="Key migration, and files for Cloudflare's wrangler.", no_args_is_help=True
+)
 
 CONFLICTS = 1
 """The exit code when something was left at its v1 key."""
 
 Customers = Annotated[
     list[str] | None,
-    typer.Option("--customer", "-c", metavar="ID", help="Only this customer; may be given more than once."),
+    typer.Option(
+        "--customer", "-c", metavar="ID", help="Only this customer; may be given more than once."
+    ),
 ]
 
 
@@ -52,14 +56,20 @@ def migrate_keys(
             else f"{number(copied, 'row')} copied, {deleted:,} deleted"
         )
         left = [
-            f"Left at its v1 key, because v2 holds something else: {key}" for each in moved for key in each.conflicts
+            f"Left at its v1 key, because v2 holds something else: {key}"
+            for each in moved
+            for key in each.conflicts
         ]
-        show_reports([Report("Keys", "\n\n".join([f"{number(len(moved), 'customer')}, {done}.", *left]))])
+        show_reports(
+            [Report("Keys", "\n\n".join([f"{number(len(moved), 'customer')}, {done}.", *left]))]
+        )
     if any(each.conflicts for each in moved):
         raise typer.Exit(CONFLICTS)
 
 
-async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str | None, data: Path | None) -> list[Any]:
+async def _migrate_keys(
+    customers: list[str] | None, dry_run: bool, store: str | None, data: Path | None
+) -> list[Any]:
     from keyhouse.cli.opening import opened
     from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
@@ -75,7 +85,9 @@ async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str |
                 def report(_: str, phase: str, rows: int, where: str = where) -> None:
                     line.say(f"{where}, {phase}: {number(rows, 'row')}")
 
-                moved.append(await system.migrate_keys(engine, name, dry_run=dry_run, on_progress=report))
+                moved.append(
+                    await system.migrate_keys(engine, name, dry_run=dry_run, on_progress=report)
+                )
     return moved
 
 
@@ -87,7 +99,8 @@ async def _migrate_keys(customers: list[str] | None, dry_run: bool, store: str |
 def export(
     customer: Customers = None,
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write; without it, standard output.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write; without it, standard output."),
     ] = None,
     store: StoreUrl = None,
     data: DataFolder = None,
@@ -106,7 +119,9 @@ def export(
         print(f"{_entries(count)} written to {to}.")
 
 
-async def _export(customers: list[str] | None, to: Path | None, store: str | None, data: Path | None) -> int:
+async def _export(
+    customers: list[str] | None, to: Path | None, store: str | None, data: Path | None
+) -> int:
     import msgspec
 
     from keyhouse.cli.opening import opened, opened_file
@@ -115,7 +130,10 @@ async def _export(customers: list[str] | None, to: Path | None, store: str | Non
 
     count = 0
     async with opened(url_of("streamkit", store, data), existing=True) as engine:
-        with nullcontext(sys.stdout.buffer) if to is None else opened_file(to, "xb") as file, Line() as line:
+        with (
+            nullcontext(sys.stdout.buffer) if to is None else opened_file(to, "xb") as file,
+            Line() as line,
+        ):
             async for item in system.export_items(engine, customers or ()):
                 file.write((b",\n" if count else b"[\n") + msgspec.json.encode(item))
                 count += 1
@@ -132,10 +150,14 @@ async def _export(customers: list[str] | None, to: Path | None, store: str | Non
 )
 def import_(
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="The file to read; without it, standard input.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="The file to read; without it, standard input."
+        ),
     ] = None,
     keys: Annotated[
-        Literal["v1", "v2"], typer.Option(metavar="VERSION", help="The version of the keys of what is new: v1 or v2.")
+        Literal["v1", "v2"],
+        typer.Option(metavar="VERSION", help="The version of the keys of what is new: v1 or v2."),
     ] = "v1",
     store: StoreUrl = None,
     data: DataFolder = None,
@@ -170,9 +192,7 @@ async def _import(
         entries = system.read_items(file.read())
     async with opened(url_of("streamkit", store, data)) as engine:
         if not yes and (replaced := await system.count_replaced(engine, entries)):
-            there = (
-                f"{_entries(replaced)} of the file will be put over what is there. There is no way back but a backup."
-            )
+            there = f"{_entries(replaced)} of the file will be put over what is there. There is no way back but a backup."
             ask(f"{there} Go on?", yes=False)
         return await system.import_items(engine, entries, keys=keys)
 

@@ -9,7 +9,9 @@ from keyhouse.cli.whole import SystemOrNone, stoppable
 
 
 @examples("keyhouse sweep --store sqlite:bot.db", "keyhouse sweep rosey --data data --json")
-def sweep(system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False) -> None:
+def sweep(
+    system: SystemOrNone = None, store: StoreUrl = None, data: DataFolder = None, json: Json = False
+) -> None:
     """Remove the rows that have expired, while others write.
 
     Of all spaces, a few at a time. They are invisible already: this gives their room back, and prunes what is kept for
@@ -33,4 +35,6 @@ async def _sweep(system: str | None, store: str | None, data: Any) -> int:
 
     with Line() as line:
         async with opened(url_of(system, store, data), existing=True) as engine:
-            return await sweep(engine, on_progress=lambda rows: line.say(f"{number(rows, 'row')} removed"))
+            return await sweep(
+                engine, on_progress=lambda rows: line.say(f"{number(rows, 'row')} removed")
+            )

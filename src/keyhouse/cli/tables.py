@@ -25,14 +25,21 @@ def tables(
     way: Annotated[
         Way,
         typer.Argument(
-            metavar="current|up|down", help="`current` says which version is there; `up` and `down` change it."
+            metavar="current|up|down",
+            help="`current` says which version is there; `up` and `down` change it.",
         ),
     ],
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="A SQL engine: sqlite:data.db or postgresql://user@host/database")
+        str,
+        typer.Argument(
+            metavar="URL", help="A SQL engine: sqlite:data.db or postgresql://user@host/database"
+        ),
     ],
     to: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Where to go; without it, all the way.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="Where to go; without it, all the way.", show_default=False
+        ),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -57,7 +64,12 @@ def tables(
             migrate.upgrade(url, to or "head")
         elif way is Way.DOWN:
             if before is not None:
-                ask("This drops the tables, and every row in them. Go on?" if after is None else "Go on?", yes=yes)
+                ask(
+                    "This drops the tables, and every row in them. Go on?"
+                    if after is None
+                    else "Go on?",
+                    yes=yes,
+                )
             migrate.downgrade(url, to or "base")
         after = migrate.current(url)
     if json:

@@ -42,14 +42,18 @@ class Tally(msgspec.Struct):
     templates: list[TemplateTally]
 
 
-async def tally(system: System, engine: Engine, space: str | None, on_progress: Callable[[int], None]) -> Tally:
+async def tally(
+    system: System, engine: Engine, space: str | None, on_progress: Callable[[int], None]
+) -> Tally:
     """Of one space, or of all that are this system's."""
     space = named_space(space)
     names = [space] if space is not None else [each async for each in engine.spaces()]
     spaces: list[SpaceTally] = []
     totals: dict[str, TemplateTally] = {}
     for name in names:
-        counted = await _count(_schema_of(system, name), engine, name, lambda rows: on_progress(_rows(spaces) + rows))
+        counted = await _count(
+            _schema_of(system, name), engine, name, lambda rows: on_progress(_rows(spaces) + rows)
+        )
         spaces.append(_space_tally(name, counted))
         for template, each in counted.items():
             total = totals.setdefault(template, TemplateTally(template, each.what))
@@ -80,7 +84,11 @@ async def _count(
             each = counted[template] = TemplateTally(template, "unknown")
             if found is not None:
                 is_record = isinstance(found.declared, Record)
-                each.what = found.record.name if is_record else f"{kind_of(found.declared)} of {found.record.name}"
+                each.what = (
+                    found.record.name
+                    if is_record
+                    else f"{kind_of(found.declared)} of {found.record.name}"
+                )
         each.rows += 1
         each.bytes += len(row.key.encode()) + len(row.value)
         each.expiring += row.expires is not None

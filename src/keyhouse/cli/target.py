@@ -23,7 +23,9 @@ def target(name: str) -> System:
     if ":" in name:
         return _own(name)
     if name not in NAMES:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}, nor of the form module:NAME.")
+        raise typer.BadParameter(
+            f"{name!r} is none of {', '.join(NAMES)}, nor of the form module:NAME."
+        )
     return load(name)
 
 

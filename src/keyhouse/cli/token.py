@@ -25,23 +25,34 @@ def token(
     system: Annotated[
         str,
         typer.Argument(
-            metavar="SYSTEM", help="The system that the token is for: streamkit, rosey.", autocompletion=system_names
+            metavar="SYSTEM",
+            help="The system that the token is for: streamkit, rosey.",
+            autocompletion=system_names,
         ),
     ],
-    customer: Annotated[str | None, typer.Option(metavar="ID", help="Whom the token stands for: the tenant.")] = None,
+    customer: Annotated[
+        str | None, typer.Option(metavar="ID", help="Whom the token stands for: the tenant.")
+    ] = None,
     operator: Annotated[
-        bool, typer.Option("--operator", help="For the operator's view, where the system has one: rosey.")
+        bool,
+        typer.Option(
+            "--operator", help="For the operator's view, where the system has one: rosey."
+        ),
     ] = False,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="What it allows: read or write; may be given several times. [both]"),
+        typer.Option(
+            metavar="NAME", help="What it allows: read or write; may be given several times. [both]"
+        ),
     ] = None,
     hours: Annotated[float, typer.Option(metavar="N", help="How long it is good for.")] = 12.0,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]")
+        str | None,
+        typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file of settings. [keyhouse.toml, if it is there]"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
@@ -62,13 +73,17 @@ def token(
     if (customer is None) is not operator:
         ways = {"--customer": "token", "--operator": "operator_token"}
         takes = [option for option, maker in ways.items() if hasattr(service, maker)]
-        raise UsageError("A token is for one: name --customer ID, or --operator.", system=system, takes=takes)
+        raise UsageError(
+            "A token is for one: name --customer ID, or --operator.", system=system, takes=takes
+        )
     make = getattr(service, "operator_token" if operator else "token", None)
     if make is None:
         whose = "no operator's view" if operator else "no tokens of customers"
         raise UsageError(f"This system has {whose}.", system=system)
     if operator and scope:
-        raise UsageError("What an operator's token allows is fixed: leave --scope out.", scope=scope)
+        raise UsageError(
+            "What an operator's token allows is fixed: leave --scope out.", scope=scope
+        )
     given = gather({"data": data}, os.environ, config, systems=NAMES)
     who, more = (_OPERATOR, {}) if customer is None else (customer, {"scopes": scope or None})
     made = make(given.tables[system], Path(given.settings.data), who, seconds=hours * 3_600, **more)

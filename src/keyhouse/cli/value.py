@@ -29,7 +29,9 @@ def read_value(value: str | None, file: Path | None, stdin: TextIO, *, as_text: 
     else:
         content = stdin.buffer.read(4 * VALUE_BYTES_MAX)
         if not content and not as_text:
-            raise UsageError("Nothing came on standard input: give a value there, as an argument, or by --file.")
+            raise UsageError(
+                "Nothing came on standard input: give a value there, as an argument, or by --file."
+            )
     return _quoted(content) if as_text else content
 
 

@@ -22,9 +22,14 @@ _DROPS = "Rows that can't be read, or that no template knows, will be deleted fo
 def verify(
     system: SystemName,
     space: Spaces = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what follows from records.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what follows from records.")
+    ] = False,
     drop: Annotated[
-        bool, typer.Option("--drop", help="Delete rows that can't be read, or are of no template. It asks.")
+        bool,
+        typer.Option(
+            "--drop", help="Delete rows that can't be read, or are of no template. It asks."
+        ),
     ] = False,
     yes: Yes = False,
     store: StoreUrl = None,
@@ -48,7 +53,13 @@ def verify(
 
 
 async def _verify(
-    system: str, store: str | None, data: Any, spaces: list[str] | None, repair: bool, drop: bool, json: bool
+    system: str,
+    store: str | None,
+    data: Any,
+    spaces: list[str] | None,
+    repair: bool,
+    drop: bool,
+    json: bool,
 ) -> int:
     from keyhouse.cli.findings import Findings
     from keyhouse.cli.housing import places, strangers
@@ -66,9 +77,13 @@ async def _verify(
 
                 def seen(rows: int, space: str = place.space) -> None:
                     findings.read(rows)
-                    line.say(f"{space}: {number(findings.rows, 'row')}, {number(findings.count, 'finding')}")
+                    line.say(
+                        f"{space}: {number(findings.rows, 'row')}, {number(findings.count, 'finding')}"
+                    )
 
-                async for found in verify(place.store(engine), repair=repair, drop=drop, on_progress=seen):
+                async for found in verify(
+                    place.store(engine), repair=repair, drop=drop, on_progress=seen
+                ):
                     line.clear()
                     findings.add(found)
             others = await strangers(chosen, engine) if not spaces else []

@@ -17,8 +17,12 @@ from keyhouse.cli.options import JsonLines, Selection, examples, spread
 @spread
 def watch(
     selection: Selection,
-    since: Annotated[int | None, typer.Option(min=0, metavar="REVISION", help="First what changed after this.")] = None,
-    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after this many changes.")] = None,
+    since: Annotated[
+        int | None, typer.Option(min=0, metavar="REVISION", help="First what changed after this.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End after this many changes.")
+    ] = None,
     json: JsonLines = False,
 ) -> None:
     """Show the changes of a space as they are committed.

@@ -25,7 +25,9 @@ Spaces = Annotated[
 ]
 SystemOrNone = Annotated[
     str | None,
-    typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP + " Only --data needs it.", autocompletion=system_names),
+    typer.Argument(
+        metavar="SYSTEM", help=SYSTEM_HELP + " Only --data needs it.", autocompletion=system_names
+    ),
 ]
 
 

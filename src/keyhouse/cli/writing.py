@@ -26,12 +26,21 @@ class Put(msgspec.Struct, frozen=True):
 
 
 async def put_value(
-    place: Place, store: Store, found: Found, key: str, content: bytes, ttl: int | None, expect: int | Unset | None
+    place: Place,
+    store: Store,
+    found: Found,
+    key: str,
+    content: bytes,
+    ttl: int | None,
+    expect: int | Unset | None,
 ) -> Put:
     check_writable(place, found, key)
     await refuse_newer(store)
     if isinstance(found.declared, Log):
-        raise UsageError("The events of a log are appended by its system, which folds them too.", log=found.record.name)
+        raise UsageError(
+            "The events of a log are appended by its system, which folds them too.",
+            log=found.record.name,
+        )
     record: Record[Any] = found.record
     bound = store.find(key)
     assert bound is not None, "the place was chosen by this key"
@@ -47,7 +56,9 @@ async def put_value(
         for row in derived.rows(entry.record, entry.values)
     ]
     expires = None if entry.expires is None else MILLISECONDS.format(entry.expires)
-    return Put(place.space, key, record.name, entry.revision, expires, record.shown(entry.record), rows)
+    return Put(
+        place.space, key, record.name, entry.revision, expires, record.shown(entry.record), rows
+    )
 
 
 def check_writable(place: Place, found: Found, key: str) -> None:
@@ -70,7 +81,9 @@ async def refuse_newer(store: Store) -> None:
         await version(store)
 
 
-def completed(record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes) -> bytes:
+def completed(
+    record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes
+) -> bytes:
     """The document with the members that others know: the key, the store, and the record that is there."""
     try:
         plain = msgspec.json.decode(content)
@@ -85,9 +98,15 @@ def completed(record: Record[Any], found: Found, before: Entry[Any] | None, cont
         source = record.fields.get(name, name)
         if isinstance(source, str) and "." not in source and hasattr(record.type, source):
             known[source] = value
-    known |= {name: record.times.format(0) for name in (record.created, record.updated) if name is not None}
+    known |= {
+        name: record.times.format(0)
+        for name in (record.created, record.updated)
+        if name is not None
+    }
     known |= {} if record.version is None else {record.version[0]: record.version[1]}
-    known |= {} if before is None else {name: getattr(before.record, name) for name in record.private}
+    known |= (
+        {} if before is None else {name: getattr(before.record, name) for name in record.private}
+    )
     missing = {member_name(record.type, name): value for name, value in known.items()}
     missing = {name: value for name, value in missing.items() if name not in plain}
     return msgspec.json.encode(plain | missing) if missing else content

@@ -15,7 +15,9 @@ def main() -> None:
         folder = Path(sys.argv[1])
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "clips.db").exists():
-            sys.exit(f"{folder / 'clips.db'} is there already: name an empty folder, or remove the file.")
+            sys.exit(
+                f"{folder / 'clips.db'} is there already: name an empty folder, or remove the file."
+            )
         asyncio.run(tell(folder / "clips.db", kept=True))
     else:
         with tempfile.TemporaryDirectory(prefix="keyhouse-demo-") as made:

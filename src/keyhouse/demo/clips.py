@@ -5,7 +5,19 @@ import asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keyhouse import Index, Meta, Migration, Record, Schema, Space, Store, Unique, fixed, migrate, open_engine
+from keyhouse import (
+    Index,
+    Meta,
+    Migration,
+    Record,
+    Schema,
+    Space,
+    Store,
+    Unique,
+    fixed,
+    migrate,
+    open_engine,
+)
 
 
 class Clip(Struct, kw_only=True):
@@ -26,8 +38,13 @@ BOARD = Schema("clips", CLIP, ON_SCREEN, space=Space("a channel"))
 
 
 async def fill(store: Store) -> None:
-    await store.put(CLIP, Clip(id="goal", title="What a goal!", second=754, viewer="Ada", tags=["Goal", "replay"]))
-    entry = await store.put(CLIP, Clip(id="kick-off", title="Kick-off", second=12, viewer="Bo", tags=["replay"]))
+    await store.put(
+        CLIP,
+        Clip(id="goal", title="What a goal!", second=754, viewer="Ada", tags=["Goal", "replay"]),
+    )
+    entry = await store.put(
+        CLIP, Clip(id="kick-off", title="Kick-off", second=12, viewer="Bo", tags=["replay"])
+    )
     print("stored", entry.key, "at revision", entry.revision)
 
 
@@ -47,13 +64,21 @@ async def follow(store: Store) -> None:
 
 BY_VIEWER = Index("idx:clip:viewer:{viewer:norm}:{id}")
 NEXT_CLIP = Record(Clip, "clip:{id}", IN_ORDER, BY_TAG, BY_TITLE, BY_VIEWER, created="created_at")
-LIST_VIEWERS = Migration(1, "List clips by viewer.", NEXT_CLIP, lambda tx, entry: tx.rewrite(NEXT_CLIP, entry))
-NEXT_BOARD = Schema("clips", NEXT_CLIP, ON_SCREEN, space=BOARD.space, meta=Meta(), migrations=(LIST_VIEWERS,))
+LIST_VIEWERS = Migration(
+    1, "List clips by viewer.", NEXT_CLIP, lambda tx, entry: tx.rewrite(NEXT_CLIP, entry)
+)
+NEXT_BOARD = Schema(
+    "clips", NEXT_CLIP, ON_SCREEN, space=BOARD.space, meta=Meta(), migrations=(LIST_VIEWERS,)
+)
 
 
 async def grow(store: Store) -> None:
-    print("migrated:", [(done.migration.description, done.records) for done in await migrate(store)])
-    print("by Ada:", [entry.key async for entry in store.scan(NEXT_CLIP, by=BY_VIEWER, viewer="ada")])
+    print(
+        "migrated:", [(done.migration.description, done.records) for done in await migrate(store)]
+    )
+    print(
+        "by Ada:", [entry.key async for entry in store.scan(NEXT_CLIP, by=BY_VIEWER, viewer="ada")]
+    )
 
 
 async def main() -> None:

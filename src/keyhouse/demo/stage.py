@@ -33,7 +33,12 @@ class Stage:
         self._number = 0
 
     async def step(
-        self, title: str, text: str, run: Callable[..., Awaitable[object]], *arguments: object, given: str = ""
+        self,
+        title: str,
+        text: str,
+        run: Callable[..., Awaitable[object]],
+        *arguments: object,
+        given: str = "",
     ) -> None:
         """Show a function (behind the code that it is given), call it, and show what it printed and how the rows changed."""
         self.title(title, text)
@@ -54,7 +59,9 @@ class Stage:
     def code(self, code: str) -> None:
         self._console.print()
         if self._console.is_terminal:
-            shown = Syntax(code, "python", theme="ansi_dark", background_color="default", word_wrap=True)
+            shown = Syntax(
+                code, "python", theme="ansi_dark", background_color="default", word_wrap=True
+            )
             self._console.print(Padding(shown, (0, 0, 0, 4)))
         else:
             self._lines("    ", code, "")
@@ -76,7 +83,9 @@ class Stage:
 
     def _difference(self, before: Rows, after: Rows) -> None:
         changed = [
-            key for key in sorted(before.keys() | after.keys()) if _said(before.get(key)) != _said(after.get(key))
+            key
+            for key in sorted(before.keys() | after.keys())
+            if _said(before.get(key)) != _said(after.get(key))
         ]
         if not changed:
             return
@@ -84,8 +93,16 @@ class Stage:
         width = max(map(len, changed))
         for key in changed:
             row = after.get(key)
-            mark, style = ("-", "red") if row is None else ("+", "green") if key not in before else ("~", "yellow")
-            line = Text.assemble((f"  {mark} {key:<{width}}", style), "" if row is None else f"  {_value(row)}")
+            mark, style = (
+                ("-", "red")
+                if row is None
+                else ("+", "green")
+                if key not in before
+                else ("~", "yellow")
+            )
+            line = Text.assemble(
+                (f"  {mark} {key:<{width}}", style), "" if row is None else f"  {_value(row)}"
+            )
             line.truncate(self._console.width, overflow="ellipsis")
             self._console.print(line, soft_wrap=True)
 

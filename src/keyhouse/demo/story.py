@@ -7,7 +7,18 @@ from pathlib import Path
 
 from keyhouse import ManualClock, Store, open_engine, sweep, verify
 from keyhouse.demo import clips
-from keyhouse.demo.clips import BOARD, BY_TAG, CLIP, NEXT_BOARD, ON_SCREEN, Clip, fill, follow, grow, look
+from keyhouse.demo.clips import (
+    BOARD,
+    BY_TAG,
+    CLIP,
+    NEXT_BOARD,
+    ON_SCREEN,
+    Clip,
+    fill,
+    follow,
+    grow,
+    look,
+)
 from keyhouse.demo.stage import Stage
 from keyhouse.engine import Batch
 from keyhouse.errors import UniqueError
@@ -72,7 +83,9 @@ async def tell(path: Path, *, kept: bool) -> None:
             follow,
             store,
         )
-        await stage.step("A taken title is refused", "The unique row says no, and nothing is written.", refuse)
+        await stage.step(
+            "A taken title is refused", "The unique row says no, and nothing is written.", refuse
+        )
         await stage.step(
             "A value that expires",
             "What the overlay shows now: the record is declared to live for 30 seconds.",
@@ -117,7 +130,15 @@ def _blocks() -> list[str]:
 
 
 async def _explain(stage: Stage, path: Path, key: str) -> None:
-    arguments = ["explain", "keyhouse.demo.clips:BOARD", key, "--store", f"sqlite:{path}", "--space", _SPACE]
+    arguments = [
+        "explain",
+        "keyhouse.demo.clips:BOARD",
+        key,
+        "--store",
+        f"sqlite:{path}",
+        "--space",
+        _SPACE,
+    ]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "keyhouse.cli", *arguments, stdout=asyncio.subprocess.PIPE
     )

@@ -26,13 +26,19 @@ class EngineAround:
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._engine.read(space, keys)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
-        return await self._engine.scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
+        return await self._engine.scan(
+            space, span, limit=limit, reverse=reverse, keys_only=keys_only
+        )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._engine.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         return self._engine.watch(space, span, since=since)
 
     async def sweep(self, *, limit: int) -> int:

@@ -49,7 +49,9 @@ class Job(Generic[Answer]):
 
     __slots__ = ("_answer", "_refusal", "_work", "alone", "bytes", "future", "poisoned", "rows")
 
-    def __init__(self, work: Callable[[Any], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False) -> None:
+    def __init__(
+        self, work: Callable[[Any], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False
+    ) -> None:
         self._work = work
         self._refusal: Exception | None = None
         self.rows = rows
@@ -91,7 +93,9 @@ def _known(error: Exception) -> KeyhouseError:
     """What nobody foresaw is told as well: a caller that is not answered waits for ever, and so do all behind it."""
     if isinstance(error, KeyhouseError):
         return error
-    return EngineError("The engine failed in a way that it does not know.", detail=repr(error)).caused_by(error)
+    return EngineError(
+        "The engine failed in a way that it does not know.", detail=repr(error)
+    ).caused_by(error)
 
 
 def _unknown(error: BaseException) -> KeyhouseError:
@@ -168,7 +172,9 @@ class GroupWriter(ABC):
         if self._closed:
             raise self._closed_error()
         if not self._working:
-            self._loop = asyncio.get_running_loop()  # asks the system for the process's number: not for each job
+            self._loop = (
+                asyncio.get_running_loop()
+            )  # asks the system for the process's number: not for each job
             self._working = True
             self._loop.call_soon(self._next)
         job.future = self._loop.create_future()
@@ -217,7 +223,9 @@ class GroupWriter(ABC):
             job = self._queue[0]
             rows += job.rows
             bytes += job.bytes
-            if group and (job.alone or group[0].alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX):
+            if group and (
+                job.alone or group[0].alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
+            ):
                 break
             self._queue.popleft()
             if not job.future.cancelled():
@@ -254,5 +262,7 @@ class GroupWriter(ABC):
         self._confirm(failure)
         for job in group:
             job.settle(failure)
-        self._loop.call_soon(self._next)  # behind the callers that were just told, so that their next jobs come along
+        self._loop.call_soon(
+            self._next
+        )  # behind the callers that were just told, so that their next jobs come along
         self._announce()

@@ -59,12 +59,17 @@ async def look(url: str) -> list[Fact]:
 
 def room_at(path: str) -> Iterator[Fact]:
     """How much the disk has left where a file or folder is."""
-    usage = shutil.disk_usage(path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path)))
+    usage = shutil.disk_usage(
+        path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+    )
     value = f"{usage.free / 1e9:,.1f} GB free of {usage.total / 1e9:,.1f} GB"
     if usage.free < FREE_BYTES_MIN:
         state: Literal["warn", "bad"] = "bad" if usage.free < FREE_BYTES_BAD else "warn"
         yield Fact(
-            "free disk", value, state, "Make room: a full disk refuses every commit, and deleting needs room too."
+            "free disk",
+            value,
+            state,
+            "Make room: a full disk refuses every commit, and deleting needs room too.",
         )
     else:
         yield Fact("free disk", value)
@@ -74,5 +79,10 @@ def clock_at(seconds: float, *, within: float = CLOCK_SECONDS_MAX) -> Fact:
     """How far a server's clock is ahead of ours. `within`: as far as it may be, or as exactly as the server tells it."""
     value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
     if abs(seconds) > within:
-        return Fact("clock", value, "warn", "Set both by NTP: what expires is judged by the clock of each program.")
+        return Fact(
+            "clock",
+            value,
+            "warn",
+            "Set both by NTP: what expires is judged by the clock of each program.",
+        )
     return Fact("clock", value)

@@ -84,17 +84,27 @@ class MemoryEngine:
         self._check_open()
         return [self._live(space, key) for key in keys]
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         self._check_open()
         keys = self._spaces[space].span(span) if space in self._spaces else []
-        live = (row for key in (reversed(keys) if reverse else keys) if (row := self._live(space, key)) is not None)
+        live = (
+            row
+            for key in (reversed(keys) if reverse else keys)
+            if (row := self._live(space, key)) is not None
+        )
         rows = list(islice(live, limit + 1))
         page = [Row(row.key, b"", row.revision, row.expires) for row in rows] if keys_only else rows
         return Page(page[:limit], len(rows) > limit, self._revision)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         self._check_open()
-        if batch.id is not None and (applied := self._applied.get((space, batch.id))) and not self._forgotten(applied):
+        if (
+            batch.id is not None
+            and (applied := self._applied.get((space, batch.id)))
+            and not self._forgotten(applied)
+        ):
             return applied.revision
         for check in batch.checks:
             row = self._live(space, check.key)
@@ -108,7 +118,9 @@ class MemoryEngine:
             self._applied[space, batch.id] = _Applied(revision, self._clock.now())
         return revision
 
-    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         check_since(since, self._revision)
         position = self._revision if since is None else since
         while True:
@@ -161,7 +173,11 @@ class MemoryEngine:
 
     def _live(self, space: str, key: str) -> Row | None:
         row = self._stored(space, key)
-        return None if row is None or (row.expires is not None and row.expires <= self._clock.now()) else row
+        return (
+            None
+            if row is None or (row.expires is not None and row.expires <= self._clock.now())
+            else row
+        )
 
     def _sums(self, space: str, batch: Batch) -> list[Put]:
         sums = []
@@ -202,7 +218,11 @@ class MemoryEngine:
             row = self._stored(space, key)
             if key in span and row is not None and row.revision == revision:
                 live = self._live(space, key) is not None
-                yield Change(key, revision, row.value, row.expires) if live else Change(key, revision, None)
+                yield (
+                    Change(key, revision, row.value, row.expires)
+                    if live
+                    else Change(key, revision, None)
+                )
         for key in commit.deleted:
             if key in span and self._stored(space, key) is None:
                 yield Change(key, revision, None)
@@ -211,7 +231,9 @@ class MemoryEngine:
         extra = max(0, len(self._log) - self._changes_kept)
         del self._log[:extra]
         self._pruned += extra
-        self._applied = {key: applied for key, applied in self._applied.items() if not self._forgotten(applied)}
+        self._applied = {
+            key: applied for key, applied in self._applied.items() if not self._forgotten(applied)
+        }
 
     def _forgotten(self, applied: _Applied) -> bool:
         return applied.at <= self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000

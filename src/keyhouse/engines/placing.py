@@ -46,7 +46,12 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
             return f"{url.rstrip('/')}/{system}"
         case "dynamodb":
             table = urlsplit(url).netloc
-            return _with(url.replace(f"//{table}", f"//{table}-{system}", 1), {"layout": system}, set(), alone)
+            return _with(
+                url.replace(f"//{table}", f"//{table}-{system}", 1),
+                {"layout": system},
+                set(),
+                alone,
+            )
         case _:
             return url
 

@@ -37,11 +37,15 @@ async def open_engine(url: str, *, clock: Clock | None = None, create: bool = Tr
     A server is reached before this returns, and what keeps it from being used is said here; after that, it may come and go.
     """
     if not isinstance(url, str):
-        raise UsageError("An engine is opened by its URL, which is text such as sqlite:data.db.", given=url)
+        raise UsageError(
+            "An engine is opened by its URL, which is text such as sqlite:data.db.", given=url
+        )
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
         raise UsageError(
-            "No engine has this scheme; a URL is such as sqlite:data.db.", url=public_url(url), known=sorted(SCHEMES)
+            "No engine has this scheme; a URL is such as sqlite:data.db.",
+            url=public_url(url),
+            known=sorted(SCHEMES),
         )
     return await _OPENERS[SCHEMES[scheme]](url, rest, clock or SystemClock(), create)
 
@@ -69,7 +73,9 @@ async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Eng
     try:
         from keyhouse.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
-        raise ImportError("The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'") from error
+        raise ImportError(
+            "The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'"
+        ) from error
     return await _reached(PostgresEngine.open(url, clock=clock, create=create))
 
 
@@ -83,20 +89,26 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
     try:
         from keyhouse.engines.rocksdb import RocksdbEngine
     except ModuleNotFoundError as error:
-        raise ImportError("The RocksDB engine needs rocksdict: pip install 'keyhouse[rocksdb]'") from error
+        raise ImportError(
+            "The RocksDB engine needs rocksdict: pip install 'keyhouse[rocksdb]'"
+        ) from error
     return RocksdbEngine.open(path, clock=clock)
 
 
 def _refuse_missing(path: str, create: bool) -> None:
     if not create and not os.path.exists(path):
-        raise UsageError("There is no such file; look at the URL, or store something there first.", file=path)
+        raise UsageError(
+            "There is no such file; look at the URL, or store something there first.", file=path
+        )
 
 
 async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     try:
         from keyhouse.engines.jetstream import JetstreamEngine
     except ModuleNotFoundError as error:
-        raise ImportError("The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'") from error
+        raise ImportError(
+            "The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'"
+        ) from error
     return await _reached(JetstreamEngine.open(url, clock=clock, create=create))
 
 
@@ -104,9 +116,13 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
     try:
         from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
     except ModuleNotFoundError as error:
-        raise ImportError("The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'") from error
+        raise ImportError(
+            "The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'"
+        ) from error
     settings = Settings.of(url)
-    return await _reached(DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock))
+    return await _reached(
+        DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock)
+    )
 
 
 async def _reached(engine: _Server) -> Engine:

@@ -130,7 +130,9 @@ class LogFeed(ABC):
 
     # What is the same for all
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
+    async def changes(
+        self, space: str, span: Span, since: int | None
+    ) -> AsyncGenerator[Change, None]:
         watcher = self._join(space, span, since)
         try:
             while True:

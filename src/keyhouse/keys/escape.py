@@ -22,7 +22,9 @@ class Escape:
     __slots__ = ("_bad", "_finds", "alphabet", "bad", "looks_around", "mark")
 
     @checked(DeclarationError)
-    def __init__(self, mark: str, bad: str, *, alphabet: str | None = None, looks_around: bool = False) -> None:
+    def __init__(
+        self, mark: str, bad: str, *, alphabet: str | None = None, looks_around: bool = False
+    ) -> None:
         self.mark = mark
         self.bad = bad
         self.alphabet = alphabet
@@ -30,14 +32,20 @@ class Escape:
         try:
             self._bad = re.compile(f"{bad}|{re.escape(mark)}")
         except re.error as error:
-            raise DeclarationError("Not a regular expression.", pattern=bad, reason=str(error)) from None
+            raise DeclarationError(
+                "Not a regular expression.", pattern=bad, reason=str(error)
+            ) from None
         self._finds = self._bad.search
 
     def and_also(self, characters: str) -> "Escape":
         """The same, and these characters too."""
         if not characters:
             return self
-        bad = f"{self.bad}|[{re.escape(characters)}]" if self.bad != NOTHING else f"[{re.escape(characters)}]"
+        bad = (
+            f"{self.bad}|[{re.escape(characters)}]"
+            if self.bad != NOTHING
+            else f"[{re.escape(characters)}]"
+        )
         return Escape(self.mark, bad, alphabet=self.alphabet, looks_around=self.looks_around)
 
     def escape(self, text: str) -> str:
@@ -65,8 +73,12 @@ class Escape:
 PLAIN = Escape("%", NOTHING)
 """Escapes only what a template needs: the character that ends a segment, and the mark."""
 
-NATS_KEY = Escape("=", r"[^-/_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-/_=.a-zA-Z0-9", looks_around=True)
+NATS_KEY = Escape(
+    "=", r"[^-/_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-/_=.a-zA-Z0-9", looks_around=True
+)
 """A whole key in the alphabet of NATS, `[-/_=.a-zA-Z0-9]`; a dot neither first, nor last, nor beside another."""
 
-NATS = Escape("=", r"[^-_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-_=.a-zA-Z0-9", looks_around=True)
+NATS = Escape(
+    "=", r"[^-_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-_=.a-zA-Z0-9", looks_around=True
+)
 """One field of a template whose fields are divided by `/`, in that alphabet."""

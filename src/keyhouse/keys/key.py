@@ -41,7 +41,9 @@ def _after_all_with_prefix(text: str) -> str | None:
     while text:
         last = ord(text[-1])
         if last < 0x10FFFF:
-            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # surrogates are not text
+            return text[:-1] + chr(
+                0xE000 if last == 0xD7FF else last + 1
+            )  # surrogates are not text
         text = text[:-1]
     return None
 
@@ -53,9 +55,13 @@ def check_key(key: str) -> int:
     try:
         size = len(key) if key.isascii() else len(key.encode())
     except UnicodeEncodeError as error:
-        raise KeyFieldError("A key must be text: this one holds a lone surrogate.", key=key) from error
+        raise KeyFieldError(
+            "A key must be text: this one holds a lone surrogate.", key=key
+        ) from error
     if not 0 < size <= KEY_BYTES_MAX:
-        raise KeyFieldError("A key has 1 to 1,024 bytes of UTF-8.", key=key, bytes=size, limit=KEY_BYTES_MAX)
+        raise KeyFieldError(
+            "A key has 1 to 1,024 bytes of UTF-8.", key=key, bytes=size, limit=KEY_BYTES_MAX
+        )
     if "\0" in key:
         raise KeyFieldError("A key can't hold the character U+0000.", key=key)
     return size

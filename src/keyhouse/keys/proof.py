@@ -69,14 +69,18 @@ def collision(one: Template, other: Template, bound: frozenset[str] = frozenset(
     return _shown_behind(one, shared, _behind(one, shared) & _behind(other, shared))
 
 
-def intrusion(scanned: Template, other: Template, bound: frozenset[str] = frozenset()) -> str | None:
+def intrusion(
+    scanned: Template, other: Template, bound: frozenset[str] = frozenset()
+) -> str | None:
     """A key of `other` that lies in the widest scan of `scanned`, or `None`: proved that there is none. `bound`: fields that
     a store fixes; its widest scan is of the keys that have them."""
     shared = _shared_lead(scanned, other, bound)
     if not _may_lie_in(scanned, other, shared):
         return None
     lead = _lead(scanned, bound)
-    if shared == lead < len(scanned.fields) and other.literals[shared].startswith(scanned.literals[shared]):
+    if shared == lead < len(scanned.fields) and other.literals[shared].startswith(
+        scanned.literals[shared]
+    ):
         return example(other)  # all of them lie in it
     parts = [_literal(scanned.literals[shared])]
     for index in range(shared, lead):
@@ -106,7 +110,9 @@ def _may_lie_in(scanned: Template, other: Template, shared: int) -> bool:
 
 def _lead(template: Template, bound: frozenset[str]) -> int:
     """How many fields, from the first on, a store fixes."""
-    return next((i for i, name in enumerate(template.fields) if name not in bound), len(template.fields))
+    return next(
+        (i for i, name in enumerate(template.fields) if name not in bound), len(template.fields)
+    )
 
 
 def _shared_lead(one: Template, other: Template, bound: frozenset[str]) -> int:
@@ -122,7 +128,14 @@ def _written_as(template: Template, index: int) -> tuple[object, ...]:
     segment = template.segments[index]
     kind = segment if isinstance(segment, Optional) else type(segment)
     ends = template.literals[index + 1][:1]
-    return template.literals[index], template.fields[index], kind, segment.pattern, template.escape, ends
+    return (
+        template.literals[index],
+        template.fields[index],
+        kind,
+        segment.pattern,
+        template.escape,
+        ends,
+    )
 
 
 def _shown_behind(template: Template, count: int, language: FSM) -> str | None:
@@ -150,7 +163,10 @@ def _grown(language: FSM, text: str, behind: FSM) -> str:
     for cut in range(1, len(text) + 1):
         if behind.accepts(text[cut:]):
             for state, shown in _texts(language).items():
-                if state in language.finals and _after(language, state, text[:cut]) in language.finals:
+                if (
+                    state in language.finals
+                    and _after(language, state, text[:cut]) in language.finals
+                ):
                     return shown
     raise AssertionError("a witness is made of such a text")
 
@@ -232,7 +248,10 @@ def _concatenate(template: Template, index: int) -> FSM:
     """The language of what follows field `index` (of the whole template for -1)."""
     parts = [_literal(template.literals[index + 1])]
     for position in range(index + 1, len(template.segments)):
-        parts += [_of_segment(template.segments[position]), _literal(template.literals[position + 1])]
+        parts += [
+            _of_segment(template.segments[position]),
+            _literal(template.literals[position + 1]),
+        ]
     return _join(*parts)
 
 
@@ -243,7 +262,9 @@ def _unbounded(pattern: str) -> str:
 
 def _witness(language: FSM) -> str | None:
     """The shortest text of the language; `None` when it has none."""
-    return next((shown for state, shown in _texts(language).items() if state in language.finals), None)
+    return next(
+        (shown for state, shown in _texts(language).items() if state in language.finals), None
+    )
 
 
 def _texts(language: FSM) -> dict[object, str]:
@@ -261,7 +282,9 @@ def _texts(language: FSM) -> dict[object, str]:
 
 
 def _shown(language: FSM, key: Any) -> str:
-    symbols = [symbol for symbol in language.alphabet.by_transition[key] if symbol is not anything_else]
+    symbols = [
+        symbol for symbol in language.alphabet.by_transition[key] if symbol is not anything_else
+    ]
     return str(min(symbols, key=_plainness)) if symbols else _ODD
 
 

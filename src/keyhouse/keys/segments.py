@@ -79,27 +79,47 @@ class Text:
 
     @checked(DeclarationError)
     def __init__(
-        self, *, chars_max: int | None = None, escape: Escape = PLAIN, ends: str = "", last: bool = True
+        self,
+        *,
+        chars_max: int | None = None,
+        escape: Escape = PLAIN,
+        ends: str = "",
+        last: bool = True,
     ) -> None:
         self._chars_max = chars_max
         self._most = _ANY_LENGTH if chars_max is None else chars_max
         if chars_max is not None:
             if chars_max < 1:
-                raise DeclarationError("Text in a key has room for one character at least.", chars_max=chars_max)
+                raise DeclarationError(
+                    "Text in a key has room for one character at least.", chars_max=chars_max
+                )
             self.what = f"{self.what} of at most {chars_max} characters"
         self._ends = ends
         if ends and ends in escape.mark + "0123456789ABCDEF":
-            raise DeclarationError("Text can't be followed by a character that its own escapes are made of.", ends=ends)
+            raise DeclarationError(
+                "Text can't be followed by a character that its own escapes are made of.", ends=ends
+            )
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
-        self.pattern = f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
+        self.pattern = (
+            f"[^\\x00{re.escape(ends)}]+" if escape.alphabet is None else f"[{escape.alphabet}]+"
+        )
 
     def followed_by(self, literal: str, escape: Escape) -> "Text":
-        return type(self)(chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal)
+        return type(self)(
+            chars_max=self._chars_max, escape=escape, ends=literal[:1], last=not literal
+        )
 
     def format(self, value: object) -> str:
-        if type(value) is str and value.isascii() and 0 < len(value) <= self._most and "\0" not in value:
-            return value if self._verbatim else self._escape.escape(value)  # the usual case, without a call
+        if (
+            type(value) is str
+            and value.isascii()
+            and 0 < len(value) <= self._most
+            and "\0" not in value
+        ):
+            return (
+                value if self._verbatim else self._escape.escape(value)
+            )  # the usual case, without a call
         return self._finished(text_of(value))
 
     def _finished(self, text: str) -> str:
@@ -144,13 +164,17 @@ class Normal(Text):
 
     def format(self, value: object) -> str:
         text = text_of(value)
-        folded = " ".join(text.lower().split()) if text.isascii() else normal(text)  # the usual case, without a call
+        folded = (
+            " ".join(text.lower().split()) if text.isascii() else normal(text)
+        )  # the usual case, without a call
         if not folded:
             raise ValueError("holds only white space")
         return self._finished(folded)
 
     def begin(self, value: str) -> str:
-        return super().begin(normal(value) + (" " if value.strip() and value[-1:].isspace() else ""))
+        return super().begin(
+            normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
+        )
 
 
 class Match(_Plain):
@@ -158,11 +182,20 @@ class Match(_Plain):
     together with the first characters of what follows it in the key."""
 
     @checked(DeclarationError)
-    def __init__(self, pattern: str, *, without: tuple[str, ...] = (), says: str | None = None, tail: str = "") -> None:
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        without: tuple[str, ...] = (),
+        says: str | None = None,
+        tail: str = "",
+    ) -> None:
         self.pattern = pattern
         self.without = without
         self.says = says or f"must match {pattern}"
-        self.what = self.says.replace("must match ", "text that matches ", 1).removeprefix("must be ")
+        self.what = self.says.replace("must match ", "text that matches ", 1).removeprefix(
+            "must be "
+        )
         self.ended = any(tail.startswith(text) for text in without)
         """Whether it ends where one of these texts first stands in the key."""
         self.reading = f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.ended else pattern
@@ -171,9 +204,13 @@ class Match(_Plain):
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise DeclarationError("Not a regular expression.", pattern=pattern, reason=str(error)) from None
+            raise DeclarationError(
+                "Not a regular expression.", pattern=pattern, reason=str(error)
+            ) from None
         if compiled.groups:
-            raise DeclarationError("A pattern can't have groups of its own: write (?:…).", pattern=pattern)
+            raise DeclarationError(
+                "A pattern can't have groups of its own: write (?:…).", pattern=pattern
+            )
         self._match = compiled.fullmatch
 
     def followed_by(self, literal: str, escape: Escape) -> "Match":
@@ -264,7 +301,9 @@ class Scaled(_Plain):
         if width > _FLOAT_DIGITS:
             raise DeclarationError("A number with decimals has 15 digits at most.", width=width)
         if not 0 <= decimals <= width:
-            raise DeclarationError("The decimals are some of a number's digits.", decimals=decimals, width=width)
+            raise DeclarationError(
+                "The decimals are some of a number's digits.", decimals=decimals, width=width
+            )
         self._whole = Integer(width)
         self._decimals = decimals
         self._stop = Decimal(1).scaleb(width - decimals)
@@ -298,7 +337,9 @@ class Choice(_Plain):
     @checked(DeclarationError)
     def __init__(self, *words: str) -> None:
         if not words or not all(words) or len(set(words)) < len(words):
-            raise DeclarationError("An enumeration has words, none of them empty or twice there.", words=words)
+            raise DeclarationError(
+                "An enumeration has words, none of them empty or twice there.", words=words
+            )
         try:
             for word in words:
                 text_of(word)
@@ -306,7 +347,9 @@ class Choice(_Plain):
             raise DeclarationError(f"A word of the enumeration {error}.", words=words) from None
         self.words = words
         self.what = "one of " + ", ".join(words)
-        self.pattern = "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
+        self.pattern = (
+            "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
+        )
 
     def format(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
@@ -360,7 +403,13 @@ class Optional:
         return None if text == self._NULL else self.inner.parse(text)
 
 
-_NAMED: dict[str, Callable[[], Segment]] = {"": Text, "text": Text, "norm": Normal, "ulid": Ulid, "date": Day}
+_NAMED: dict[str, Callable[[], Segment]] = {
+    "": Text,
+    "text": Text,
+    "norm": Normal,
+    "ulid": Ulid,
+    "date": Day,
+}
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 
@@ -379,5 +428,7 @@ def segment(spec: str) -> Segment:
     if "|" in spec:
         return Choice(*spec.split("|"))
     raise DeclarationError(
-        "No such segment type.", spec=spec, known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "a|b|c", "…?"]
+        "No such segment type.",
+        spec=spec,
+        known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "a|b|c", "…?"],
     )

@@ -28,7 +28,18 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 class Template:
     """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
 
-    __slots__ = ("_build", "_folds", "_join", "_match", "_read", "escape", "fields", "literals", "segments", "text")
+    __slots__ = (
+        "_build",
+        "_folds",
+        "_join",
+        "_match",
+        "_read",
+        "escape",
+        "fields",
+        "literals",
+        "segments",
+        "text",
+    )
 
     @checked(DeclarationError)
     def __init__(self, text: str, *, escape: Escape = PLAIN, **segments: Segment) -> None:
@@ -40,7 +51,8 @@ class Template:
         self.literals: tuple[str, ...] = tuple(literals)
         self._check_text(segments)
         types = [
-            segments[name] if name in segments else segment(spec or "") for name, spec in zip(names, specs, strict=True)
+            segments[name] if name in segments else segment(spec or "")
+            for name, spec in zip(names, specs, strict=True)
         ]
         self.segments: tuple[Segment, ...] = tuple(
             type_.followed_by(tail, escape) for type_, tail in zip(types, literals[1:], strict=True)
@@ -72,7 +84,9 @@ class Template:
         """One expression, as `expression` has it. What stands in the key as it is needs no reading."""
         parses = {f"p{index}": bound.parse for index, bound in enumerate(self.segments)}
         verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
-        values = [f"t[{at}]," if as_it_is else f"p{at}(t[{at}])," for at, as_it_is in enumerate(verbatim)]
+        values = [
+            f"t[{at}]," if as_it_is else f"p{at}(t[{at}])," for at, as_it_is in enumerate(verbatim)
+        ]
         read = "t" if all(verbatim) else "(" + "".join(values) + ")"
         self._read = evaluated(f"lambda t: {read}", parses)
         return self._read(texts)
@@ -89,7 +103,10 @@ class Template:
     def pattern(self) -> str:
         """A regular expression that covers all its keys."""
         readings = [s.reading if isinstance(s, Match) else s.pattern for s in self.segments]
-        fields = (f"({reading}){re.escape(tail)}" for reading, tail in zip(readings, self.literals[1:], strict=True))
+        fields = (
+            f"({reading}){re.escape(tail)}"
+            for reading, tail in zip(readings, self.literals[1:], strict=True)
+        )
         return re.escape(self.head) + "".join(fields)
 
     def segment(self, field: str) -> Segment:
@@ -170,19 +187,27 @@ class Template:
         template.text = literals[0] + "".join(
             f"{{{name}}}{tail}" for name, tail in zip(left, literals[1:], strict=True)
         )
-        template.fields, template.literals, template.segments = tuple(left), tuple(literals), tuple(left.values())
+        template.fields, template.literals, template.segments = (
+            tuple(left),
+            tuple(literals),
+            tuple(left.values()),
+        )
         template._settle()
         return template
 
     def _lead(self, count: int, values: Mapping[str, object]) -> str:
         prefix = self.head
-        for name, bound, tail in zip(self.fields[:count], self.segments, self.literals[1:], strict=False):
+        for name, bound, tail in zip(
+            self.fields[:count], self.segments, self.literals[1:], strict=False
+        ):
             prefix += self._written(name, bound, values[name]) + tail
         return prefix
 
     def _begin(self, index: int, starting: str) -> str:
         if index == len(self.fields):
-            raise UsageError("Every field of the key is given: there is none that could start so.", key=self.text)
+            raise UsageError(
+                "Every field of the key is given: there is none that could start so.", key=self.text
+            )
         bound = self.segments[index]
         try:
             if not isinstance(bound, Text):
@@ -191,13 +216,17 @@ class Template:
                 raise ValueError("is text, and is searched by text")
             return bound.begin(starting)
         except ValueError as error:
-            raise UsageError(f"The next field {error}.", field=self.fields[index], key=self.text) from None
+            raise UsageError(
+                f"The next field {error}.", field=self.fields[index], key=self.text
+            ) from None
 
     def _written(self, name: str, bound: Segment, value: object) -> str:
         try:
             return bound.format(value)
         except ValueError as error:
-            raise KeyFieldError(f"The field {error}.", field=name, value=value, key=self.text) from None
+            raise KeyFieldError(
+                f"The field {error}.", field=name, value=value, key=self.text
+            ) from None
 
     def _compiled(self, sources: Sequence[str]) -> Callable[[Any], str]:
         key, scope = self.expression(sources)
@@ -211,19 +240,26 @@ class Template:
         names mean, which all begin with a letter and `mark`. Fields in `trusted` are text as it is written. It raises a bare
         ValueError. Keys are built several times for every write, and a loop over the fields costs several times as much."""
         terms, scope = [f"l{mark}0"], {f"l{mark}0": self.head, f"c{mark}": _check}
-        for index, (name, bound, tail) in enumerate(zip(self.fields, self.segments, self.literals[1:], strict=True)):
+        for index, (name, bound, tail) in enumerate(
+            zip(self.fields, self.segments, self.literals[1:], strict=True)
+        ):
             terms.append(sources[index] if name in trusted else f"f{mark}{index}({sources[index]})")
             scope |= {f"n{mark}{index}": name, f"f{mark}{index}": bound.format}
             if tail:
                 terms.append(f"l{mark}{index + 1}")
                 scope[f"l{mark}{index + 1}"] = tail
         key = " + ".join(terms)
-        return f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else c{mark}(k)", scope
+        return (
+            f"k if (k := {key}).isascii() and 0 < len(k) <= {KEY_BYTES_MAX} else c{mark}(k)",
+            scope,
+        )
 
     def _blame(self, values: Mapping[str, object]) -> KeyFieldError:
         for name, bound in zip(self.fields, self.segments, strict=True):
             if name not in values:
-                return KeyFieldError("The key needs a field that was not given.", field=name, key=self.text)
+                return KeyFieldError(
+                    "The key needs a field that was not given.", field=name, key=self.text
+                )
             try:
                 self._written(name, bound, values[name])
             except KeyFieldError as error:
@@ -233,22 +269,30 @@ class Template:
     def _refuse_others(self, values: Mapping[str, object]) -> None:
         others = sorted(set(values) - set(self.fields))
         if others:
-            raise UsageError("The key has no such field.", fields=others, known=list(self.fields), key=self.text)
+            raise UsageError(
+                "The key has no such field.", fields=others, known=list(self.fields), key=self.text
+            )
 
     def _check_text(self, segments: Mapping[str, Segment]) -> None:
         if any(mark in literal for literal in self.literals for mark in "{}\0"):
-            raise DeclarationError("A template's fields are written {name} or {name:type}.", template=self.text)
+            raise DeclarationError(
+                "A template's fields are written {name} or {name:type}.", template=self.text
+            )
         if len(set(self.fields)) != len(self.fields):
             raise DeclarationError("A template names each field once.", template=self.text)
         if unused := sorted(set(segments) - set(self.fields)):
-            raise DeclarationError("The template has no such field.", fields=unused, template=self.text)
+            raise DeclarationError(
+                "The template has no such field.", fields=unused, template=self.text
+            )
         if not self.text:
             raise DeclarationError("A template can't be empty.")
 
     def _check_ends(self) -> None:
         for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
             if isinstance(_inner(segment_), Text) and not tail:
-                raise DeclarationError("Text ends at literal text, or with the key.", template=self.text)
+                raise DeclarationError(
+                    "Text ends at literal text, or with the key.", template=self.text
+                )
 
 
 def _inner(segment_: Segment) -> Segment:

@@ -9,7 +9,9 @@ from keyhouse.schema.record import Declared
 
 
 def prove(
-    all_declared: Sequence[Declared], bound: frozenset[str], overlaps: Sequence[tuple[Declared, Declared]]
+    all_declared: Sequence[Declared],
+    bound: frozenset[str],
+    overlaps: Sequence[tuple[Declared, Declared]],
 ) -> None:
     """Each template has one reading and scans its own keys; no two build one key; no scan returns another's rows, but for
     `overlaps`. `bound`: the key fields that a store fixes."""
@@ -20,21 +22,32 @@ def prove(
         for other in all_declared[index + 1 :]:
             _prove_apart(one.template, other.template, bound)
             for scanned, within in ((one, other), (other, one)):
-                _prove_scan(scanned.template, within.template, bound, known=(id(scanned), id(within)) in known)
+                _prove_scan(
+                    scanned.template,
+                    within.template,
+                    bound,
+                    known=(id(scanned), id(within)) in known,
+                )
 
 
 def _prove_alone(template: Template) -> None:
     if (key := proof.ambiguity(template)) is not None:
-        raise DeclarationError("A key of this template has two readings.", template=template.text, witness=key)
+        raise DeclarationError(
+            "A key of this template has two readings.", template=template.text, witness=key
+        )
     if (key := proof.spill(template)) is not None:
         raise DeclarationError(
-            "A scan by one value of a field would return keys of another.", template=template.text, witness=key
+            "A scan by one value of a field would return keys of another.",
+            template=template.text,
+            witness=key,
         )
 
 
 def _prove_apart(one: Template, other: Template, bound: frozenset[str]) -> None:
     if (key := proof.collision(one, other, bound)) is not None:
-        raise DeclarationError("Two templates build the same key.", one=one.text, other=other.text, witness=key)
+        raise DeclarationError(
+            "Two templates build the same key.", one=one.text, other=other.text, witness=key
+        )
 
 
 def _prove_scan(scanned: Template, within: Template, bound: frozenset[str], *, known: bool) -> None:
@@ -47,4 +60,6 @@ def _prove_scan(scanned: Template, within: Template, bound: frozenset[str], *, k
             witness=key,
         )
     if key is None and known:
-        raise DeclarationError("An overlap is declared that does not exist.", scanned=scanned.text, within=within.text)
+        raise DeclarationError(
+            "An overlap is declared that does not exist.", scanned=scanned.text, within=within.text
+        )

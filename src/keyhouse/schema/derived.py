@@ -20,7 +20,13 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
 from keyhouse.arguments import checked
-from keyhouse.errors import DeclarationError, DocumentError, KeyFieldError, UniqueError, UnreadableError
+from keyhouse.errors import (
+    DeclarationError,
+    DocumentError,
+    KeyFieldError,
+    UniqueError,
+    UnreadableError,
+)
 from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
@@ -77,16 +83,22 @@ class Derived:
         self.when = when
         self.record_name = ""
         if len(self.each) > 1:
-            raise DeclarationError("A derived row takes each value of one field.", template=self.template.text)
+            raise DeclarationError(
+                "A derived row takes each value of one field.", template=self.template.text
+            )
         if others := sorted((self.fields.keys() | self.each.keys()) - set(self.template.fields)):
             raise DeclarationError(
-                "The derived row's key has no such field.", fields=others, template=self.template.text
+                "The derived row's key has no such field.",
+                fields=others,
+                template=self.template.text,
             )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.template.text!r})"
 
-    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
+    def attach(
+        self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
+    ) -> Self:
         """Settle where each field comes from, once the record is known. `renamed`: key fields that the record does not hold
         under that name, whatever it has there."""
         self.record_name = record_name
@@ -95,8 +107,12 @@ class Derived:
         self._attributes = attributes
         self._renamed = renamed
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
-        self._needed = tuple(not isinstance(segment, Optional) for segment in self.template.segments)
-        self._each_at = next((i for i, name in enumerate(self.template.fields) if name in self.each), None)
+        self._needed = tuple(
+            not isinstance(segment, Optional) for segment in self.template.segments
+        )
+        self._each_at = next(
+            (i for i, name in enumerate(self.template.fields) if name in self.each), None
+        )
         self.plain = self._plain(key)
         self._compiled: Callable[[Any], dict[str, Any] | None] | None = None
         self._owner = tuple(self._origin(name, key) for name in key.fields)
@@ -112,7 +128,9 @@ class Derived:
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """The keys of the rows that the record earns, each with what it contributes there."""
         if self.plain is not None:
-            if self._compiled is None:  # it waits until it is used: a service binds rows for each of its many spaces
+            if (
+                self._compiled is None
+            ):  # it waits until it is used: a service binds rows for each of its many spaces
                 self._compiled = compiled([self.plain])
             try:
                 return self._compiled(record) or {}
@@ -151,7 +169,9 @@ class Derived:
         return None
 
     def _row(self, record: Any, keys: Keys, values: Sequence[object]) -> dict[str, Any]:
-        if None in values and any(v is None and n for v, n in zip(values, self._needed, strict=True)):
+        if None in values and any(
+            v is None and n for v, n in zip(values, self._needed, strict=True)
+        ):
             return {}
         return {self.template.join(values): self.contribution(record, keys)}
 
@@ -159,17 +179,32 @@ class Derived:
         """The row as an expression, where every field is an attribute of the record and all contribute alike. The record's
         own ULID is written as it was into the record's key, which has checked it."""
         names = [self.fields.get(name, name) for name in self.template.fields]
-        plain = [name for name in names if isinstance(name, str) and name.partition(".")[0] in self._attributes]
-        own = [name for name in self.template.fields if name in key.fields and name not in self.fields]
+        plain = [
+            name
+            for name in names
+            if isinstance(name, str) and name.partition(".")[0] in self._attributes
+        ]
+        own = [
+            name for name in self.template.fields if name in key.fields and name not in self.fields
+        ]
         if self.when or self.each or self.alike() is None or len(plain) != len(names):
             return None
         if any(iskeyword(part) for name in plain for part in name.split(".")):
             return None  # a Struct may have such an attribute, an expression can't name it
-        if any(n not in self._attributes or n in self._renamed or isinstance(key.segment(n), Normal) for n in own):
+        if any(
+            n not in self._attributes or n in self._renamed or isinstance(key.segment(n), Normal)
+            for n in own
+        ):
             return None
-        trusted = [n for n in own if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
+        trusted = [
+            n
+            for n in own
+            if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)
+        ]
         needed = zip(plain, self._needed, self.template.fields, strict=True)
-        maybe = [f"v.{name} is None" for name, need, field in needed if need and field not in trusted]
+        maybe = [
+            f"v.{name} is None" for name, need, field in needed if need and field not in trusted
+        ]
         sources = tuple([f"v.{name}" for name in plain])
         return Plain(self.template, sources, tuple(trusted), " or ".join(maybe), self.alike())
 
@@ -180,7 +215,9 @@ class Derived:
         if source is None and name in key.fields:
             return key.fields.index(name)
         path = source or name
-        if path.partition(".")[0] not in self._attributes or not all(map(str.isidentifier, path.split("."))):
+        if path.partition(".")[0] not in self._attributes or not all(
+            map(str.isidentifier, path.split("."))
+        ):
             raise DeclarationError(
                 "The derived row has a field that its record does not.",
                 field=name,
@@ -230,7 +267,9 @@ class Derived:
 
     def siblings(self, keys: Keys) -> list[Keys]:
         """Key values of the other records that may contribute the same member to the same row."""
-        options = [(k,) if not isinstance(o, tuple) else o for k, o in zip(keys, self._owner, strict=True)]
+        options = [
+            (k,) if not isinstance(o, tuple) else o for k, o in zip(keys, self._owner, strict=True)
+        ]
         return [other for other in product(*options) if other != keys]
 
 
@@ -242,7 +281,9 @@ class Index(Derived):
         super().__init__(at, **options)
         self.value = value
 
-    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
+    def attach(
+        self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
+    ) -> Self:
         self._lead: Callable[[Keys], tuple[Keys, str]] = self._first_lead
         return super().attach(record_name, key, attributes, renamed)
 
@@ -267,27 +308,40 @@ class Index(Derived):
         """The key values of the one record behind the row."""
         found = self.template.split(key)
         if found is None:
-            raise UnreadableError("The row is not of its index's shape; see `keyhouse verify`.", key=key)
+            raise UnreadableError(
+                "The row is not of its index's shape; see `keyhouse verify`.", key=key
+            )
         return self._candidates(found, self.member(row))[0]
 
     def owner_at(self, key: str, row: bytes) -> tuple[Keys, str]:
         """The same, and the record's own key."""
         try:
-            if len(self._owner_at) == len(self._owner) and (found := self.template.split(key)) is not None:
+            if (
+                len(self._owner_at) == len(self._owner)
+                and (found := self.template.split(key)) is not None
+            ):
                 return self._lead(found)
             values = self.owner(key, row)
             return values, self._record_key.join(values)
         except (KeyFieldError, ValueError) as error:
-            raise UnreadableError("The row does not lead to a record.", key=key, index=self.template.text) from error
+            raise UnreadableError(
+                "The row does not lead to a record.", key=key, index=self.template.text
+            ) from error
 
     def _first_lead(self, found: Keys) -> tuple[Keys, str]:
         """The way from a row whose key holds all of the record's: compiled when it is first gone, as it is gone for each row
         of a scan. A ULID is one there too."""
         names, key = [self.template.fields[at] for at in self._owner_at], self._record_key
         sources = [f"v[{at}]" for at in self._owner_at]
-        trusted = [n for n in names if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)]
+        trusted = [
+            n
+            for n in names
+            if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)
+        ]
         expression, scope = key.expression(sources, trusted=trusted)
-        self._lead = evaluated(f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope)
+        self._lead = evaluated(
+            f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope
+        )
         return self._lead(found)
 
     def _carried_value(self, record: Any, keys: Keys) -> object:
@@ -306,14 +360,19 @@ class Unique(Index):
     def __init__(self, at: str | Template, *, value: str, **options: Any) -> None:
         super().__init__(at, value=value, **options)
 
-    def merge(self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None) -> bytes | None:
+    def merge(
+        self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None
+    ) -> bytes | None:
         """The row's new value; `None`: no row. `lost` and `earned` are this record's contributions before and after."""
         mine = row is not None and row in (lost, earned)
         if earned is None:
             return None if mine else row
         if row is not None and not mine:
             raise UniqueError(
-                "Another record holds this value.", index=self.template.text, key=key, holder=self.member(row)
+                "Another record holds this value.",
+                index=self.template.text,
+                key=key,
+                holder=self.member(row),
             )
         return earned
 
@@ -329,7 +388,9 @@ class First(Unique):
         super().__init__(at, value=value, **options)
         self.among = among
 
-    def merge(self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None) -> bytes | None:
+    def merge(
+        self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None
+    ) -> bytes | None:
         """As for Unique, but a row that another holds stays: rewritten as it is, so that a holder who leaves at the
         same moment loses the race and sees the new one."""
         mine = row is not None and row in (lost, earned)
@@ -340,7 +401,9 @@ class First(Unique):
     def heir(self, key: str, row: bytes) -> bytes:
         """What the row becomes when the record behind this row of `among` takes it over."""
         assert self.value is not None
-        return document.encode_checked(self.among.owner(key, row)[self._record_fields.index(self.value)])
+        return document.encode_checked(
+            self.among.owner(key, row)[self._record_fields.index(self.value)]
+        )
 
     def holds(self, row: bytes | None, contribution: Any) -> bool:
         return row is not None
@@ -375,12 +438,20 @@ class Summary(Derived):
         self.constant = dict(constant or {})
         if under in self.constant:
             raise DeclarationError(
-                "A constant member has the name of the list.", name=under, template=self.template.text
+                "A constant member has the name of the list.",
+                name=under,
+                template=self.template.text,
             )
 
-    def attach(self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]) -> Self:
-        if self.member_field not in key.fields or isinstance(key.segment(self.member_field), NOT_TEXT):
-            raise DeclarationError("A summary lists a field of its record's key that is text.", field=self.member_field)
+    def attach(
+        self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
+    ) -> Self:
+        if self.member_field not in key.fields or isinstance(
+            key.segment(self.member_field), NOT_TEXT
+        ):
+            raise DeclarationError(
+                "A summary lists a field of its record's key that is text.", field=self.member_field
+            )
         self._member_at = key.fields.index(self.member_field)
         attached = super().attach(record_name, key, attributes, renamed)
         if self.entry is not None and any(isinstance(origin, tuple) for origin in self._owner):
@@ -407,10 +478,16 @@ class Summary(Derived):
             listed = value[self.under] if isinstance(value, dict) else value
             return dict(listed) if isinstance(listed, dict) else dict.fromkeys(listed)
         except (KeyError, TypeError, DocumentError) as error:
-            raise UnreadableError("The summary row is not a list of members.", index=self.template.text) from error
+            raise UnreadableError(
+                "The summary row is not a list of members.", index=self.template.text
+            ) from error
 
     def merge(
-        self, key: str, row: bytes | None, lost: tuple[str, object] | None, earned: tuple[str, object] | None
+        self,
+        key: str,
+        row: bytes | None,
+        lost: tuple[str, object] | None,
+        earned: tuple[str, object] | None,
     ) -> bytes | None:
         members = self.members(row)
         if lost is not None and earned is None:
@@ -428,7 +505,11 @@ class Summary(Derived):
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         found = self.template.split(key)
-        return [] if found is None else [self._candidates(found, member) for member in self.members(row)]
+        return (
+            []
+            if found is None
+            else [self._candidates(found, member) for member in self.members(row)]
+        )
 
 
 class Count(Derived):

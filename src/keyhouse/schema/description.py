@@ -87,8 +87,13 @@ def describe(schema: Schema) -> SchemaText:
         fixed=schema.fixed,
         version=schema.version,
         records=[_record_text(record) for record in schema.records],
-        overlaps=[(scanned.template.text, within.template.text) for scanned, within in schema.overlaps],
-        migrations=[MigrationText(each.id, prose(each.description), each.over.name) for each in schema.migrations],
+        overlaps=[
+            (scanned.template.text, within.template.text) for scanned, within in schema.overlaps
+        ],
+        migrations=[
+            MigrationText(each.id, prose(each.description), each.over.name)
+            for each in schema.migrations
+        ],
     )
 
 
@@ -110,9 +115,18 @@ def _record_text(record: Record[Any]) -> RecordText:
 
 def _row_text(derived: Derived, type_: Any) -> RowText:
     sources = {name: _source(type_, source) for name, source in derived.fields.items()}
-    sources |= {name: f"each of several, {_source(type_, source)}" for name, source in derived.each.items()}
-    fields = [FieldText(field.name, field.type, sources.get(field.name, "")) for field in _fields(derived.template)]
-    notes = {} if derived.when is None else {"only when": _told(derived.when) or "a condition on the record holds"}
+    sources |= {
+        name: f"each of several, {_source(type_, source)}" for name, source in derived.each.items()
+    }
+    fields = [
+        FieldText(field.name, field.type, sources.get(field.name, ""))
+        for field in _fields(derived.template)
+    ]
+    notes = (
+        {}
+        if derived.when is None
+        else {"only when": _told(derived.when) or "a condition on the record holds"}
+    )
     return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
 
 
@@ -142,7 +156,11 @@ def space_text(space: Space) -> str:
         text += f"; there is one, `{space.name}`"
     elif space.segment is not None:
         text += f", named by {space.segment.what}"
-    return text + (f". Its name is repeated in keys as `{{{space.field}}}`." if space.field is not None else ".")
+    return text + (
+        f". Its name is repeated in keys as `{{{space.field}}}`."
+        if space.field is not None
+        else "."
+    )
 
 
 def prose(text: str) -> str:
@@ -151,7 +169,10 @@ def prose(text: str) -> str:
 
 
 def _fields(template: Template) -> list[FieldText]:
-    return [FieldText(name, type_.what) for name, type_ in zip(template.fields, template.segments, strict=True)]
+    return [
+        FieldText(name, type_.what)
+        for name, type_ in zip(template.fields, template.segments, strict=True)
+    ]
 
 
 def _source(type_: Any, source: Source | None) -> str:
@@ -188,16 +209,25 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
     """Labels and sentences, in the order in which they are read."""
 
     def named(*attributes: str | None) -> str:
-        return ", ".join(f"`{member_name(record.type, name)}`" for name in attributes if name is not None)
+        return ", ".join(
+            f"`{member_name(record.type, name)}`" for name in attributes if name is not None
+        )
 
     if record.expiry is not None:
         yield "TTL", _expiry(record.expiry, named(record.expiry.field))
     if record.version is not None:
-        yield "version", f"{named(record.version[0])} is the version of the JSON, now {record.version[1]}"
+        yield (
+            "version",
+            f"{named(record.version[0])} is the version of the JSON, now {record.version[1]}",
+        )
     if record.upgrade is not None:
         yield "older versions", _told(record.upgrade) or "are brought to this one as they are read"
     stamps = ((record.created, "made"), (record.updated, "written"))
-    if told := [f"{named(attribute)} when it is {what}" for attribute, what in stamps if attribute is not None]:
+    if told := [
+        f"{named(attribute)} when it is {what}"
+        for attribute, what in stamps
+        if attribute is not None
+    ]:
         yield "stamped", f"{' and '.join(told)}, such as `{record.times.format(_A_MOMENT)}`"
     if record.computed:
         yield "computed", named(*record.computed) + " from the other members, at each write"
@@ -223,7 +253,9 @@ def member_name(type_: Any, attribute: str) -> str:
 def _log_notes(log: Log[Any]) -> Iterator[tuple[str, str]]:
     stream = ", ".join(f"`{name}`" for name in log.stream) or "the whole space"
     place = (
-        "a ULID that the store draws" if log.sequence is None else f"the next number of `{log.sequence.template.text}`"
+        "a ULID that the store draws"
+        if log.sequence is None
+        else f"the next number of `{log.sequence.template.text}`"
     )
     yield "stream", f"one for each {stream}, in the order of `{log.order}`: {place}"
     if log.state is not None:

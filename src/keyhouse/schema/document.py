@@ -32,7 +32,9 @@ def encode_checked(value: object) -> bytes:
     try:
         data = _encoder.encode(value)
     except UnicodeEncodeError as error:
-        raise DocumentError("A text in the document holds a lone surrogate.", at=error.start) from None
+        raise DocumentError(
+            "A text in the document holds a lone surrogate.", at=error.start
+        ) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError("The value is not a JSON document.", reason=str(error)) from None
     if len(data) > INTEGER_DIGITS_MAX:

@@ -38,5 +38,7 @@ def at_field(name: str) -> Expiry:
 def check_seconds(seconds: int, name: str) -> None:
     if type(seconds) is not int or not 1 <= seconds <= TTL_SECONDS_MAX:
         raise DeclarationError(
-            "A record expires after 1 to 2,147,483,647 seconds, a whole number.", record=name, seconds=seconds
+            "A record expires after 1 to 2,147,483,647 seconds, a whole number.",
+            record=name,
+            seconds=seconds,
         )

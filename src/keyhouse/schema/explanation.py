@@ -64,22 +64,36 @@ def explain(schema: Schema, key: str) -> Explanation | None:
         template=template.text,
         fields=[
             FieldValue(name, segment.what, value=value)
-            for name, segment, value in zip(template.fields, template.segments, found.values, strict=True)
+            for name, segment, value in zip(
+                template.fields, template.segments, found.values, strict=True
+            )
         ],
     )
     if isinstance(declared, Record):
-        earns = [Relation(kind_of(derived), _earned_key(derived, found.fields)) for derived in declared.derived]
+        earns = [
+            Relation(kind_of(derived), _earned_key(derived, found.fields))
+            for derived in declared.derived
+        ]
         return msgspec.structs.replace(explanation, earns=earns)
     carried = declared.carried()
-    known = {name: value for name, value in found.fields.items() if name not in declared.fields and name != carried}
+    known = {
+        name: value
+        for name, value in found.fields.items()
+        if name not in declared.fields and name != carried
+    }
     held = [carried] if carried is not None and carried in record.template.fields else []
-    return msgspec.structs.replace(explanation, record_key=_filled(record.template, known), held=held)
+    return msgspec.structs.replace(
+        explanation, record_key=_filled(record.template, known), held=held
+    )
 
 
 def _earned_key(derived: Derived, record_fields: Mapping[str, object]) -> str:
     """The key of a row that a record earns, as far as the record's own key tells it."""
     taken = derived.fields.keys() | derived.each.keys()
-    return _filled(derived.template, {name: value for name, value in record_fields.items() if name not in taken})
+    return _filled(
+        derived.template,
+        {name: value for name, value in record_fields.items() if name not in taken},
+    )
 
 
 def nearest(schemas: Iterable[Schema], key: str, *, limit: int = 3) -> list[Miss]:
@@ -100,7 +114,9 @@ def _miss(template: Template, key: str) -> tuple[int, str]:
     if shared < len(template.head):
         return shared, f"its keys start with `{template.head}`"
     at = shared
-    for name, segment, tail in zip(template.fields, template.segments, template.literals[1:], strict=True):
+    for name, segment, tail in zip(
+        template.fields, template.segments, template.literals[1:], strict=True
+    ):
         found = re.compile(f"({segment.pattern}){re.escape(tail)}", re.DOTALL).match(key, at)
         if found is None or not _reads(segment, found[1]):
             rest = key[at:].partition(tail)[0] if tail else key[at:]
@@ -108,10 +124,14 @@ def _miss(template: Template, key: str) -> tuple[int, str]:
                 return at + len(rest), f"behind `{name}` it has `{tail}`, which the key does not"
             return (
                 at,
-                f"its field `{name}` is {segment.what}, and `{rest}` is not" if rest else f"it goes on with `{name}`",
+                f"its field `{name}` is {segment.what}, and `{rest}` is not"
+                if rest
+                else f"it goes on with `{name}`",
             )
         at = found.end()
-    return at, f"it ends before `{key[at:]}`" if at < len(key) else "its fields can't be told apart there"
+    return at, f"it ends before `{key[at:]}`" if at < len(
+        key
+    ) else "its fields can't be told apart there"
 
 
 def _reads(segment: Any, text: str) -> bool:
@@ -129,6 +149,8 @@ def _shared(one: str, other: str) -> int:
 
 def _filled(template: Template, known: Mapping[str, object]) -> str:
     text = template.head
-    for name, segment, tail in zip(template.fields, template.segments, template.literals[1:], strict=True):
+    for name, segment, tail in zip(
+        template.fields, template.segments, template.literals[1:], strict=True
+    ):
         text += (segment.format(known[name]) if name in known else "{" + name + "}") + tail
     return text

@@ -25,7 +25,9 @@ class Counter(Record[int]):
         """As any record's; and no number is stored that could not be added to."""
         written = super().written(value)
         if abs(value) > COUNTER_MAX:
-            raise RecordError("A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX)
+            raise RecordError(
+                "A counter is a whole number of 64 bits.", counter=self.name, limit=COUNTER_MAX
+            )
         return written
 
 
@@ -85,11 +87,18 @@ class Log(Record[T]):
         if state is not None and not issubclass(state.type, LogState):
             raise DeclarationError("The type of a log's state is a LogState.", log=self.name)
         if state is not None and sequence is not None:
-            raise DeclarationError("A log that counts its sequence can't fold: its events have no time.", log=self.name)
-        others = [f for f in msgspec.structs.fields(state.type) if f.name != "through"] if state is not None else []
+            raise DeclarationError(
+                "A log that counts its sequence can't fold: its events have no time.", log=self.name
+            )
+        others = (
+            [f for f in msgspec.structs.fields(state.type) if f.name != "through"]
+            if state is not None
+            else []
+        )
         if deferred and any(field.required for field in others):
             raise DeclarationError(
-                "A deferred log begins with a state of defaults: give each a default.", log=self.name
+                "A deferred log begins with a state of defaults: give each a default.",
+                log=self.name,
             )
         if deferred and state is None:
             raise DeclarationError("A log that does not fold has nothing to defer.", log=self.name)

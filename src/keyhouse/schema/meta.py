@@ -58,7 +58,9 @@ class Meta:
             return Template(text, **used)
 
         self.times = times
-        self.version = Record(int, template(version), name="version", doc="The version of the keyspace.")
+        self.version = Record(
+            int, template(version), name="version", doc="The version of the keyspace."
+        )
         self.done = Record(MigrationDone, template(done), name="migration")
         self.job = Record(JobState, template(job), name="job")
 

@@ -36,7 +36,9 @@ _PEAK: Final = bytes(max(_rises(eight)) - _rises(eight)[-1] for eight in range(2
 
 def check_depth(text: bytes, *, beneath: int = 0) -> None:
     """Refuse text nested too deep. Brackets within strings don't count. `beneath`: the levels of an envelope around it."""
-    if _may_be_deeper(text, DOCUMENT_DEPTH_MAX + beneath):  # nearly none is, and a generator costs as much as this
+    if _may_be_deeper(
+        text, DOCUMENT_DEPTH_MAX + beneath
+    ):  # nearly none is, and a generator costs as much as this
         for _ in depth_checks(text, beneath=beneath):
             pass
 
@@ -91,7 +93,9 @@ def _outside(text: bytes, dropped: bytes, table: bytes | None = None) -> Iterato
     inside, start = 0, 0
     while start < len(text):
         window = text[start : start + _WINDOW_BYTES]
-        if (len(window) - len(window.rstrip(b"\\"))) % 2:  # the end of an escape belongs to its beginning
+        if (
+            len(window) - len(window.rstrip(b"\\"))
+        ) % 2:  # the end of an escape belongs to its beginning
             window = text[start : start + _WINDOW_BYTES + 1]
         start += len(window)
         signs = _unescaped(window).translate(table, dropped).replace(b'""', b"")
@@ -122,7 +126,9 @@ def _quotes(text: bytes) -> int:
 def _is_amid_digits(text: bytes, at: int) -> bool:
     """Whether so many stand there that a half of them is before this byte, or behind it."""
     half = INTEGER_DIGITS_MAX // 2
-    return text[at : at + 1].isdigit() and (text[at - half : at + 1].isdigit() or text[at : at + half + 1].isdigit())
+    return text[at : at + 1].isdigit() and (
+        text[at - half : at + 1].isdigit() or text[at : at + half + 1].isdigit()
+    )
 
 
 def _run(text: bytes, at: int) -> tuple[int, int]:

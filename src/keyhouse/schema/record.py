@@ -33,7 +33,9 @@ from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
 
-RESERVED = frozenset({"by", "cursor", "expect", "expires", "limit", "reverse", "since", "starting", "ttl"})
+RESERVED = frozenset(
+    {"by", "cursor", "expect", "expires", "limit", "reverse", "since", "starting", "ttl"}
+)
 """Arguments of the store's own calls: a key field can't have such a name."""
 
 
@@ -85,7 +87,11 @@ class Record(Generic[T]):
         self.upgrade = upgrade
         self.derived = derived
         self._decoder = _decoder(type)
-        self._members = {f.name: f.encode_name for f in msgspec.structs.fields(type)} if _is_struct(type) else {}
+        self._members = (
+            {f.name: f.encode_name for f in msgspec.structs.fields(type)}
+            if _is_struct(type)
+            else {}
+        )
         self.is_struct = _is_struct(type)
         self._attributes = frozenset(self._members)
         self._unchecked = not _may_be_odd(inspect.type_info(type))
@@ -152,14 +158,18 @@ class Record(Generic[T]):
         if self.version is not None:
             changes[self.version[0]] = self.version[1]
         if self.created is not None:
-            changes[self.created] = getattr(before, self.created) if before is not None else self.times.format(now)
+            changes[self.created] = (
+                getattr(before, self.created) if before is not None else self.times.format(now)
+            )
         if self.updated is not None:
             changes[self.updated] = self.times.format(now)
         return _replace(value, changes)
 
     def versioned(self, value: T) -> T:
         """The value with its version set, and the times that it has."""
-        return value if self.version is None else _replace(value, {self.version[0]: self.version[1]})
+        return (
+            value if self.version is None else _replace(value, {self.version[0]: self.version[1]})
+        )
 
     def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
         """When a record written now expires. `before`: when the one it replaces would have."""
@@ -287,16 +297,27 @@ class Record(Generic[T]):
 
     def _key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
         if others := sorted(set(given) - set(self.template.fields)):
-            raise UsageError("The record's key has no such field.", fields=others, key=self.template.text)
+            raise UsageError(
+                "The record's key has no such field.", fields=others, key=self.template.text
+            )
         for name, held in zip(self.template.fields, self._held, strict=True):
             if held is None:
                 if name not in given:
-                    raise KeyFieldError("The key needs a field that was not given.", field=name, key=self.template.text)
+                    raise KeyFieldError(
+                        "The key needs a field that was not given.",
+                        field=name,
+                        key=self.template.text,
+                    )
                 yield given[name]
                 continue
             found = held(value)
             if name in given and given[name] != found:
-                raise KeyFieldError("The record has another value there.", field=name, given=given[name], record=found)
+                raise KeyFieldError(
+                    "The record has another value there.",
+                    field=name,
+                    given=given[name],
+                    record=found,
+                )
             yield found
 
     def _upgraded(self, data: bytes, key: str) -> bytes:
@@ -310,7 +331,10 @@ class Record(Generic[T]):
             return document.encode(self.upgrade(plain) | {member: self.version[1]})
         except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableError(
-                "A stored row is not what its record once was.", record=self.name, key=key, reason=repr(error)
+                "A stored row is not what its record once was.",
+                record=self.name,
+                key=key,
+                reason=repr(error),
             ) from error
 
     def _refuse_newer(self, data: bytes, key: str) -> None:
@@ -346,24 +370,42 @@ class Record(Generic[T]):
         """The refusal of a value that is not of this record."""
         reason = {} if error is None else {"reason": str(error)}
         found = type(value).__name__
-        return RecordError("The value does not have its record's type.", record=self.name, found=found, **reason)
+        return RecordError(
+            "The value does not have its record's type.", record=self.name, found=found, **reason
+        )
 
     def _check_declaration(self) -> None:
-        sets = [*self.computed, *self.private, *filter(None, (self.created, self.updated, self.unknown))]
+        sets = [
+            *self.computed,
+            *self.private,
+            *filter(None, (self.created, self.updated, self.unknown)),
+        ]
         sets += [self.version[0]] if self.version else []
-        sets += [source.partition(".")[0] for source in self.fields.values() if isinstance(source, str)]
-        sets += [each.value for each in self.derived if isinstance(each, Index) and self._is_attribute(each.value)]
+        sets += [
+            source.partition(".")[0] for source in self.fields.values() if isinstance(source, str)
+        ]
+        sets += [
+            each.value
+            for each in self.derived
+            if isinstance(each, Index) and self._is_attribute(each.value)
+        ]
         if self.expiry is not None and self.expiry.mode == "field":
             sets.append(self.expiry.field.partition(".")[0])
         elif self.expiry is not None and self.expiry.mode != "write":
             check_seconds(self.expiry.seconds, self.name)
         if others := sorted(self.fields.keys() - set(self.template.fields)):
-            raise DeclarationError("The record's key has no such fields.", record=self.name, fields=others)
+            raise DeclarationError(
+                "The record's key has no such fields.", record=self.name, fields=others
+            )
         fields = {name for template in self.templates for name in template.fields}
         if taken := sorted(RESERVED & fields):
-            raise DeclarationError("These names are the store's own arguments.", record=self.name, fields=taken)
+            raise DeclarationError(
+                "These names are the store's own arguments.", record=self.name, fields=taken
+            )
         if unknown := sorted(set(sets) - self._attributes):
-            raise DeclarationError("The record's type has no such attributes.", record=self.name, attributes=unknown)
+            raise DeclarationError(
+                "The record's type has no such attributes.", record=self.name, attributes=unknown
+            )
         if self.upgrade is not None and self.version is None:
             raise DeclarationError("A record that upgrades needs a version.", record=self.name)
         for each in self.derived:
@@ -387,13 +429,19 @@ class Record(Generic[T]):
         if value is None or value not in self.template.fields:
             return value is not None
         if isinstance(self.template.segment(value), Day):
-            raise DeclarationError("A day does not come back from an index's value.", record=self.name, field=value)
+            raise DeclarationError(
+                "A day does not come back from an index's value.", record=self.name, field=value
+            )
         return False
 
     def _lists_all(self, among: Index, first: First) -> bool:
         count = len(first.template.fields)
         own = any(among is each for each in self.derived)
-        return own and among.template.fields[:count] == first.template.fields and among.when is first.when
+        return (
+            own
+            and among.template.fields[:count] == first.template.fields
+            and among.when is first.when
+        )
 
 
 Declared = Record[Any] | Derived
@@ -413,7 +461,9 @@ def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
         return msgspec.json.Decoder(type_)
     except (TypeError, msgspec.MsgspecError) as error:
         raise DeclarationError(
-            "A record has a type that msgspec reads from JSON, such as a Struct.", type=type_, reason=str(error)
+            "A record has a type that msgspec reads from JSON, such as a Struct.",
+            type=type_,
+            reason=str(error),
         ) from None
 
 
@@ -425,7 +475,9 @@ def _checked_ttl(ttl: int, record: Record[Any]) -> int:
     if record.expiry is None or record.expiry.mode == "field":
         raise UsageError("The record is not declared to expire by a TTL.", record=record.name)
     if type(ttl) is not int or not 1 <= ttl <= TTL_SECONDS_MAX:
-        raise RecordError("A TTL is a whole number of seconds.", ttl=ttl, least=1, most=TTL_SECONDS_MAX)
+        raise RecordError(
+            "A TTL is a whole number of seconds.", ttl=ttl, least=1, most=TTL_SECONDS_MAX
+        )
     return ttl
 
 
@@ -434,10 +486,17 @@ def _may_be_odd(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bo
     and be too deep."""
     if isinstance(info, (inspect.FloatType, inspect.AnyType)):
         return True
-    if isinstance(info, (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType)):
+    if isinstance(
+        info,
+        (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType),
+    ):
         if info.cls in seen:
             return True  # it holds itself
         return any(_may_be_odd(field.type, seen | {info.cls}) for field in info.fields)
-    parts = [getattr(info, name) for name in ("item_type", "key_type", "value_type") if hasattr(info, name)]
+    parts = [
+        getattr(info, name)
+        for name in ("item_type", "key_type", "value_type")
+        if hasattr(info, name)
+    ]
     parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
     return any(_may_be_odd(part, seen) for part in parts)

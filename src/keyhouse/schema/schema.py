@@ -28,7 +28,12 @@ class Space:
 
     @checked(DeclarationError)
     def __init__(
-        self, what: str, *, field: str | None = None, segment: Segment | None = None, name: str | None = None
+        self,
+        what: str,
+        *,
+        field: str | None = None,
+        segment: Segment | None = None,
+        name: str | None = None,
     ) -> None:
         self.what = what
         self.field = field
@@ -42,9 +47,13 @@ class Space:
         try:
             size = len(space.encode())
         except UnicodeEncodeError:
-            raise KeyFieldError("A space's name must be text: this one holds a lone surrogate.", space=space) from None
+            raise KeyFieldError(
+                "A space's name must be text: this one holds a lone surrogate.", space=space
+            ) from None
         if not 0 < size <= SPACE_BYTES_MAX or "\0" in space:
-            raise KeyFieldError("A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size)
+            raise KeyFieldError(
+                "A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size
+            )
         if self.name is not None and space != self.name:
             raise KeyFieldError("The schema has one space.", space=space, only=self.name)
         if self.segment is not None:
@@ -76,7 +85,9 @@ class Finder:
         self._places: list[tuple[str, Template, Declared, Record[Any]]] = []
         for record in records:
             self._places.append((record.template.head, record.template, record, record))
-            self._places += [(each.template.head, each.template, each, record) for each in record.derived]
+            self._places += [
+                (each.template.head, each.template, each, record) for each in record.derived
+            ]
 
     def find(self, key: str) -> Found | None:
         for head, template, declared, record in self._places:
@@ -141,7 +152,9 @@ class Schema:
         for record in self.records:
             if record.name == name:
                 return record
-        raise DeclarationError("The schema has no such record.", record=name, known=[r.name for r in self.records])
+        raise DeclarationError(
+            "The schema has no such record.", record=name, known=[r.name for r in self.records]
+        )
 
     def owner(self, declared: Declared) -> Record[Any] | None:
         """The record that a declaration of this schema belongs to; `None` for another schema's."""
@@ -152,17 +165,27 @@ class Schema:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError("Two records have the same name.", schema=self.name, names=twice)
         for record in self.records:
-            if isinstance(record, Log) and record.state is not None and record.state not in self.records:
-                raise DeclarationError("A log's state is a record of the same schema.", log=record.name)
+            if (
+                isinstance(record, Log)
+                and record.state is not None
+                and record.state not in self.records
+            ):
+                raise DeclarationError(
+                    "A log's state is a record of the same schema.", log=record.name
+                )
 
     def _check_migrations(self) -> None:
         ids = [migration.id for migration in self.migrations]
         if ids != list(range(1, len(ids) + 1)):
-            raise DeclarationError("Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids)
+            raise DeclarationError(
+                "Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids
+            )
         for migration in self.migrations:
             over: object = migration.over  # a Struct takes what it is given
             if not isinstance(over, Record) or not callable(migration.step):
-                raise DeclarationError("A migration has a Record and a step.", schema=self.name, id=migration.id)
+                raise DeclarationError(
+                    "A migration has a Record and a step.", schema=self.name, id=migration.id
+                )
 
     def _prove_coexistence(self) -> None:
         from keyhouse.schema.coexistence import (

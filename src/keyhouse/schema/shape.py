@@ -31,7 +31,11 @@ def _shape(info: inspect.Type, unknown: str | None = None, within: tuple[object,
     match info:
         case inspect.Metadata(type=inner):
             return _shape(inner, unknown, within)
-        case inspect.StructType(cls=cls) | inspect.DataclassType(cls=cls) | inspect.TypedDictType(cls=cls):
+        case (
+            inspect.StructType(cls=cls)
+            | inspect.DataclassType(cls=cls)
+            | inspect.TypedDictType(cls=cls)
+        ):
             return cls.__name__ if cls in within else _object(info, unknown, (*within, cls))
         case inspect.UnionType(types=types):
             return _union([_shape(part, None, within) for part in types])
@@ -51,11 +55,17 @@ def _shape(info: inspect.Type, unknown: str | None = None, within: tuple[object,
 def _plain(info: inspect.Type) -> str:
     match info:
         case inspect.StrType(min_length=least, max_length=most, pattern=pattern):
-            return "text" + _bounds(least, most, " characters") + (f" (matches {pattern})" if pattern else "")
+            return (
+                "text"
+                + _bounds(least, most, " characters")
+                + (f" (matches {pattern})" if pattern else "")
+            )
         case inspect.IntType() | inspect.FloatType():
             word = "integer" if isinstance(info, inspect.IntType) else "number"
             strict = [
-                f" ({word} {bound:,})" for word, bound in (("over", info.gt), ("under", info.lt)) if bound is not None
+                f" ({word} {bound:,})"
+                for word, bound in (("over", info.gt), ("under", info.lt))
+                if bound is not None
             ]
             return word + _bounds(info.ge, info.le) + "".join(strict)
     return _WORDS.get(type(info), type(info).__name__.removesuffix("Type").lower())
@@ -95,7 +105,9 @@ def _may_be_absent(info: Any, field: Any) -> bool:
     if field.required:
         return False
     unset = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
-    return unset or (isinstance(info, inspect.StructType) and info.cls.__struct_config__.omit_defaults)
+    return unset or (
+        isinstance(info, inspect.StructType) and info.cls.__struct_config__.omit_defaults
+    )
 
 
 def _literal(value: object) -> str:

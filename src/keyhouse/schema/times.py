@@ -27,13 +27,19 @@ class TimeFormat:
         try:
             moment = datetime.fromisoformat(text)
         except (ValueError, TypeError):
-            raise DocumentError("Not a time: RFC 3339 is expected, such as 2026-01-18T12:00:00Z.", text=text) from None
+            raise DocumentError(
+                "Not a time: RFC 3339 is expected, such as 2026-01-18T12:00:00Z.", text=text
+            ) from None
         if moment.tzinfo is None:
-            raise DocumentError("The time has no zone: add Z, or an offset such as +01:00.", text=text)
+            raise DocumentError(
+                "The time has no zone: add Z, or an offset such as +01:00.", text=text
+            )
         try:
             return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
         except OverflowError:  # an offset may lead out of the years that can be written again
-            raise DocumentError("The time is not in the years 1 to 9999 of UTC.", text=text) from None
+            raise DocumentError(
+                "The time is not in the years 1 to 9999 of UTC.", text=text
+            ) from None
 
 
 SECONDS = TimeFormat("seconds")

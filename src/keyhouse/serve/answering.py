@@ -32,7 +32,11 @@ class Answering:
     async def send(self, message: Message) -> None:
         cycle, start = self._cycle, self._start
         if start is None:
-            if message["type"] == "http.response.start" and not cycle.response_started and _is_sized(message):
+            if (
+                message["type"] == "http.response.start"
+                and not cycle.response_started
+                and _is_sized(message)
+            ):
                 self._start = message
             else:
                 await RequestResponseCycle.send(cycle, message)
@@ -72,6 +76,9 @@ def _whole(cycle: RequestResponseCycle, start: Message, message: Message) -> byt
         return None
     lines = [b"%s: %s\r\n" % header for header in (*cycle.default_headers, *headers)]
     head = b"".join(lines)
-    if len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines) or b"\nconnection:" in head:
+    if (
+        len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines)
+        or b"\nconnection:" in head
+    ):
         return None
     return b"".join((STATUS_LINE[start["status"]], head, b"\r\n", body))

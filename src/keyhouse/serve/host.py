@@ -82,7 +82,10 @@ class Host:
         data = DataFolder.take(Path(self._settings.data))
         stack.callback(data.release)
         if data.is_open_to_others:
-            _log.warning("others on this machine can look into the data folder: chmod 700 it", data=str(data.path))
+            _log.warning(
+                "others on this machine can look into the data folder: chmod 700 it",
+                data=str(data.path),
+            )
         address = self._settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
         self._traces = tracing(self._settings.traces)
@@ -90,7 +93,9 @@ class Host:
             stack.push_async_callback(self._traces.close)
         parts = [await self._part(name, data.path, stack) for name in self._services]
         nats = await self._nats_url(parts, data, stack)
-        connection = None if nats is None else await stack.enter_async_context(connect(nats, **signing))
+        connection = (
+            None if nats is None else await stack.enter_async_context(connect(nats, **signing))
+        )
         await stack.enter_async_context(Tasks(parts, self._metrics))
         stack.push_async_callback(self._end_faces)
         for part in parts:
@@ -115,16 +120,22 @@ class Host:
         """Of the HTTP face, and how NATS is signed in to: what can't be is said before anything is opened."""
         given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
         credentials = self._settings.nats_credentials if self._settings.nats != OFF else None
-        return read_settings(HttpSettings, given, table="http"), sign_in(credentials) if credentials else {}
+        return read_settings(HttpSettings, given, table="http"), sign_in(
+            credentials
+        ) if credentials else {}
 
     # The systems
 
     async def _part(self, name: str, data: Path, stack: AsyncExitStack) -> Part:
         opened = await self._engine(name, data, stack)
         traces = self._traces
-        engine = self._metrics.metered(name, opened if traces is None else traces.engine(name, opened))
+        engine = self._metrics.metered(
+            name, opened if traces is None else traces.engine(name, opened)
+        )
         settings = self._given.tables.get(name, {})
-        context = Context(engine=engine, data=data, metrics=self._metrics.registry, settings=settings)
+        context = Context(
+            engine=engine, data=data, metrics=self._metrics.registry, settings=settings
+        )
         part = _checked(self._services[name](context), name)
         self._health.add(name, lambda: engine.read(*PROBE), *([part.ready] if part.ready else []))
         return part if traces is None else traces.part(part)
@@ -132,7 +143,11 @@ class Host:
     async def _engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
         own, common = self._given.engines.get(name), self._settings.engine
         url = own or common
-        place = file_of(name, data) if url is None else url_of(name, url, alone=bool(own) or len(self._services) == 1)
+        place = (
+            file_of(name, data)
+            if url is None
+            else url_of(name, url, alone=bool(own) or len(self._services) == 1)
+        )
         if url is not None:
             make_folder(url)
         try:
@@ -140,7 +155,9 @@ class Host:
                 engine = await open_engine(place)
         except KeyhouseError as error:
             error.fields["system"] = name
-            if (source := self._given.origins.get(f"{name}.engine" if own else "engine")) is not None:
+            if (
+                source := self._given.origins.get(f"{name}.engine" if own else "engine")
+            ) is not None:
                 error.fields["source"] = source
             raise
         except TimeoutError:
@@ -154,13 +171,16 @@ class Host:
         _log.info("engine open", system=name, engine=public_url(place), durable=durable)
         if not durable:
             _log.warning(
-                "what is acknowledged here can be lost with the machine: keyhouse doctor says why", system=name
+                "what is acknowledged here can be lost with the machine: keyhouse doctor says why",
+                system=name,
             )
         return engine
 
     # The faces
 
-    async def _nats_url(self, parts: list[Part], data: DataFolder, stack: AsyncExitStack) -> str | None:
+    async def _nats_url(
+        self, parts: list[Part], data: DataFolder, stack: AsyncExitStack
+    ) -> str | None:
         """Where NATS is, if anything is answered there; our own server is started only for that."""
         asked = [part.name for part in parts if part.endpoints]
         if not asked or self._settings.nats == OFF:
@@ -214,7 +234,9 @@ def _checked(part: Any, name: str) -> Part:
     if isinstance(part, Coroutine):
         part.close()
     raise UsageError(
-        "What is served is a plain function that returns a Part.", system=name, returned=type(part).__name__
+        "What is served is a plain function that returns a Part.",
+        system=name,
+        returned=type(part).__name__,
     )
 
 
@@ -223,6 +245,8 @@ def _connected(connection: Connection) -> Callable[[], Awaitable[None]]:
         if not connection.is_connected:
             raise UnavailableError("The connection to NATS is lost; it is tried again and again.")
         if not connection.reads:
-            raise UnavailableError("What comes over NATS is no longer read: the log says why; start the service again.")
+            raise UnavailableError(
+                "What comes over NATS is no longer read: the log says why; start the service again."
+            )
 
     return check

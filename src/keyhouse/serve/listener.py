@@ -23,7 +23,9 @@ BACKLOG = 2_048
 def bind(address: Address) -> socket.socket:
     """A socket there, not yet listening. UsageError when it can't be had."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         family, kind, protocol, _, place = found[0]
         bound = socket.socket(family, kind, protocol)
         try:

@@ -27,7 +27,9 @@ def set_up_logs(level: str, form: Format, stream: TextIO | None = None) -> None:
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time"),
+        structlog.processors.TimeStamper(
+            fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time"
+        ),
     ]
     rendering: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
@@ -65,13 +67,17 @@ def _visible(text: str, but: str = "") -> str:
     """Anybody can choose a key or a subject: what a terminal would obey in it is shown as an escape."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _visible_fields(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Of texts alone: what else there is, is shown by its `repr`, which does the same."""
     return {
-        name: _visible(value, but="\n" if name == "event" else "") if isinstance(value, str) else value
+        name: _visible(value, but="\n" if name == "event" else "")
+        if isinstance(value, str)
+        else value
         for name, value in event.items()
     }
 
@@ -108,4 +114,8 @@ def _json(event: dict[str, Any], **_: Any) -> str:
         text = msgspec.json.encode(whole, enc_hook=repr).decode()
     except UnicodeEncodeError:  # a lone surrogate, which no UTF-8 has
         text = json.dumps(whole, default=repr)
-    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    )

@@ -19,7 +19,23 @@ from keyhouse.engines.around import EngineAround
 
 __all__ = ["SECONDS", "MeteredEngine", "Metrics", "Timing"]
 
-SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+SECONDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    10.0,
+)
 """The upper ends of the histograms' steps: from a read in memory to a commit that waits for a server to come back."""
 
 
@@ -35,7 +51,10 @@ class Metrics:
         build = prometheus_client.Info("keyhouse_build", "What runs here.", registry=self.registry)
         build.info({"version": version})
         self.ready = prometheus_client.Gauge(
-            "keyhouse_system_ready", "1 when the system answers.", ["system"], registry=self.registry
+            "keyhouse_system_ready",
+            "1 when the system answers.",
+            ["system"],
+            registry=self.registry,
         )
         self.task_failures = prometheus_client.Counter(
             "keyhouse_task_failures",
@@ -72,7 +91,9 @@ class Timing:
 
     def rising(self) -> list[tuple[str, float]]:
         """Prometheus counts in each step all that are below it too."""
-        return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.steps)), strict=True))
+        return list(
+            zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.steps)), strict=True)
+        )
 
 
 class MeteredEngine(EngineAround):
@@ -93,7 +114,9 @@ class MeteredEngine(EngineAround):
         self.reads.add(perf_counter() - began)
         return rows
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         began = perf_counter()
         try:
             page = await self._scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
@@ -122,13 +145,21 @@ class _Engines:
 
     def collect(self) -> Iterator[Metric]:
         seconds = HistogramMetricFamily(
-            "keyhouse_engine_seconds", "How long the engine took to answer.", labels=["system", "call"]
+            "keyhouse_engine_seconds",
+            "How long the engine took to answer.",
+            labels=["system", "call"],
         )
         failures = prometheus_client.core.CounterMetricFamily(
-            "keyhouse_engine_failures", "Calls of the engine that raised an error.", labels=["system", "call"]
+            "keyhouse_engine_failures",
+            "Calls of the engine that raised an error.",
+            labels=["system", "call"],
         )
         for system, engine in self.by_system.items():
-            for call, timing in (("read", engine.reads), ("scan", engine.scans), ("commit", engine.commits)):
+            for call, timing in (
+                ("read", engine.reads),
+                ("scan", engine.scans),
+                ("commit", engine.commits),
+            ):
                 seconds.add_metric([system, call], timing.rising(), timing.seconds)
                 failures.add_metric([system, call], timing.failures)
         yield seconds

@@ -66,8 +66,15 @@ async def _begin_again(server: NatsServer) -> None:
             _log.error("nats server ended by itself", log=str(server.folder / "nats-server.log"))
             try:
                 server.start()
-            except (OSError, SubprocessError) as error:  # such as a full disk, which may be what ended it
-                _log.error("nats server could not be begun again", reason=str(error), again_in_seconds=LOOK_SECONDS)
+            except (
+                OSError,
+                SubprocessError,
+            ) as error:  # such as a full disk, which may be what ended it
+                _log.error(
+                    "nats server could not be begun again",
+                    reason=str(error),
+                    again_in_seconds=LOOK_SECONDS,
+                )
 
 
 def _is_taken(port: int) -> bool:

@@ -24,7 +24,9 @@ def probes(health: Health, metrics: Metrics) -> Sequence[Route]:
 
     async def page() -> Reply[bytes]:
         """What is counted and measured, as Prometheus reads it."""
-        async with writing:  # in a thread, and one at a time: of a thousand plugins it is 15 MB, and takes seconds
+        async with (
+            writing
+        ):  # in a thread, and one at a time: of a thousand plugins it is 15 MB, and takes seconds
             return Reply(await asyncio.to_thread(metrics.page), media_type=metrics.content_type)
 
     readiness: dict[int, Any] = {
@@ -38,7 +40,11 @@ def probes(health: Health, metrics: Metrics) -> Sequence[Route]:
             method="GET",
             path="/metrics",
             handler=page,
-            replies={200: Returns(type=bytes, about="Text for Prometheus.", media_type=metrics.content_type)},
+            replies={
+                200: Returns(
+                    type=bytes, about="Text for Prometheus.", media_type=metrics.content_type
+                )
+            },
             tag="operator",
         ),
     )

@@ -74,10 +74,16 @@ class Protocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             if self.cycle is not None:
-                self.cycle.keep_alive = False  # it is answered as any other, and nothing else is spoken behind it
+                self.cycle.keep_alive = (
+                    False  # it is answered as any other, and nothing else is spoken behind it
+                )
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse(cause if isinstance(cause, KeyhouseError) else UsageError("What was sent is no HTTP request."))
+            self._refuse(
+                cause
+                if isinstance(cause, KeyhouseError)
+                else UsageError("What was sent is no HTTP request.")
+            )
             return
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.scope is not self.scope:
@@ -95,7 +101,10 @@ class Protocol(HttpToolsProtocol):
         self._await_head()
 
     def on_headers_complete(self) -> None:
-        if self._came + self._piece > HTTP_HEAD_BYTES_MAX and self._head_bytes() > HTTP_HEAD_BYTES_MAX:
+        if (
+            self._came + self._piece > HTTP_HEAD_BYTES_MAX
+            and self._head_bytes() > HTTP_HEAD_BYTES_MAX
+        ):
             raise _too_large()
         self._check_host()
         if self._head_timer is not None:
@@ -167,20 +176,26 @@ class Protocol(HttpToolsProtocol):
 
     def cut_off(self) -> None:
         """Of a client that takes its answer too slowly, while too much waits to be taken: see `Unsent`."""
-        CONNECTION_LOG.warning("a slow client was cut off", unsent=self.transport.get_write_buffer_size())
+        CONNECTION_LOG.warning(
+            "a slow client was cut off", unsent=self.transport.get_write_buffer_size()
+        )
         self.transport.abort()
 
     def _refuse(self, error: KeyhouseError) -> None:
         """Say so and hang up; only hang up where an answer would be taken for that of another request."""
         cycle = self._answering()
         if cycle is not None:
-            if not cycle.more_body:  # it is a request before this one, whose answer goes first, and is the last
+            if (
+                not cycle.more_body
+            ):  # it is a request before this one, whose answer goes first, and is the last
                 cycle.keep_alive = False
                 self.flow.pause_reading()
                 return
             cycle.disconnected = True
             cycle.message_event.set()
-            if cycle.response_started or self.pipeline:  # or it waits itself for the answer to a request before it
+            if (
+                cycle.response_started or self.pipeline
+            ):  # or it waits itself for the answer to a request before it
                 self.transport.close()
                 return
         if self._refused is not None:
@@ -193,5 +208,6 @@ class Protocol(HttpToolsProtocol):
 
 def _too_large() -> HeadError:
     return HeadError(
-        "The head of the request is too large: send fewer headers, or shorter ones.", limit=HTTP_HEAD_BYTES_MAX
+        "The head of the request is too large: send fewer headers, or shorter ones.",
+        limit=HTTP_HEAD_BYTES_MAX,
     )

@@ -17,7 +17,15 @@ __all__ = ["RateLimiter"]
 class RateLimiter:
     """Each tenant may make `per_second` requests a second in the long run, and `burst` at once."""
 
-    __slots__ = ("_burst_ms", "_clock", "_full_at", "_step_ms", "_tenants_max", "burst", "per_second")
+    __slots__ = (
+        "_burst_ms",
+        "_clock",
+        "_full_at",
+        "_step_ms",
+        "_tenants_max",
+        "burst",
+        "per_second",
+    )
 
     def __init__(
         self,
@@ -30,7 +38,11 @@ class RateLimiter:
         self.per_second = per_second
         self.burst = max(1, math.ceil(per_second)) if burst is None else burst
         if not (math.isfinite(per_second) and per_second > 0) or self.burst < 1 or tenants_max < 1:
-            raise UsageError("A rate, a burst and a number of tenants must be positive.", rate=per_second, burst=burst)
+            raise UsageError(
+                "A rate, a burst and a number of tenants must be positive.",
+                rate=per_second,
+                burst=burst,
+            )
         self._step_ms = 1_000 / per_second
         self._burst_ms = self._step_ms * self.burst
         self._clock = clock or SystemClock()
@@ -52,7 +64,9 @@ class RateLimiter:
         if full_at < now:
             full_at = now
         elif full_at - now > burst_ms:
-            full_at = now + burst_ms  # the clock was set back: an empty bucket, and not one that owes
+            full_at = (
+                now + burst_ms
+            )  # the clock was set back: an empty bucket, and not one that owes
         after = full_at + self._step_ms * (cost if cost < self.burst else self.burst)
         wait = after - now - burst_ms
         if wait <= 1e-6:

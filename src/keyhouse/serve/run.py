@@ -30,7 +30,9 @@ def serve(given: Given, services: Mapping[str, Service], announce: Callable[[Pla
         runner.run(_serve(given, services, announce))
 
 
-async def _serve(given: Given, services: Mapping[str, Service], announce: Callable[[Place], None]) -> None:
+async def _serve(
+    given: Given, services: Mapping[str, Service], announce: Callable[[Place], None]
+) -> None:
     ready, ending = asyncio.Event(), asyncio.Event()
 
     async def run() -> None:

@@ -29,14 +29,21 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+        return (
+            f"http://[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"http://{self.host}:{self.port}"
+        )
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    systems: Annotated[tuple[str, ...], setting("The systems to serve; none named: all that have a service.")] = ()
-    data: Annotated[str, setting("The folder for files: databases, secrets, the embedded nats-server's streams.")] = (
-        "keyhouse-data"
-    )
+    systems: Annotated[
+        tuple[str, ...], setting("The systems to serve; none named: all that have a service.")
+    ] = ()
+    data: Annotated[
+        str,
+        setting("The folder for files: databases, secrets, the embedded nats-server's streams."),
+    ] = "keyhouse-data"
     engine: Annotated[
         str | None,
         setting(
@@ -44,9 +51,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             secret=True,
         ),
     ] = None
-    http: Annotated[str, setting("Where HTTP listens, as HOST:PORT; port 0 is any that is free; `off` for none.")] = (
-        HTTP_DEFAULT
-    )
+    http: Annotated[
+        str,
+        setting("Where HTTP listens, as HOST:PORT; port 0 is any that is free; `off` for none."),
+    ] = HTTP_DEFAULT
     nats: Annotated[
         str,
         setting(
@@ -60,7 +68,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         setting("The port of the embedded nats-server, on 127.0.0.1; 0 is any that is free."),
     ] = 4222
     nats_credentials: Annotated[
-        str | None, setting("A user's `.creds` file or seed, for the NATS servers that ask for one.")
+        str | None,
+        setting("A user's `.creds` file or seed, for the NATS servers that ask for one."),
     ] = None
     drain_seconds: Annotated[
         float,
@@ -72,7 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         setting("How a line of the log looks; `auto` is text on a terminal, and JSON elsewhere."),
     ] = "auto"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], setting("The least grave lines that are logged.")
+        Literal["debug", "info", "warning", "error"],
+        setting("The least grave lines that are logged."),
     ] = "info"
 
     traces: Annotated[
@@ -86,13 +96,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.traces is not None and not re.match(r"https?://[^/\s]", self.traces):
-            raise UsageError("Where traces go can't be read: give http://host:4318.", traces=public_url(self.traces))
+            raise UsageError(
+                "Where traces go can't be read: give http://host:4318.",
+                traces=public_url(self.traces),
+            )
         if self.http == OFF and self.nats == OFF:
-            raise UsageError("Both faces are off, so nothing could be asked: leave http or nats on.")
+            raise UsageError(
+                "Both faces are off, so nothing could be asked: leave http or nats on."
+            )
         _ = self.http_address
         if self.nats not in (EMBEDDED, OFF) and not re.match(r"(nats|tls)://[^/\s]", self.nats):
             raise UsageError(
-                "Where NATS is can't be read: give nats://host:4222, embedded, or off.", nats=public_url(self.nats)
+                "Where NATS is can't be read: give nats://host:4222, embedded, or off.",
+                nats=public_url(self.nats),
             )
 
     @property
@@ -103,7 +119,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         found = _ADDRESS.fullmatch(self.http)
         if found is None or int(found["port"]) > 65_535:
             raise UsageError(
-                "Where HTTP listens can't be read: give HOST:PORT, such as 127.0.0.1:8080, or off.", http=self.http
+                "Where HTTP listens can't be read: give HOST:PORT, such as 127.0.0.1:8080, or off.",
+                http=self.http,
             )
         return Address(found["host"].strip("[]"), int(found["port"]))
 
@@ -114,4 +131,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             for field in msgspec.structs.fields(self)
             if (value := getattr(self, field.name)) != field.default
         }
-        return said | {name: public_url(said[name]) for name in ("nats", "engine", "traces") if name in said}
+        return said | {
+            name: public_url(said[name]) for name in ("nats", "engine", "traces") if name in said
+        }

@@ -27,7 +27,9 @@ HTTP: Final = "http"
 
 _OWN: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
 
-_NOT_OURS = re.compile(r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)")
+_NOT_OURS = re.compile(
+    r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)"
+)
 """What an orchestrator puts there for a service called keyhouse, and what other commands and the tests read."""
 
 
@@ -49,7 +51,11 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(
-    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None, *, systems: Sequence[str]
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: Path | None,
+    *,
+    systems: Sequence[str],
 ) -> Given:
     """`systems` are those that can have a table; `file` is one that was asked for, and so must be there, or `None` for
     `keyhouse.toml` here, if there is one."""
@@ -60,14 +66,17 @@ def gather(
     origins: dict[str, str] = {}
     with _telling(origins):
         for name, value in _read_file(path).items():
-            origins |= dict.fromkeys([name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE))
+            origins |= dict.fromkeys(
+                [name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE)
+            )
             if name not in tables or (name == HTTP and not isinstance(value, dict)):
                 own[name] = value
             elif isinstance(value, dict):
                 tables[name] |= value
             else:
                 raise UsageError(
-                    "These settings are a table of the file: write its name in [ ] above them.", setting=name
+                    "These settings are a table of the file: write its name in [ ] above them.",
+                    setting=name,
                 )
         _lay_over(own, tables, environment, origins)
         if "listen" in tables[HTTP]:
@@ -79,10 +88,14 @@ def gather(
             if name not in _OWN:
                 raise unknown_setting(name, [*_OWN, *(f"[{table}]" for table in tables)])
         http = tables.pop(HTTP)
-        engines = {name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table}
+        engines = {
+            name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table
+        }
         for name, value in (own | {f"{name}.engine": url for name, url in engines.items()}).items():
             if value == "" and name != "systems":  # of which none are all
-                raise UsageError("A setting is empty: give it a value, or take it out.", setting=name)
+                raise UsageError(
+                    "A setting is empty: give it a value, or take it out.", setting=name
+                )
         settings = read_settings(Settings, own)
     return Given(settings=settings, tables=tables, engines=engines, http=http, origins=origins)
 
@@ -104,10 +117,17 @@ def _telling(origins: Mapping[str, str]) -> Iterator[None]:
 
 
 def _lay_over(
-    own: dict[str, Any], tables: dict[str, dict[str, Any]], environment: Mapping[str, str], origins: dict[str, str]
+    own: dict[str, Any],
+    tables: dict[str, dict[str, Any]],
+    environment: Mapping[str, str],
+    origins: dict[str, str],
 ) -> None:
     for variable, value in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or variable == f"{PREFIX}CONFIG" or _NOT_OURS.match(variable):
+        if (
+            not variable.startswith(PREFIX)
+            or variable == f"{PREFIX}CONFIG"
+            or _NOT_OURS.match(variable)
+        ):
             continue
         name = variable.removeprefix(PREFIX).lower()
         table, _, rest = name.partition("_")
@@ -118,7 +138,9 @@ def _lay_over(
         elif table in tables and rest:
             tables[table][rest], origins[f"{table}.{rest}"] = value, variable
         else:
-            raise unknown_setting(variable, [PREFIX + each.upper() for each in (*_OWN, "config", *tables)])
+            raise unknown_setting(
+                variable, [PREFIX + each.upper() for each in (*_OWN, "config", *tables)]
+            )
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:
@@ -130,8 +152,14 @@ def _read_file(file: Path | None) -> dict[str, Any]:
             return {}
         raise UsageError("There is no such file of settings.", file=str(path)) from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError("The file of settings is not TOML: mend it there.", file=str(path), at=str(error)) from None
+        raise UsageError(
+            "The file of settings is not TOML: mend it there.", file=str(path), at=str(error)
+        ) from None
     except UnicodeDecodeError as error:
-        raise UsageError("The file of settings is not UTF-8.", file=str(path), at=f"byte {error.start}") from None
+        raise UsageError(
+            "The file of settings is not UTF-8.", file=str(path), at=f"byte {error.start}"
+        ) from None
     except OSError as error:
-        raise UsageError("The file of settings can't be read.", file=str(path), reason=error.strerror) from None
+        raise UsageError(
+            "The file of settings can't be read.", file=str(path), reason=error.strerror
+        ) from None

@@ -36,15 +36,23 @@ def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = ""
         place = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
         reason = str(error).partition(" - at ")[0]
         field = fields.get(place.partition("[")[0])
-        words = [] if field is None else [each for each in _alternatives(field.type) if isinstance(each, str)]
+        words = (
+            []
+            if field is None
+            else [each for each in _alternatives(field.type) if isinstance(each, str)]
+        )
         known = {"known": words} if words else {}
-        raise UsageError("A setting can't be that.", setting=_named(table, place), reason=reason, **known) from None
+        raise UsageError(
+            "A setting can't be that.", setting=_named(table, place), reason=reason, **known
+        ) from None
 
 
 def unknown_setting(name: str, known: list[str]) -> UsageError:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     fields = {"nearest": near[0]} if near else {"known": sorted(known)}
-    return UsageError("There is no such setting: correct it, or take it out.", setting=name, **fields)
+    return UsageError(
+        "There is no such setting: correct it, or take it out.", setting=name, **fields
+    )
 
 
 def _named(table: str, name: str) -> str:

@@ -20,7 +20,9 @@ _log = structlog.get_logger("keyhouse.serve")
 class Tasks:
     """Those of all parts, for as long as the block runs; at its end they are cancelled, and waited for."""
 
-    def __init__(self, parts: Sequence[Part], metrics: Metrics, *, pause_seconds: float = PAUSE_SECONDS) -> None:
+    def __init__(
+        self, parts: Sequence[Part], metrics: Metrics, *, pause_seconds: float = PAUSE_SECONDS
+    ) -> None:
         self._parts = parts
         self._metrics = metrics
         self._pause_seconds = pause_seconds
@@ -28,7 +30,9 @@ class Tasks:
 
     async def __aenter__(self) -> Self:
         self._running = [
-            asyncio.create_task(self._keep_up(part.name, task)) for part in self._parts for task in part.tasks
+            asyncio.create_task(self._keep_up(part.name, task))
+            for part in self._parts
+            for task in part.tasks
         ]
         return self
 

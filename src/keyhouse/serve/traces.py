@@ -44,7 +44,9 @@ class Traces:
     def __init__(self, endpoint: str | None, version: str) -> None:
         resource = Resource.create({"service.name": "keyhouse", "service.version": version})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
+        self._exporter = OTLPSpanExporter(
+            endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
+        )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("keyhouse", version)
 
@@ -52,7 +54,9 @@ class Traces:
         return TracedEngine(system, engine, self._tracer)
 
     def part(self, part: Part) -> Part:
-        return msgspec.structs.replace(part, endpoints=[self._endpoint(part.name, each) for each in part.endpoints])
+        return msgspec.structs.replace(
+            part, endpoints=[self._endpoint(part.name, each) for each in part.endpoints]
+        )
 
     def app(self, app: Any) -> Any:
         """An ASGI application around one. What a caller's own trace says is taken up: `traceparent`."""
@@ -61,9 +65,15 @@ class Traces:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            carried = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _CARRIED}
+            carried = {
+                name.decode(): value.decode("latin-1")
+                for name, value in scope["headers"]
+                if name in _CARRIED
+            }
             attributes = {"http.request.method": scope["method"], "url.path": scope["path"]}
-            with self._request(f"HTTP {scope['method']}", attributes, propagate.extract(carried)) as span:
+            with self._request(
+                f"HTTP {scope['method']}", attributes, propagate.extract(carried)
+            ) as span:
 
                 async def sending(message: Any) -> None:
                     if message["type"] == "http.response.start":
@@ -94,14 +104,18 @@ class Traces:
                 return await endpoint.handler(request)
 
         def begin(request: Request) -> Awaitable[bytes | None]:
-            return asyncio.ensure_future(traced(request))  # a task of its own: what is current in it is nobody else's
+            return asyncio.ensure_future(
+                traced(request)
+            )  # a task of its own: what is current in it is nobody else's
 
         return msgspec.structs.replace(endpoint, handler=begin)
 
     @contextmanager
     def _request(self, name: str, attributes: dict[str, str], context: Any) -> Iterator[TraceSpan]:
         span = self._tracer.start_span(name, context, SpanKind.SERVER, attributes)
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        with trace.use_span(
+            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
             try:
                 yield span
             except Exception as error:
@@ -121,12 +135,18 @@ class TracedEngine(EngineAround):
         with self._call("read", space, len(keys)):
             return await self._engine.read(space, keys)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         with self._call("scan", space, limit):
-            return await self._engine.scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+            return await self._engine.scan(
+                space, span, limit=limit, reverse=reverse, keys_only=keys_only
+            )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        with self._call("commit", space, len(batch.puts) + len(batch.deletes) + len(batch.adds)) as span:
+        with self._call(
+            "commit", space, len(batch.puts) + len(batch.deletes) + len(batch.adds)
+        ) as span:
             revision = await self._engine.commit(space, batch)
             span.set_attribute("keyhouse.applied", revision is not None)
             return revision
@@ -137,7 +157,11 @@ class TracedEngine(EngineAround):
         span = self._tracer.start_span(
             f"engine {name}",
             kind=SpanKind.CLIENT,
-            attributes={"keyhouse.system": self._system, "keyhouse.space": space, "keyhouse.rows": rows},
+            attributes={
+                "keyhouse.system": self._system,
+                "keyhouse.space": space,
+                "keyhouse.rows": rows,
+            },
         )
         try:
             yield span
@@ -150,4 +174,9 @@ class TracedEngine(EngineAround):
 
 def _blame(span: TraceSpan, error: Exception) -> None:
     """By its code: an error's message may hold keys."""
-    span.set_status(Status(StatusCode.ERROR, error.code if isinstance(error, KeyhouseError) else type(error).__name__))
+    span.set_status(
+        Status(
+            StatusCode.ERROR,
+            error.code if isinstance(error, KeyhouseError) else type(error).__name__,
+        )
+    )

@@ -7,7 +7,15 @@ It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 from keyhouse.store.backup import BackedUp, back_up, restore
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
-from keyhouse.store.exchange import Begun, Exported, Imported, begun, export_rows, import_rows, is_whole
+from keyhouse.store.exchange import (
+    Begun,
+    Exported,
+    Imported,
+    begun,
+    export_rows,
+    import_rows,
+    is_whole,
+)
 from keyhouse.store.finding import Finding
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.kept import Kept, read_kept

@@ -38,16 +38,24 @@ class BackedUp(msgspec.Struct, frozen=True):
     moment: str
 
 
-async def back_up(engine: Engine, file: BinaryIO, *, on_progress: Callable[[str, int], None] | None = None) -> BackedUp:
+async def back_up(
+    engine: Engine, file: BinaryIO, *, on_progress: Callable[[str, int], None] | None = None
+) -> BackedUp:
     """Write a backup to a new file that can be read and written, and prove that it is there. `on_progress` is told what is
     done, `writing` or `checking`, and how many rows are done."""
     report = on_progress or (lambda phase, rows: None)
     made = engine.clock.now()
     if (await engine.scan(MARK_SPACE, Span(), limit=1)).rows:
-        raise UsageError("A move or a restore into this store has not ended: end that first.", space=MARK_SPACE)
+        raise UsageError(
+            "A move or a restore into this store has not ended: end that first.", space=MARK_SPACE
+        )
     moment = "store" if isinstance(engine, Snapshots) else "space"
     async with AsyncExitStack() as stack:
-        view: View = await stack.enter_async_context(engine.snapshot()) if isinstance(engine, Snapshots) else engine
+        view: View = (
+            await stack.enter_async_context(engine.snapshot())
+            if isinstance(engine, Snapshots)
+            else engine
+        )
         tally = Tally()
         async for space in view.spaces():
             tally = await _write_space(view, space, file, tally, report)
@@ -58,7 +66,9 @@ async def back_up(engine: Engine, file: BinaryIO, *, on_progress: Callable[[str,
     file.seek(0)
     kept = read_kept(file, engine.clock, lambda rows: report("checking", rows))
     if kept.ending != ending:
-        raise UnreadableError("What the disk gives back is not what was written to it: this is no backup.")
+        raise UnreadableError(
+            "What the disk gives back is not what was written to it: this is no backup."
+        )
     return BackedUp(ending.rows, len(kept.spaces_at), file.tell(), ending.sha256, made, moment)
 
 
@@ -88,7 +98,11 @@ async def _write_space(
 
 
 async def restore(
-    engine: Engine, kept: Kept, *, replace: bool = False, on_progress: Callable[[Progress], None] | None = None
+    engine: Engine,
+    kept: Kept,
+    *,
+    replace: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Moved:
     """Make the store hold what the backup holds, and prove it. Refused when it holds anything else, unless `replace`: then
     rows that the backup does not have go."""

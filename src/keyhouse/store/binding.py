@@ -33,14 +33,17 @@ class Binding:
         bound = self._bound.get(id(record)) or self._bind(record)
         if not isinstance(bound, Record):
             raise UsageError(
-                "This is a derived row, not a record: give the record, and the row with `by`.", given=repr(record)
+                "This is a derived row, not a record: give the record, and the row with `by`.",
+                given=repr(record),
             )
         return bound
 
     def derived(self, derived: D, kind: type[Derived] = Derived) -> D:
         bound = self._bound.get(id(derived)) or self._bind(derived)
         if not isinstance(bound, kind):
-            raise UsageError("This is no derived row of that kind.", given=repr(derived), needed=kind.__name__)
+            raise UsageError(
+                "This is no derived row of that kind.", given=repr(derived), needed=kind.__name__
+            )
         return bound  # type: ignore[return-value]  # of its own type
 
     def _bind(self, declared: Declared) -> Declared:
@@ -76,7 +79,9 @@ class Binding:
 
     def _foreign(self, declared: Declared) -> UsageError:
         return UsageError(
-            "The schema of this store has no such declaration.", given=repr(declared), schema=self.schema.name
+            "The schema of this store has no such declaration.",
+            given=repr(declared),
+            schema=self.schema.name,
         )
 
 

@@ -14,7 +14,13 @@ T = TypeVar("T")
 
 
 def changed(
-    bound: Record[T], value: T, keys: Keys, key: str, before: Entry[T] | None, ttl: int | None, now: int
+    bound: Record[T],
+    value: T,
+    keys: Keys,
+    key: str,
+    before: Entry[T] | None,
+    ttl: int | None,
+    now: int,
 ) -> tuple[Entry[T], Batch]:
     """A record that is `single`, as it is stored over the one `before`, and the commit that does it: what a transaction
     would do, without its bookkeeping."""
@@ -62,11 +68,15 @@ def settled(
     until = before.expires if before is not None else None
     expires = bound.expires(value, until, ttl, now) if kept is None else kept[0]
     if expires is not None and expires <= now:
-        raise RecordError("The record would have expired before it is written.", key=key, expires=expires)
+        raise RecordError(
+            "The record would have expired before it is written.", key=key, expires=expires
+        )
     return Entry(value, key, keys, 0, expires), Put(key, data, expires)
 
 
-def own_rows(bound: Record[T], before: Entry[T] | None, after: Entry[T] | None) -> dict[str, Put | None]:
+def own_rows(
+    bound: Record[T], before: Entry[T] | None, after: Entry[T] | None
+) -> dict[str, Put | None]:
     """The difference between two states of one record in the rows that are its alone: what to put; `None` for what goes."""
     earned = {} if after is None else bound.own.rows(after.record, after.values)
     expires = None if after is None else after.expires
@@ -85,7 +95,11 @@ def _own_rows_stored(bound: Record[Any], entry: Entry[Any]) -> dict[str, bytes]:
     try:
         return bound.own.rows(entry.record, entry.values)
     except KeyFieldError:
-        return {key: value for each in bound.own.derived for key, value in stored_rows(each, entry).items()}
+        return {
+            key: value
+            for each in bound.own.derived
+            for key, value in stored_rows(each, entry).items()
+        }
 
 
 def stored_rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:

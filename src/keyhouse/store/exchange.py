@@ -17,7 +17,14 @@ from typing import Any
 import msgspec
 
 from keyhouse.engine import Engine, Row, Span, View
-from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UnreadableError, UsageError
+from keyhouse.errors import (
+    DataError,
+    DocumentError,
+    KeyFieldError,
+    KeyhouseError,
+    UnreadableError,
+    UsageError,
+)
 from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
 from keyhouse.store.incoming import Incoming
@@ -79,7 +86,11 @@ def begun(lines: Iterable[bytes]) -> Begun:
             return Begun(tally, size, ended=True)
         tally.add(line)
         last = found
-    return Begun(tally) if last is None else Begun(tally, size, last.space, last.put.key, last.is_shown)
+    return (
+        Begun(tally)
+        if last is None
+        else Begun(tally, size, last.space, last.put.key, last.is_shown)
+    )
 
 
 async def export_rows(
@@ -97,7 +108,9 @@ async def export_rows(
     if start.ended:
         return _exported(tally, left_out)
     if tally.rows and start.is_shown != bool(schemas):
-        raise UsageError("An export goes on as it was begun: complete, or for people.", rows=tally.rows)
+        raise UsageError(
+            "An export goes on as it was begun: complete, or for people.", rows=tally.rows
+        )
     shown = _Shown(schemas)
     async for space, rows in _pages(view, spaces, start):
         if schemas:
@@ -156,7 +169,9 @@ def is_whole(lines: Iterable[bytes]) -> bool:
     except KeyhouseError:
         return False
     is_shown = isinstance(begins, Line) and begins.is_shown
-    return isinstance(ends, Ending) and not is_shown and ends == tally.ending(ends.made, ends.moment)
+    return (
+        isinstance(ends, Ending) and not is_shown and ends == tally.ending(ends.made, ends.moment)
+    )
 
 
 def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line], Ending | None]:
@@ -168,7 +183,8 @@ def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line
         at = next((index for index, each in enumerate(found) if isinstance(each, Ending)), -1)
         if ended or at != len(found) - 1:
             raise DocumentError(
-                "There are lines behind the last one: give each export a file of its own.", line=number + at + 1
+                "There are lines behind the last one: give each export a file of its own.",
+                line=number + at + 1,
             )
         last = found[-1]
         assert isinstance(last, Ending)
@@ -186,7 +202,9 @@ def _exported(tally: Tally, left_out: int) -> Exported:
     return Exported(ending.rows, ending.sha256, left_out)
 
 
-async def _pages(view: View, spaces: Collection[str] | None, start: Begun) -> AsyncIterator[tuple[str, Sequence[Row]]]:
+async def _pages(
+    view: View, spaces: Collection[str] | None, start: Begun
+) -> AsyncIterator[tuple[str, Sequence[Row]]]:
     names = [space async for space in view.spaces()] if spaces is None else sorted(set(spaces))
     for space in names:
         if space < start.space:
@@ -213,7 +231,9 @@ class _Shown:
             if found is not None and isinstance(found.declared, Record):
                 record: Record[Any] = found.declared
                 try:
-                    return encode_shown(space, row.key, record.shown(record.decode(row.value, row.key)), row.expires)
+                    return encode_shown(
+                        space, row.key, record.shown(record.decode(row.value, row.key)), row.expires
+                    )
                 except (DataError, DocumentError):
                     return None
         return None

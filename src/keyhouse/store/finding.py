@@ -11,7 +11,9 @@ from keyhouse.store.transaction import Transaction
 
 _LOOKS_MAX = 20
 
-Kind = Literal["missing", "wrong", "dangling", "miscounted", "unfolded", "conflict", "unreadable", "unknown"]
+Kind = Literal[
+    "missing", "wrong", "dangling", "miscounted", "unfolded", "conflict", "unreadable", "unknown"
+]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -24,7 +26,9 @@ class Finding(msgspec.Struct, frozen=True):
     mended: bool = False
 
 
-async def certain(store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]) -> Finding | None:
+async def certain(
+    store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]
+) -> Finding | None:
     """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
 
     async def looked(tx: Transaction) -> tuple[Finding | None, bool]:
@@ -32,7 +36,10 @@ async def certain(store: Store, work: Callable[[Transaction], Awaitable[Finding 
             finding = await work(tx)
         except (DataError, KeyFieldError):
             tx.forget()
-            return None, True  # it has become unreadable since: another finding, which is made when its own turn comes
+            return (
+                None,
+                True,
+            )  # it has become unreadable since: another finding, which is made when its own turn comes
         return finding, tx.pending > 0 or finding is None or await tx.holds()
 
     for _ in range(_LOOKS_MAX):

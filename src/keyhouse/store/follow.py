@@ -39,7 +39,10 @@ class Follower:
         """Follow until the switch is set. `revisions`: the spaces that were copied, each with its revision before that."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {space: group.create_task(self._watch(space, since)) for space, since in revisions.items()}
+                tasks = {
+                    space: group.create_task(self._watch(space, since))
+                    for space, since in revisions.items()
+                }
                 applying = group.create_task(self._apply())
                 while not switch.is_set():
                     async for space in self._source.spaces():
@@ -75,7 +78,9 @@ class Follower:
             while not self._queue.empty():
                 space, change = self._queue.get_nowait()
                 newest.setdefault(space, {})[change.key] = change
-            await asyncio.gather(*(self._write(space, changes) for space, changes in newest.items()))
+            await asyncio.gather(
+                *(self._write(space, changes) for space, changes in newest.items())
+            )
 
     async def _write(self, space: str, changes: dict[str, Change]) -> None:
         writes = Writes(self._target, space)

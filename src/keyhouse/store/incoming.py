@@ -36,13 +36,18 @@ class Incoming:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None:
             await self._settle()
         elif self._commits is not None:
             self._commits.cancel()
-            await asyncio.gather(self._commits, return_exceptions=True)  # the first error is the one that is told
+            await asyncio.gather(
+                self._commits, return_exceptions=True
+            )  # the first error is the one that is told
 
     async def put(self, lines: Sequence[Line]) -> None:
         work: list[tuple[str, Batch]] = []
@@ -74,7 +79,9 @@ class Incoming:
         """Whether it held nothing when its rows began to come."""
         if space != self._space:
             self._space = space
-            self._was_empty = not (await self._engine.scan(space, Span(), limit=1, keys_only=True)).rows
+            self._was_empty = not (
+                await self._engine.scan(space, Span(), limit=1, keys_only=True)
+            ).rows
         return self._was_empty
 
     async def _there(self, space: str, keys: list[str]) -> list[Row]:

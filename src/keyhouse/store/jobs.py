@@ -44,7 +44,9 @@ async def run_job(
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
         while state is not None and not state.finished:
-            state = await in_chunk(store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS)
+            state = await in_chunk(
+                store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS
+            )
             if on_progress is not None:
                 on_progress(state.done)
     except (Exception, asyncio.CancelledError):
@@ -55,7 +57,9 @@ async def run_job(
 
 
 @checked(UsageError)
-async def try_job(store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None) -> JobState:
+async def try_job(
+    store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None
+) -> JobState:
     """What the job would do, without doing it: each step runs in a transaction that is thrown away."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
     while not state.finished:
@@ -73,11 +77,15 @@ async def forget_job(tx: Transaction, store: Store, name: str) -> None:
 
 def _record(store: Store) -> Record[JobState]:
     if store.schema.meta is None:
-        raise UsageError("The schema does not say where the rows of its jobs are: give it a `meta`.")
+        raise UsageError(
+            "The schema does not say where the rows of its jobs are: give it a `meta`."
+        )
     return store.schema.meta.job
 
 
-async def _claim(store: Store, name: str, owner: str, unless: Condition | None, tx: Transaction) -> JobState | None:
+async def _claim(
+    store: Store, name: str, owner: str, unless: Condition | None, tx: Transaction
+) -> JobState | None:
     if unless is not None and await unless(tx):
         return None
     state = await tx.get(_record(store), name=name)
@@ -104,7 +112,13 @@ async def _let_go(store: Store, name: str, owner: str, tx: Transaction) -> None:
 
 
 async def _work(
-    store: Store, name: str, owner: str, over: Record[T], step: Step[T], chunk_rows: int, tx: Transaction
+    store: Store,
+    name: str,
+    owner: str,
+    over: Record[T],
+    step: Step[T],
+    chunk_rows: int,
+    tx: Transaction,
 ) -> JobState:
     state = await tx.get(_record(store), name=name)
     if state is None or state.owner != owner:
@@ -120,13 +134,17 @@ async def _advance(
 ) -> JobState:
     bound = store.binding.record(over)
     span = bound.template.span({})
-    page = await store.engine.scan(store.space, span.after(state.cursor) if state.cursor else span, limit=chunk_rows)
+    page = await store.engine.scan(
+        store.space, span.after(state.cursor) if state.cursor else span, limit=chunk_rows
+    )
     await tx.prefetch([row.key for row in page.rows])
     for row in page.rows:
         values = bound.template.split(row.key)
         if values is None or (written := await tx.row(row.key)) is None:
             continue
-        await step(tx, Entry(bound.decode(written[0], row.key), row.key, values, row.revision, written[1]))
+        await step(
+            tx, Entry(bound.decode(written[0], row.key), row.key, values, row.revision, written[1])
+        )
         state.done += 1
     state.changed += tx.pending
     state.cursor = page.rows[-1].key if page.rows else state.cursor

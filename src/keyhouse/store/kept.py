@@ -27,7 +27,9 @@ class Place(msgspec.Struct):
 class Kept:
     """Is a View. The file is the caller's to close."""
 
-    def __init__(self, file: BinaryIO, clock: Clock, ending: Ending, spaces_at: dict[str, Place]) -> None:
+    def __init__(
+        self, file: BinaryIO, clock: Clock, ending: Ending, spaces_at: dict[str, Place]
+    ) -> None:
         self._file = file
         self._clock = clock
         self.ending = ending
@@ -50,8 +52,14 @@ class Kept:
         while self._left and len(rows) < limit:
             lines = list(islice(iter(self._file.readline, b""), min(limit - len(rows), self._left)))
             self._left -= len(lines)
-            found = [Row(line.put.key, line.put.value, 0, line.put.expires) for line in _lines(lines)]
-            rows += [row for row in found if row.key in span and (row.expires is None or row.expires > now)]
+            found = [
+                Row(line.put.key, line.put.value, 0, line.put.expires) for line in _lines(lines)
+            ]
+            rows += [
+                row
+                for row in found
+                if row.key in span and (row.expires is None or row.expires > now)
+            ]
         self._space, self._next = space, rows[-1].key + "\0" if rows else ""
         return Page(rows, self._left > 0, 0)
 
@@ -77,7 +85,8 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
         for line, each in zip(lines, found, strict=True):
             if ending is not None:
                 raise UnreadableError(
-                    "There are lines behind the last one: give each export a file of its own.", line=number + 1
+                    "There are lines behind the last one: give each export a file of its own.",
+                    line=number + 1,
                 )
             if isinstance(each, Ending):
                 ending = each
@@ -87,7 +96,9 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
                     "This export is for people, without private members, so it can't be restored: make a complete one."
                 )
             if (each.space, each.put.key) <= (space, key) and places:
-                raise UsageError("Its lines are not in order, so it is no backup: import it.", line=number)
+                raise UsageError(
+                    "Its lines are not in order, so it is no backup: import it.", line=number
+                )
             if each.space != space or not places:
                 places[each.space] = Place(at)
             space, key = each.space, each.put.key
@@ -98,9 +109,13 @@ def read_kept(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -
         if on_progress is not None:
             on_progress(tally.rows)
     if ending is None:
-        raise UnreadableError("The file ends without its last line: it was cut off.", rows=tally.rows)
+        raise UnreadableError(
+            "The file ends without its last line: it was cut off.", rows=tally.rows
+        )
     if ending != tally.ending(ending.made, ending.moment):
-        raise UnreadableError("The file is not what was written: its last line tells of other rows.", rows=tally.rows)
+        raise UnreadableError(
+            "The file is not what was written: its last line tells of other rows.", rows=tally.rows
+        )
     return Kept(file, clock, ending, places)
 
 

@@ -135,18 +135,27 @@ def encode_rows(space: str, rows: Sequence[Row]) -> bytes:
         [
             b'%b%b,"value":%b}\n' % (head, _encode(row.key), row.value)
             if row.expires is None
-            else b'%b%b,"value":%b,"expires":%d}\n' % (head, _encode(row.key), row.value, row.expires)
+            else b'%b%b,"value":%b,"expires":%d}\n'
+            % (head, _encode(row.key), row.value, row.expires)
             for row in rows
         ]
     )
 
 
 def encode_shown(space: str, key: str, shown: object, expires: int | None) -> bytes:
-    return _encode(_Form(space=space, key=key, shown=msgspec.Raw(_encode(shown)), expires=expires)) + b"\n"
+    return (
+        _encode(_Form(space=space, key=key, shown=msgspec.Raw(_encode(shown)), expires=expires))
+        + b"\n"
+    )
 
 
 def encode_ending(ending: Ending) -> bytes:
-    return _encode(_Form(rows=ending.rows, sha256=ending.sha256, made=ending.made, moment=ending.moment)) + b"\n"
+    return (
+        _encode(
+            _Form(rows=ending.rows, sha256=ending.sha256, made=ending.made, moment=ending.moment)
+        )
+        + b"\n"
+    )
 
 
 def decode(line: bytes, number: int) -> Line | Ending:
@@ -154,9 +163,17 @@ def decode(line: bytes, number: int) -> Line | Ending:
     try:
         form = _decode(line)
         return _read(form)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, binascii.Error, ValueError) as error:
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+        binascii.Error,
+        ValueError,
+    ) as error:
         raise DocumentError(
-            "A line is not a row of an export: mend it, or export again.", line=number, reason=str(error)
+            "A line is not a row of an export: mend it, or export again.",
+            line=number,
+            reason=str(error),
         ) from error
     except KeyhouseError as error:
         error.fields["line"] = number
@@ -185,7 +202,9 @@ def _read(form: _Form) -> Line | Ending:
     if form.shown is not _NONE or form.text is not None or form.base64 is not None or not value:
         value = _other_value(form, value)
     if len(value) > VALUE_BYTES_MAX:
-        raise LimitError("The value is too large.", key=form.key, bytes=len(value), limit=VALUE_BYTES_MAX)
+        raise LimitError(
+            "The value is too large.", key=form.key, bytes=len(value), limit=VALUE_BYTES_MAX
+        )
     if form.expires is not None and form.expires > EXPIRES_MAX:
         raise ValueError("it expires at no time that can be kept")
     return Line(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
@@ -219,7 +238,9 @@ def _stand_in_lines(values: list[bytes]) -> bool:
     array = b"[" + b",".join(values) + b"]"
     try:
         array.decode()
-        return b"\n" not in array and b"\r" not in array and list(map(bytes, _split(array))) == values
+        return (
+            b"\n" not in array and b"\r" not in array and list(map(bytes, _split(array))) == values
+        )
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return False
 

@@ -34,13 +34,17 @@ async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry
     return await store.transact(lambda tx: append_in(tx, store.ids, log, event, **fields))
 
 
-async def append_in(tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
+async def append_in(
+    tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any
+) -> Entry[T]:
     """The same within a transaction: the event and all that it does, or, when something of it is refused, nothing."""
     with tx.whole():
         return await _append(tx, ids, log, event, fields)
 
 
-async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]) -> Entry[T]:
+async def _append(
+    tx: Transaction, ids: IdSource, log: Log[T], event: T, fields: dict[str, Any]
+) -> Entry[T]:
     if not isinstance(log, Log):
         raise UsageError("Only a Log can be appended to.", record=repr(log))
     stream = _stream_of(tx, log, event, fields)
@@ -50,9 +54,13 @@ async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields:
         place = await tx.get(log.sequence, **stream)
         tx.add(log.sequence, 1, **stream)
     elif place is None:
-        place = await _new_place(tx, ids, log, stream, None if state is None else state.through or None)
+        place = await _new_place(
+            tx, ids, log, stream, None if state is None else state.through or None
+        )
     elif state is not None and str(place) <= state.through:
-        raise RecordError("An event can't be put before those already folded.", at=place, through=state.through)
+        raise RecordError(
+            "An event can't be put before those already folded.", at=place, through=state.through
+        )
     if log.order in log.held:
         event = msgspec.structs.replace(event, **{log.order: place})  # type: ignore[type-var]
         fields = {name: value for name, value in fields.items() if name != log.order}
@@ -60,7 +68,11 @@ async def _append(tx: Transaction, ids: IdSource, log: Log[T], event: T, fields:
         fields = {**fields, log.order: place}
     entry = await tx.put_event(log, event, **fields)
     if log.state is not None and log.deferred:
-        await tx.put(log.state, state if state is not None else log.state.type(through=""), **beside(log, stream))
+        await tx.put(
+            log.state,
+            state if state is not None else log.state.type(through=""),
+            **beside(log, stream),
+        )
     elif log.state is not None:
         await _fold(tx, log, stream, state, entry)
     return entry
@@ -78,11 +90,15 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
 
 
 @checked(UsageError)
-async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, **fields: Any) -> AsyncIterator[int]:
+async def prune(
+    store: Store, log: Log[Any], /, *, before: int, keep: int = 0, **fields: Any
+) -> AsyncIterator[int]:
     """Delete the events that are older than `before` (clock milliseconds) but for the newest `keep` of each stream, after
     folding them. Yields how many are gone so far. `fields` narrows it to some streams."""
     if log.sequence is not None:
-        raise UsageError("Events of a log that counts its sequence have no time to be pruned by.", log=log.name)
+        raise UsageError(
+            "Events of a log that counts its sequence have no time to be pruned by.", log=log.name
+        )
     if keep < 0:
         raise UsageError("Pruning keeps a number of events, or none.", keep=keep)
     cutoff = ulid_at(before)
@@ -96,10 +112,14 @@ async def prune(store: Store, log: Log[Any], /, *, before: int, keep: int = 0, *
             yield gone
 
 
-async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: Any, entry: Entry[Any]) -> Any:
+async def _fold(
+    tx: Transaction, log: Log[Any], stream: dict[str, Any], state: Any, entry: Entry[Any]
+) -> Any:
     assert log.fold is not None and log.state is not None
     found = {}
-    for name, (record, fields) in (log.needs(entry.record) if log.needs is not None else {}).items():
+    for name, (record, fields) in (
+        log.needs(entry.record) if log.needs is not None else {}
+    ).items():
         found[name] = await tx.get(record, **fields)
     folded: Folded = log.fold(state, entry.record, found)
     for record, value, fields in folded.puts:
@@ -111,25 +131,37 @@ async def _fold(tx: Transaction, log: Log[Any], stream: dict[str, Any], state: A
     return after
 
 
-async def _fold_chunk(store: Store, log: Log[Any], stream: dict[str, Any], most: int, tx: Transaction) -> int:
+async def _fold_chunk(
+    store: Store, log: Log[Any], stream: dict[str, Any], most: int, tx: Transaction
+) -> int:
     assert log.state is not None
     state = await tx.get(log.state, **stream)
     bound = tx.binding.record(log)
     span = bound.template.span(stream)
     if state is not None and state.through:
         try:
-            span = span.after(bound.template.join((*_ordered(bound.template.fields, stream), state.through)))
+            span = span.after(
+                bound.template.join((*_ordered(bound.template.fields, stream), state.through))
+            )
         except KeyFieldError:
             raise _astray(log, state.through) from None
     rows = await rows_of(store, span, most, bound.template.split)
     for row, values in rows:
         entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
-        state = await _fold(tx, log, stream, state if state is not None and state.through else None, entry)
+        state = await _fold(
+            tx, log, stream, state if state is not None and state.through else None, entry
+        )
     return len(rows)
 
 
 async def _prune_chunk(
-    store: Store, log: Log[Any], stream: dict[str, Any], cutoff: str, keep: int, most: int, tx: Transaction
+    store: Store,
+    log: Log[Any],
+    stream: dict[str, Any],
+    cutoff: str,
+    keep: int,
+    most: int,
+    tx: Transaction,
 ) -> int:
     state = None if log.state is None else await tx.get(log.state, **stream)
     bound = tx.binding.record(log)
@@ -166,7 +198,9 @@ async def streams(
         span = Span(stop, span.stop)
 
 
-async def rows_of(store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False) -> list[tuple[Row, Keys]]:
+async def rows_of(
+    store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
+) -> list[tuple[Row, Keys]]:
     """Up to `limit` rows of the log's own shape."""
     found: list[tuple[Row, Keys]] = []
     while len(found) < limit:
@@ -178,7 +212,9 @@ async def rows_of(store: Store, span: Span, limit: int, split: Any, *, reverse: 
     return found[:limit]
 
 
-async def _new_place(tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None) -> str:
+async def _new_place(
+    tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None
+) -> str:
     """A place that no event has. Where the clock is behind `through`, two sources draw the same: the next one after it."""
     template = tx.binding.record(log).template
     try:
@@ -192,7 +228,9 @@ async def _new_place(tx: Transaction, ids: IdSource, log: Log[Any], stream: dict
 
 def _astray(log: Log[Any], through: str | None) -> UnreadableError:
     return UnreadableError(
-        "A log's state does not name its last event; see `keyhouse verify`.", log=log.name, through=through
+        "A log's state does not name its last event; see `keyhouse verify`.",
+        log=log.name,
+        through=through,
     )
 
 
@@ -208,7 +246,9 @@ def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -
         elif (held := bound.holder(name)) is not None:
             stream[name] = held(event)
         else:
-            raise UsageError("The log's key needs a field that was not given.", field=name, log=log.name)
+            raise UsageError(
+                "The log's key needs a field that was not given.", field=name, log=log.name
+            )
     return stream
 
 

@@ -33,7 +33,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 @checked(UsageError)
-async def open_store(schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str) -> Store:
+async def open_store(
+    schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str
+) -> Store:
     """A store that is at the version of its schema: migrated if it was behind, refused with NewerError if it is ahead."""
     store = Store(schema, engine, space, ids=ids, **fixed)
     if schema.migrations:
@@ -66,7 +68,9 @@ async def version(store: Store) -> int:
 
 
 @checked(UsageError)
-async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress | None = None) -> list[Migrated]:
+async def migrate(
+    store: Store, *, dry_run: bool = False, on_progress: Progress | None = None
+) -> list[Migrated]:
     """Apply every migration that the space has not had. With `dry_run` nothing is written, and a step sees the rows as they
     are, without what an earlier step would have changed."""
     done: list[Migrated] = []
@@ -74,7 +78,9 @@ async def migrate(store: Store, *, dry_run: bool = False, on_progress: Progress 
     for migration in store.schema.migrations[at:]:
         report = None if on_progress is None else _reporter(on_progress, migration)
         if dry_run:
-            state: JobState | None = await try_job(store, migration.over, migration.step, on_progress=report)
+            state: JobState | None = await try_job(
+                store, migration.over, migration.step, on_progress=report
+            )
         else:
             state = await run_job(
                 store,
@@ -119,7 +125,9 @@ async def _finish(store: Store, migration: Migration, state: JobState, took: int
 
 def _meta(store: Store) -> Meta:
     if store.schema.meta is None:
-        raise UsageError("The schema has no version: it has no `meta` rows.", schema=store.schema.name)
+        raise UsageError(
+            "The schema has no version: it has no `meta` rows.", schema=store.schema.name
+        )
     return store.schema.meta
 
 

@@ -25,7 +25,9 @@ class Compared(msgspec.Struct, frozen=True):
     differing: int
 
 
-async def reconcile(source: View, target: Engine, space: str, seen: Seen, *, write: bool = True) -> Compared:
+async def reconcile(
+    source: View, target: Engine, space: str, seen: Seen, *, write: bool = True
+) -> Compared:
     """Without `write`, only look."""
     wanted, there, differing = Digest(), Digest(), 0
     writes = Writes(target, space)

@@ -33,13 +33,19 @@ class Removal:
     """Of a schema's rows in one space. `on_progress` is told how many records were removed."""
 
     def __init__(
-        self, schema: Schema, engine: Engine, space: str, on_progress: Callable[[int], None] | None = None
+        self,
+        schema: Schema,
+        engine: Engine,
+        space: str,
+        on_progress: Callable[[int], None] | None = None,
     ) -> None:
         self._schema = schema
         self._engine = engine
         self._space = space
         self._report = on_progress or (lambda records: None)
-        self._kept = frozenset(id(record) for record in (schema.meta.records if schema.meta is not None else ()))
+        self._kept = frozenset(
+            id(record) for record in (schema.meta.records if schema.meta is not None else ())
+        )
         self._stores: dict[tuple[tuple[str, Any], ...], Store] = {}
         self._is_stopped = False
 
@@ -51,7 +57,11 @@ class Removal:
         """What would be removed: the records of the span, without those that the store keeps about itself."""
         async for row in rows(self._engine, self._space, span):
             found = self._schema.find(row.key)
-            if found is not None and isinstance(found.declared, Record) and id(found.record) not in self._kept:
+            if (
+                found is not None
+                and isinstance(found.declared, Record)
+                and id(found.record) not in self._kept
+            ):
                 yield row, found
 
     async def run(self, span: Span) -> Removed:
@@ -76,7 +86,9 @@ class Removal:
             done.records += once.records
             if self._is_stopped or not await self._sweep_up():
                 return done
-        raise ContentionError("Others go on writing in the space: stop them first.", space=self._space)
+        raise ContentionError(
+            "Others go on writing in the space: stop them first.", space=self._space
+        )
 
     async def _sweep_up(self) -> bool:
         """Whether there was anything left."""
@@ -97,7 +109,9 @@ class Removal:
         """As they are seen: a row that was changed meanwhile is seen again in the next pass."""
         if batch:
             checks = tuple(Check(row.key, row.revision) for row in batch)
-            await self._engine.commit(self._space, Batch(checks, deletes=tuple(row.key for row in batch)))
+            await self._engine.commit(
+                self._space, Batch(checks, deletes=tuple(row.key for row in batch))
+            )
 
     async def _remove(self, waiting: list[tuple[Row, Found]], done: Removed) -> None:
         """In one commit; in halves, when that does not fit or one of them does not decode."""
@@ -108,10 +122,14 @@ class Removal:
         for store, founds in by_store.values():
             await self._remove_of(store, founds, done)
 
-    async def _remove_of(self, store: Store, founds: list[tuple[Row, Found]], done: Removed) -> None:
+    async def _remove_of(
+        self, store: Store, founds: list[tuple[Row, Found]], done: Removed
+    ) -> None:
         async def work(tx: Transaction) -> int:
             await tx.prefetch([row.key for row, _ in founds])
-            return sum([await tx.delete(found.record, **self._fields(store, found)) for _, found in founds])
+            return sum(
+                [await tx.delete(found.record, **self._fields(store, found)) for _, found in founds]
+            )
 
         try:
             done.records += await store.transact(work)
@@ -128,11 +146,15 @@ class Removal:
 
     def _store(self, found: Found) -> Store:
         """One for each choice of the schema's settings, as the key has them."""
-        fixed = tuple((name, value) for name, value in found.fields.items() if name in self._schema.fixed)
+        fixed = tuple(
+            (name, value) for name, value in found.fields.items() if name in self._schema.fixed
+        )
         if fixed not in self._stores:
             settings: dict[str, Any] = dict(fixed)
             self._stores[fixed] = Store(self._schema, self._engine, self._space, **settings)
         return self._stores[fixed]
 
     def _fields(self, store: Store, found: Found) -> dict[str, Any]:
-        return {name: value for name, value in found.fields.items() if name not in store.binding.values}
+        return {
+            name: value for name, value in found.fields.items() if name not in store.binding.values
+        }

@@ -27,7 +27,14 @@ class Scan:
     __slots__ = ("_binding", "_engine", "_space", "declared", "reverse", "span")
 
     def __init__(
-        self, engine: Engine, space: str, binding: Binding, declared: Declared, span: Span, *, reverse: bool
+        self,
+        engine: Engine,
+        space: str,
+        binding: Binding,
+        declared: Declared,
+        span: Span,
+        *,
+        reverse: bool,
     ) -> None:
         if type(reverse) is not bool:
             raise UsageError("A scan is `reverse` or not: True or False.", reverse=reverse)
@@ -38,17 +45,23 @@ class Scan:
         self.span = span
         self.reverse = reverse
 
-    async def rows(self, limit: int, cursor: str | None, *, keys_only: bool = False) -> tuple[Page, str | None]:
+    async def rows(
+        self, limit: int, cursor: str | None, *, keys_only: bool = False
+    ) -> tuple[Page, str | None]:
         """Up to `limit` rows of this shape, and the cursor to what follows."""
         if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
             raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
         span = self.span if cursor is None else self._left(self.span, self._opened(cursor))
         if not self._binding.filters(self.declared):
-            page = await self._engine.scan(self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only)
+            page = await self._engine.scan(
+                self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
+            )
             return page, self._cursor(page.rows[-1].key) if page.more else None
         return await self._filtered(span, limit, keys_only=keys_only)
 
-    async def _filtered(self, span: Span, limit: int, *, keys_only: bool) -> tuple[Page, str | None]:
+    async def _filtered(
+        self, span: Span, limit: int, *, keys_only: bool
+    ) -> tuple[Page, str | None]:
         kept: list[Row] = []
         split = self.declared.template.split
         first: Page | None = None
@@ -63,22 +76,32 @@ class Scan:
             span = self._left(span, page.rows[-1].key)
         assert first is not None
         more = len(kept) > limit
-        return Page(kept[:limit], more, first.revision), self._cursor(kept[limit - 1].key) if more else None
+        return Page(kept[:limit], more, first.revision), self._cursor(
+            kept[limit - 1].key
+        ) if more else None
 
     def _left(self, span: Span, key: str) -> Span:
         return span.before(key) if self.reverse else span.after(key)
 
     def _cursor(self, key: str) -> str:
-        return base64.urlsafe_b64encode(msgspec.json.encode([self._mark(), key])).decode().rstrip("=")
+        return (
+            base64.urlsafe_b64encode(msgspec.json.encode([self._mark(), key])).decode().rstrip("=")
+        )
 
     def _opened(self, cursor: str) -> str:
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-            mark, key = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=tuple[int, str])
+            mark, key = msgspec.json.decode(
+                base64.b64decode(padded, b"-_", validate=True), type=tuple[int, str]
+            )
         except (binascii.Error, ValueError, AttributeError, msgspec.MsgspecError):
-            raise CursorError("Not a cursor: pass one exactly as a page gave it.", cursor=cursor) from None
+            raise CursorError(
+                "Not a cursor: pass one exactly as a page gave it.", cursor=cursor
+            ) from None
         if mark != self._mark():
-            raise CursorError("The cursor is of another scan: pass the same fields and direction.", cursor=cursor)
+            raise CursorError(
+                "The cursor is of another scan: pass the same fields and direction.", cursor=cursor
+            )
         return key
 
     def _mark(self) -> int:
@@ -91,13 +114,20 @@ async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None)
     page, following = await scan.rows(limit, cursor)
     split, decode = record.template.split, record.decode
     entries = [
-        Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires) for row in page.rows
+        Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires)
+        for row in page.rows
     ]
     return PageOf(entries, following, page.revision)
 
 
 async def records_by(
-    engine: Engine, space: str, scan: Scan, record: Record[T], index: Index, limit: int, cursor: str | None
+    engine: Engine,
+    space: str,
+    scan: Scan,
+    record: Record[T],
+    index: Index,
+    limit: int,
+    cursor: str | None,
 ) -> PageOf[T]:
     """A page of the records that an index lists, in its order.
 

@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
 from keyhouse.engine import Engine, Row, check_key, check_limits
-from keyhouse.errors import ContentionError, DataError, KeyFieldError, NewerError, UnreadableError, UsageError
+from keyhouse.errors import (
+    ContentionError,
+    DataError,
+    KeyFieldError,
+    NewerError,
+    UnreadableError,
+    UsageError,
+)
 from keyhouse.limits import TRANSACTION_ATTEMPTS_MAX
 from keyhouse.schema import (
     Count,
@@ -55,7 +62,13 @@ class Store:
     """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs."""
 
     def __init__(
-        self, schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str
+        self,
+        schema: Schema,
+        engine: Engine,
+        space: str,
+        *,
+        ids: IdSource | None = None,
+        **fixed: str,
     ) -> None:
         if not isinstance(schema, Schema):
             raise UsageError("A store is of a Schema.", given=schema)
@@ -64,7 +77,9 @@ class Store:
         if ids is not None and not isinstance(ids, IdSource):
             raise UsageError("The ids of a store come from an IdSource.", given=ids)
         if unknown := sorted(set(fixed) - set(schema.fixed)):
-            raise UsageError("The schema has no such setting.", settings=unknown, known=sorted(schema.fixed))
+            raise UsageError(
+                "The schema has no such setting.", settings=unknown, known=sorted(schema.fixed)
+            )
         self.schema = schema
         self.engine = engine
         self.space = space
@@ -155,7 +170,13 @@ class Store:
         cursor: str | None = None
         while True:
             page = await self.page(
-                record, by=by, limit=_SCAN_PAGE_ROWS, cursor=cursor, reverse=reverse, starting=starting, **fields
+                record,
+                by=by,
+                limit=_SCAN_PAGE_ROWS,
+                cursor=cursor,
+                reverse=reverse,
+                starting=starting,
+                **fields,
             )
             for entry in page.entries:
                 yield entry
@@ -178,7 +199,9 @@ class Store:
         page, following = await scan.rows(limit, cursor, keys_only=True)
         return [row.key for row in page.rows], following
 
-    async def count(self, declared: Declared, /, *, starting: str | None = None, **fields: Any) -> int:
+    async def count(
+        self, declared: Declared, /, *, starting: str | None = None, **fields: Any
+    ) -> int:
         """How many rows there are, by counting them."""
         scan = self._scan(self._bound(declared), starting, False, fields)
         total, cursor = 0, None
@@ -189,7 +212,13 @@ class Store:
                 return total
 
     async def watch(
-        self, declared: Record[T], /, *, since: int | None = None, starting: str | None = None, **fields: Any
+        self,
+        declared: Record[T],
+        /,
+        *,
+        since: int | None = None,
+        starting: str | None = None,
+        **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
         """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
         the engine's: nothing missed, nothing twice; an expiry shows when it is swept. A row that does not decode ends it;
@@ -198,14 +227,17 @@ class Store:
         span = bound.template.span(fields, starting=starting)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
-                "A watch begins after a revision, a whole number as an entry or a page has it.", since=since
+                "A watch begins after a revision, a whole number as an entry or a page has it.",
+                since=since,
             )
         async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
             async for change in changes:
                 if (values := bound.template.split(change.key)) is not None:
                     gone = change.value is None
                     try:
-                        record = None if change.value is None else bound.decode(change.value, change.key)
+                        record = (
+                            None if change.value is None else bound.decode(change.value, change.key)
+                        )
                     except DataError as error:
                         error.fields["revision"] = change.revision
                         raise
@@ -225,7 +257,14 @@ class Store:
     # Writing
 
     async def put(
-        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[T],
+        value: T,
+        /,
+        *,
+        ttl: int | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> Entry[T]:
         """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
         if self._dated and self._must_look():
@@ -250,7 +289,9 @@ class Store:
                 await self._pause(attempt)
         raise self._contended()
 
-    async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
+    async def delete(
+        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+    ) -> bool:
         """Delete a record and all that is derived from it; whether it was there."""
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
@@ -262,7 +303,9 @@ class Store:
 
         await self.transact(work)
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None) -> R:
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
+    ) -> R:
         """Run `work` in a transaction and commit it; again from the start when it lost a race. `work` must do nothing but
         read and write through the transaction. With a `batch_id`, a repeat after an unknown outcome applies once."""
         if self._dated and self._must_look():
@@ -288,7 +331,9 @@ class Store:
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
-            raise ContentionError("Something read in the transaction changed before it committed: run it again.")
+            raise ContentionError(
+                "Something read in the transaction changed before it committed: run it again."
+            )
 
     def _must_look(self) -> bool:
         """Whether the version of the space was not looked at yet, or for a while."""
@@ -300,10 +345,15 @@ class Store:
         meta, now = self.schema.meta, self._now()
         assert meta is not None
         version, begun = self.binding.record(meta.version), self.binding.record(meta.job)
-        keys = (version.template.build({}), begun.template.build({"name": migration_job(self.schema.version + 1)}))
+        keys = (
+            version.template.build({}),
+            begun.template.build({"name": migration_job(self.schema.version + 1)}),
+        )
         at, job = await self.engine.read(self.space, keys)
         with suppress(UnreadableError):  # which `verify` finds, and whose mending must be written
-            if job is not None or (at is not None and version.decode(at.value, at.key) > self.schema.version):
+            if job is not None or (
+                at is not None and version.decode(at.value, at.key) > self.schema.version
+            ):
                 raise NewerError(
                     "Newer code has migrated the space, or is at it: use the newer program.",
                     space=self.space,
@@ -311,12 +361,18 @@ class Store:
                 )
         self._looked = now
 
-    def _scan(self, bound: Declared, starting: str | None, reverse: bool, fields: dict[str, Any]) -> Scan:
+    def _scan(
+        self, bound: Declared, starting: str | None, reverse: bool, fields: dict[str, Any]
+    ) -> Scan:
         span = bound.template.span(fields, starting=starting)
         return Scan(self.engine, self.space, self.binding, bound, span, reverse=reverse)
 
     def _bound(self, declared: Declared) -> Declared:
-        return self.binding.derived(declared) if isinstance(declared, Derived) else self.binding.record(declared)
+        return (
+            self.binding.derived(declared)
+            if isinstance(declared, Derived)
+            else self.binding.record(declared)
+        )
 
     async def _pause(self, attempt: int) -> None:
         if attempt >= _PATIENCE_ATTEMPTS:

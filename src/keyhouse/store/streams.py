@@ -31,7 +31,9 @@ async def check_streams(store: Store, *, repair: bool) -> AsyncIterator[Finding]
                 continue
             if repair and finding.kind == "unfolded" and not log.deferred:
                 folded = await fold(store, log, **stream)
-                finding = msgspec.structs.replace(finding, detail=f"{folded} of them were folded now", mended=True)
+                finding = msgspec.structs.replace(
+                    finding, detail=f"{folded} of them were folded now", mended=True
+                )
             yield finding
 
 
@@ -47,7 +49,9 @@ async def _all_streams(store: Store, log: Log[Any]) -> AsyncIterator[Stream]:
             yield stream
 
 
-async def _check_state(store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction) -> Finding | None:
+async def _check_state(
+    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+) -> Finding | None:
     assert log.state is not None
     key = tx.binding.record(log.state).template.build(stream)
     state: LogState | None = await tx.get(log.state, **stream)
@@ -55,18 +59,24 @@ async def _check_state(store: Store, log: Log[Any], stream: Stream, repair: bool
     through = "" if state is None else state.through
     if state is not None and through and not _is_place(log, through):
         if log.deferred and newest is not None:
-            detail = "`through` names no event: put the state anew with the last one that was folded"
+            detail = (
+                "`through` names no event: put the state anew with the last one that was folded"
+            )
             return Finding("unfolded", key, log.name, detail)
         if repair:
             mended = msgspec.structs.replace(state, through="" if newest is None else str(newest))
             await tx.put(log.state, mended, **beside(log, stream))
-        return Finding("wrong", key, log.name, f"`through` is {through!r:.80}, which names no event", repair)
+        return Finding(
+            "wrong", key, log.name, f"`through` is {through!r:.80}, which names no event", repair
+        )
     if newest is None or log.deferred or str(newest) <= through:
         return None
     return Finding("unfolded", key, log.name, f"events up to {newest} came past it")
 
 
-async def _check_sequence(store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction) -> Finding | None:
+async def _check_sequence(
+    store: Store, log: Log[Any], stream: Stream, repair: bool, tx: Transaction
+) -> Finding | None:
     assert log.sequence is not None
     key = tx.binding.record(log.sequence).template.build(stream)
     following: int | None = await tx.get(log.sequence, **stream)
@@ -75,7 +85,13 @@ async def _check_sequence(store: Store, log: Log[Any], stream: Stream, repair: b
         return None
     if repair:
         await tx.put(log.sequence, newest + 1, **stream)
-    return Finding("wrong", key, log.name, f"says {following}, where there is an event {newest} already", repair)
+    return Finding(
+        "wrong",
+        key,
+        log.name,
+        f"says {following}, where there is an event {newest} already",
+        repair,
+    )
 
 
 async def _newest(store: Store, log: Log[Any], stream: Stream) -> object:

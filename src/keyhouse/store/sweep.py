@@ -13,7 +13,10 @@ _CHUNK_ROWS = 5_000
 
 @checked(UsageError)
 async def sweep(
-    engine: Engine, *, chunk_rows: int = _CHUNK_ROWS, on_progress: Callable[[int], None] | None = None
+    engine: Engine,
+    *,
+    chunk_rows: int = _CHUNK_ROWS,
+    on_progress: Callable[[int], None] | None = None,
 ) -> int:
     """Remove every row that has expired, of all spaces, in bounded steps between which others have their turn."""
     swept = 0

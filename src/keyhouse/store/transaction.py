@@ -88,7 +88,14 @@ class Transaction:
         return found if found is not None and key in index.rows(found.record, values) else None
 
     async def put(
-        self, record: Record[T], value: T, /, *, ttl: int | None = None, expect: int | Unset | None = ANY, **fields: Any
+        self,
+        record: Record[T],
+        value: T,
+        /,
+        *,
+        ttl: int | None = None,
+        expect: int | Unset | None = ANY,
+        **fields: Any,
     ) -> Entry[T]:
         """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
         RevisionError. The entry shows the record as stored: computed fields, version and times set."""
@@ -131,7 +138,9 @@ class Transaction:
             raise UsageError("The record is not declared to expire.", record=bound.name)
         if expires is not None and (type(expires) is not int or expires > EXPIRES_MAX):
             raise RecordError(
-                "A record expires at a time in the clock's milliseconds.", expires=expires, most=EXPIRES_MAX
+                "A record expires at a time in the clock's milliseconds.",
+                expires=expires,
+                most=EXPIRES_MAX,
             )
         with self._alone():
             return await self._put(bound, value, None, expect, fields, kept=(expires,))
@@ -150,7 +159,9 @@ class Transaction:
         value, keys, key = keyed(bound, value, fields)
         before: Entry[T] | None = None
         looks = not bound.alone or expect is not ANY or key in self._adds
-        if looks and (key in self._writes or key in self._adds or await self._read(key) is not None):
+        if looks and (
+            key in self._writes or key in self._adds or await self._read(key) is not None
+        ):
             before = await self._entry(bound, key, keys)
         if expect is not ANY:
             self._check_expected(key, before, expect)
@@ -161,7 +172,9 @@ class Transaction:
             await self.merge(*merge)
         return after
 
-    async def delete(self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any) -> bool:
+    async def delete(
+        self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
+    ) -> bool:
         """Delete the record and every row derived from it; whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
@@ -193,7 +206,9 @@ class Transaction:
         since by today's declaration the old record earned them too. Counts are left as they are: `verify` recounts them."""
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
-            raise UsageError("The record is rewritten from its Entry, as a read or a scan gives it.", given=entry)
+            raise UsageError(
+                "The record is rewritten from its Entry, as a read or a scan gives it.", given=entry
+            )
         with self._alone():
             for merge in self._derive(bound, None, entry, counts=False):
                 await self.merge(*merge)
@@ -232,28 +247,40 @@ class Transaction:
         """Whether all that was read here still is as it was: then it stood together at one moment."""
         keys = list(self._rows)
         now = await self._engine.read(self._space, keys)
-        return all(_revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True))
+        return all(
+            _revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True)
+        )
 
     def _batch(self, batch_id: str | None) -> Batch:
-        checks = tuple([Check(key, None if row is None else row.revision) for key, row in self._rows.items()])
+        checks = tuple(
+            [Check(key, None if row is None else row.revision) for key, row in self._rows.items()]
+        )
         puts = tuple([put for put in self._writes.values() if put is not None])
         gone: list[str] = []
         if len(puts) < len(self._writes):
-            gone = [key for key, put in self._writes.items() if put is None and self._rows.get(key, ...) is not None]
+            gone = [
+                key
+                for key, put in self._writes.items()
+                if put is None and self._rows.get(key, ...) is not None
+            ]
         adds = tuple([Add(key, by) for key, by in self._adds.items()]) if self._adds else ()
         return Batch(checks, puts, tuple(gone), adds, batch_id)
 
     async def _read(self, key: str) -> Row | None:
         if key not in self._rows:
             row = (await self._engine.read(self._space, (key,)))[0]
-            self._rows.setdefault(key, row)  # the first of two reads at once is the one that must hold
+            self._rows.setdefault(
+                key, row
+            )  # the first of two reads at once is the one that must hold
         return self._rows[key]
 
     async def prefetch(self, keys: Sequence[str]) -> None:
         """Read rows that will be needed in one call."""
         missing = [key for key in keys if key not in self._rows]
         if missing:
-            for key, row in zip(missing, await self._engine.read(self._space, missing), strict=True):
+            for key, row in zip(
+                missing, await self._engine.read(self._space, missing), strict=True
+            ):
                 self._rows.setdefault(key, row)
 
     async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
@@ -264,10 +291,14 @@ class Transaction:
         revision = row.revision if row is not None and key not in self._writes else 0
         return Entry(bound.decode(written[0], key), key, keys, revision, written[1])
 
-    def _check_expected(self, key: str, before: Entry[Any] | None, expect: int | Unset | None) -> None:
+    def _check_expected(
+        self, key: str, before: Entry[Any] | None, expect: int | Unset | None
+    ) -> None:
         found = None if before is None else before.revision
         if found != expect:
-            raise RevisionError("The record is not at the revision expected.", key=key, expected=expect, found=found)
+            raise RevisionError(
+                "The record is not at the revision expected.", key=key, expected=expect, found=found
+            )
 
     def _add(self, key: str, by: int) -> None:
         if key in self._writes:
@@ -324,7 +355,12 @@ class Transaction:
         self._writes, self._adds = ({}, {}) if kept is None else kept
 
     def _derive(
-        self, bound: Record[T], before: Entry[T] | None, after: Entry[T] | None, *, counts: bool = True
+        self,
+        bound: Record[T],
+        before: Entry[T] | None,
+        after: Entry[T] | None,
+        *,
+        counts: bool = True,
     ) -> list[Merge]:
         """Carry the difference between two states of one record into its derived rows; what must look at a row that others
         share is left to `merge`."""
@@ -343,27 +379,44 @@ class Transaction:
             else:
                 keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
                 for key in dict.fromkeys((*lost, *earned)):
-                    merges.append((bound, derived, key, keys, lost.get(key), earned.get(key), expires))
+                    merges.append(
+                        (bound, derived, key, keys, lost.get(key), earned.get(key), expires)
+                    )
         return merges
 
     async def merge(
-        self, bound: Record[Any], derived: Any, key: str, keys: Keys, lost: Any, earned: Any, expires: int | None
+        self,
+        bound: Record[Any],
+        derived: Any,
+        key: str,
+        keys: Keys,
+        lost: Any,
+        earned: Any,
+        expires: int | None,
     ) -> None:
         """Carry one record's difference into one row that it shares with others."""
         written = await self.row(key)
         row = None if written is None else written[0]
-        if earned is None and isinstance(derived, Summary) and await self._still_earned(bound, derived, key, keys):
+        if (
+            earned is None
+            and isinstance(derived, Summary)
+            and await self._still_earned(bound, derived, key, keys)
+        ):
             return
         merged = derived.merge(key, row, lost, earned)
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._heir(derived, key, lost)
         if merged is not None:
-            if earned is not None or merged != row:  # else it is another's, which has an expiry of its own
+            if (
+                earned is not None or merged != row
+            ):  # else it is another's, which has an expiry of its own
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
 
-    async def _still_earned(self, bound: Record[Any], derived: Derived, key: str, keys: Keys) -> bool:
+    async def _still_earned(
+        self, bound: Record[Any], derived: Derived, key: str, keys: Keys
+    ) -> bool:
         """Whether another record lists the same member there: then it stays."""
         for sibling in derived.siblings(keys):
             entry = await self._entry(bound, bound.template.join(sibling), sibling)
@@ -376,23 +429,35 @@ class Transaction:
         values = derived.template.parse(key)
         assert values is not None
         span = derived.among.template.span(values)
-        new = ((put.key, put.value) for put in self._writes.values() if put is not None and put.key in span)
-        heirs = sorted((at, heir) for at, value in new if (heir := derived.heir(at, value)) != leaving)
+        new = (
+            (put.key, put.value)
+            for put in self._writes.values()
+            if put is not None and put.key in span
+        )
+        heirs = sorted(
+            (at, heir) for at, value in new if (heir := derived.heir(at, value)) != leaving
+        )
         stored = await self._stored_heir(derived, span, leaving)
         return min([*heirs[:1], *stored], default=("", None))[1]
 
-    async def _stored_heir(self, derived: First, span: Span | None, leaving: bytes) -> list[tuple[str, bytes]]:
+    async def _stored_heir(
+        self, derived: First, span: Span | None, leaving: bytes
+    ) -> list[tuple[str, bytes]]:
         while span is not None:
             page = await self._engine.scan(self._space, span, limit=8)
             for row in page.rows:
-                if (heir := derived.heir(row.key, row.value)) != leaving and await self.row(row.key) is not None:
+                if (heir := derived.heir(row.key, row.value)) != leaving and await self.row(
+                    row.key
+                ) is not None:
                     return [(row.key, heir)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
 
 
 def _at_once() -> UsageError:
-    return UsageError("A transaction writes one record at a time: await each write before you begin the next.")
+    return UsageError(
+        "A transaction writes one record at a time: await each write before you begin the next."
+    )
 
 
 def _revision(row: Row | None) -> int | None:

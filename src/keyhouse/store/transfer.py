@@ -110,7 +110,8 @@ class Mover:
         """Mark the target; or what it holds, when it is the same already. `replace`: its own rows may go."""
         if (await self._source.scan(MARK_SPACE, Span(), limit=1)).rows:
             raise UsageError(
-                "The source is itself the target of a move that has not ended: end that one first.", space=MARK_SPACE
+                "The source is itself the target of a move that has not ended: end that one first.",
+                space=MARK_SPACE,
             )
         [row] = await self._target.read(MARK_SPACE, [MARK_KEY])
         if row is None:
@@ -118,7 +119,9 @@ class Mover:
         try:
             mark = msgspec.json.decode(row.value, type=Mark)
         except msgspec.MsgspecError as error:
-            raise UnreadableError("The row that marks the target of a move can't be read.", space=MARK_SPACE) from error
+            raise UnreadableError(
+                "The row that marks the target of a move can't be read.", space=MARK_SPACE
+            ) from error
         if mark.source != name:
             raise UsageError(
                 "A move from another source into this target has not ended: end it, or name an empty target.",
@@ -134,7 +137,9 @@ class Mover:
             if not differing:
                 return found
             if not replace:
-                raise UsageError("The target holds other rows: name an empty one.", differing_rows=differing)
+                raise UsageError(
+                    "The target holds other rows: name an empty one.", differing_rows=differing
+                )
             break
         mark = msgspec.json.encode(Mark(name, self._target.clock.now()))
         begun = Batch(checks=(Check(MARK_KEY, None),), puts=(Put(MARK_KEY, mark),))
@@ -151,7 +156,9 @@ class Mover:
             await self._reconcile(space)
         return revisions
 
-    async def follow(self, source: Engine, revisions: dict[str, int], switch: asyncio.Event) -> None:
+    async def follow(
+        self, source: Engine, revisions: dict[str, int], switch: asyncio.Event
+    ) -> None:
         self._enter("following")
         await Follower(source, self._target, self._reconcile, self._followed).run(revisions, switch)
 
@@ -182,13 +189,21 @@ class Mover:
             found = await self._reconcile(space, write=write)
             differing += found.differing
             if not found.differing and found.source.text() != found.target.text():
-                raise UnreadableError("The two engines agree row by row, but not in their digests.", space=space)
+                raise UnreadableError(
+                    "The two engines agree row by row, but not in their digests.", space=space
+                )
             if found.source.rows:
                 spaces.append(SpaceMoved(space, found.source.rows, found.source.text()))
-        return Moved(sum([space.rows for space in spaces]), self._written, self._passes, spaces), differing
+        return Moved(
+            sum([space.rows for space in spaces]), self._written, self._passes, spaces
+        ), differing
 
     async def _spaces(self) -> list[str]:
-        return [space async for space in spaces_of_both(self._source, self._target) if space != MARK_SPACE]
+        return [
+            space
+            async for space in spaces_of_both(self._source, self._target)
+            if space != MARK_SPACE
+        ]
 
     async def _reconcile(self, space: str, *, write: bool = True) -> Compared:
         def seen(looked: int, written: int) -> None:

@@ -21,7 +21,14 @@ import msgspec
 from keyhouse.arguments import checked
 from keyhouse.counter import number_of
 from keyhouse.engine import Row, Span
-from keyhouse.errors import CounterError, DataError, DocumentError, KeyFieldError, UniqueError, UsageError
+from keyhouse.errors import (
+    CounterError,
+    DataError,
+    DocumentError,
+    KeyFieldError,
+    UniqueError,
+    UsageError,
+)
 from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
 from keyhouse.store.finding import Finding, Kind, certain
 from keyhouse.store.store import Store
@@ -34,7 +41,11 @@ _RECOUNTS_MAX = 20
 
 @checked(UsageError)
 async def verify(
-    store: Store, *, repair: bool = False, drop: bool = False, on_progress: Callable[[int], None] | None = None
+    store: Store,
+    *,
+    repair: bool = False,
+    drop: bool = False,
+    on_progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Finding]:
     """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what
     was derived from such a record dangles then, and is mended by the next run). `on_progress` is told how many rows
@@ -69,7 +80,9 @@ def _unreadable(found: Found, key: str, value: bytes) -> str | None:
     return None
 
 
-async def _findings(store: Store, *, repair: bool, on_progress: Callable[[int], None] | None) -> AsyncIterator[Finding]:
+async def _findings(
+    store: Store, *, repair: bool, on_progress: Callable[[int], None] | None
+) -> AsyncIterator[Finding]:
     counted: Tally[str] = Tally()
     stored: set[str] = set()
     span: Span | None = Span()
@@ -105,7 +118,10 @@ def _is_neighbours(store: Store, key: str) -> bool:
     found = store.schema.find(key) if store.schema.fixed else None
     if found is None:
         return False
-    return all(found.fields.get(name) == value for name, value in store.schema.space.bound(store.space).items())
+    return all(
+        found.fields.get(name) == value
+        for name, value in store.schema.space.bound(store.space).items()
+    )
 
 
 async def _check_record(
@@ -118,7 +134,12 @@ async def _check_record(
     except (DataError, KeyFieldError) as error:
         yield Finding("unreadable", row.key, record.name, str(error))
         return
-    expected = {key: (derived, earns[key]) for derived, earns in earned if derived.sort != "add" for key in earns}
+    expected = {
+        key: (derived, earns[key])
+        for derived, earns in earned
+        if derived.sort != "add"
+        for key in earns
+    }
     counted.update(key for derived, earns in earned if derived.sort == "add" for key in earns)
     rows = await store.engine.read(store.space, list(expected)) if expected else []
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
@@ -129,7 +150,13 @@ async def _check_record(
 
 
 async def _mend_missing(
-    record: Record[Any], derived: Derived, owner: str, keys: Keys, key: str, repair: bool, tx: Transaction
+    record: Record[Any],
+    derived: Derived,
+    owner: str,
+    keys: Keys,
+    key: str,
+    repair: bool,
+    tx: Transaction,
 ) -> Finding | None:
     """Look again at a record and one row it should have; report what is wrong, and mend it."""
     written = await tx.row(owner)
@@ -149,7 +176,9 @@ async def _mend_missing(
             await tx.merge(record, derived, key, keys, None, earned[key], written[1])
         except UniqueError:
             if await _is_held(record, derived, key, tx):
-                return Finding("conflict", key, record.name, f"{owner} claims it, another record holds it")
+                return Finding(
+                    "conflict", key, record.name, f"{owner} claims it, another record holds it"
+                )
             tx.write(key, (earned[key], written[1]))
         except DataError as error:
             kind, detail = "unreadable", str(error)
@@ -169,7 +198,9 @@ async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transact
     except DataError:
         return False
     written = await tx.row(owner)
-    return _earns(record, derived, key, None if written is None else Row(owner, written[0], 0), values)
+    return _earns(
+        record, derived, key, None if written is None else Row(owner, written[0], 0), values
+    )
 
 
 def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int | None) -> bool:
@@ -178,11 +209,15 @@ def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int |
             return False
     except (DataError, DocumentError):
         return False
-    own = derived.sort == "put" or (isinstance(derived, Unique) and row is not None and row.value == contribution)
+    own = derived.sort == "put" or (
+        isinstance(derived, Unique) and row is not None and row.value == contribution
+    )
     return not own or row is None or row.expires == expires
 
 
-async def _check_derived(store: Store, found: Found, row: Row, *, repair: bool) -> AsyncIterator[Finding]:
+async def _check_derived(
+    store: Store, found: Found, row: Row, *, repair: bool
+) -> AsyncIterator[Finding]:
     derived: Derived = found.declared
     record: Record[Any] = found.record
     if (reason := _unreadable(found, row.key, row.value)) is not None:
@@ -196,23 +231,36 @@ async def _check_derived(store: Store, found: Found, row: Row, *, repair: bool) 
     rows = iter(await store.engine.read(store.space, flat) if flat else [])
     for candidates, their_keys in zip(owners, keys, strict=True):
         there = [next(rows) for _ in their_keys]
-        if not any(_earns(record, derived, row.key, r, values) for r, values in zip(there, candidates, strict=True)):
+        if not any(
+            _earns(record, derived, row.key, r, values)
+            for r, values in zip(there, candidates, strict=True)
+        ):
             work = partial(_mend_dangling, record, derived, candidates, row.key, row.value, repair)
             if (finding := await certain(store, work)) is not None:
                 yield finding
 
 
-def _earns(record: Record[Any], derived: Derived, key: str, owner: Row | None, values: Keys) -> bool:
+def _earns(
+    record: Record[Any], derived: Derived, key: str, owner: Row | None, values: Keys
+) -> bool:
     if owner is None:
         return False
     try:
         return key in derived.rows(record.decode(owner.value, owner.key), values)
     except (DataError, KeyFieldError):
-        return True  # the record is unreadable, which is a finding of its own; its rows are left alone
+        return (
+            True  # the record is unreadable, which is a finding of its own; its rows are left alone
+        )
 
 
 async def _mend_dangling(
-    record: Record[Any], derived: Derived, candidates: list[Keys], key: str, seen: bytes, repair: bool, tx: Transaction
+    record: Record[Any],
+    derived: Derived,
+    candidates: list[Keys],
+    key: str,
+    seen: bytes,
+    repair: bool,
+    tx: Transaction,
 ) -> Finding | None:
     there = await tx.row(key)
     if there is None or (isinstance(derived, Unique) and there[0] != seen):
@@ -220,7 +268,9 @@ async def _mend_dangling(
     for values in candidates:
         owner = record.template.join(values)
         written = await tx.row(owner)
-        if written is not None and _earns(record, derived, key, Row(owner, written[0], 0, None), values):
+        if written is not None and _earns(
+            record, derived, key, Row(owner, written[0], 0, None), values
+        ):
             return None
     detail = f"no record {record.name} earns it"
     if isinstance(derived, Summary):
@@ -261,8 +311,15 @@ async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -
             if await tx.commit() is None:
                 row = await store.row(key)
                 continue
-        return Finding("miscounted", key, found.record.name, f"says {said}, should be {true}", repair)
-    return Finding("miscounted", key, found.record.name, "changes too often to be counted: run verify again later")
+        return Finding(
+            "miscounted", key, found.record.name, f"says {said}, should be {true}", repair
+        )
+    return Finding(
+        "miscounted",
+        key,
+        found.record.name,
+        "changes too often to be counted: run verify again later",
+    )
 
 
 def _stored_count(row: Row | None) -> int | None:

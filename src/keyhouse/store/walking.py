@@ -43,9 +43,13 @@ def _fitting(page: Sequence[Row], limit: int) -> int:
     return max(1, min(4 * limit, PAGE_ROWS, PAGE_BYTES * len(page) // max(size, 1)))
 
 
-async def row_pairs(source: View, target: Engine, space: str) -> AsyncIterator[tuple[Row | None, Row | None]]:
+async def row_pairs(
+    source: View, target: Engine, space: str
+) -> AsyncIterator[tuple[Row | None, Row | None]]:
     """Each key that either of the two has a row of, in order, with both rows."""
-    async for _, first, second in _pairs(_by_key(rows(source, space)), _by_key(rows(target, space))):
+    async for _, first, second in _pairs(
+        _by_key(rows(source, space)), _by_key(rows(target, space))
+    ):
         yield first, second
 
 

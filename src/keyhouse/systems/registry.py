@@ -53,7 +53,11 @@ def load_service(name: str) -> ModuleType:
         raise UsageError("No such system.", system=name, known=list(NAMES))
     if not has_service(name):
         served = [known for known in NAMES if has_service(known)]
-        raise UsageError("This system has no service yet: it can be stored, not served.", system=name, served=served)
+        raise UsageError(
+            "This system has no service yet: it can be stored, not served.",
+            system=name,
+            served=served,
+        )
     return import_module(f"keyhouse.systems.{name}.service")
 
 
@@ -62,12 +66,21 @@ def load_remote(name: str) -> ModuleType:
     so. ImportError names the extra that it needs."""
     if not _has(name, "remote"):
         asked = [known for known in NAMES if _has(known, "remote")]
-        raise UsageError("The service of this system can't be asked here: name its rows.", system=name, asked=asked)
+        raise UsageError(
+            "The service of this system can't be asked here: name its rows.",
+            system=name,
+            asked=asked,
+        )
     try:
         return import_module(f"keyhouse.systems.{name}.remote")
     except ModuleNotFoundError as error:
-        raise ImportError(f"To ask a service needs {error.name}: pip install 'keyhouse[client]'") from error
+        raise ImportError(
+            f"To ask a service needs {error.name}: pip install 'keyhouse[client]'"
+        ) from error
 
 
 def _has(name: str, module: str) -> bool:
-    return name in _TITLES and PathFinder.find_spec(module, [str(Path(__file__).parent / name)]) is not None
+    return (
+        name in _TITLES
+        and PathFinder.find_spec(module, [str(Path(__file__).parent / name)]) is not None
+    )

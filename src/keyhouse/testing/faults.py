@@ -49,10 +49,14 @@ class Fault(msgspec.Struct, frozen=True):
         return self.at is None or self.at == count or (self.lasting and self.at < count)
 
 
-def fail(at: int, raises: type[BaseException], *, after: bool = False, call: Call = "commit") -> Fault:
+def fail(
+    at: int, raises: type[BaseException], *, after: bool = False, call: Call = "commit"
+) -> Fault:
     """A fault that raises. After the effect of a commit, what is raised must not claim that nothing was written."""
     if after and call == "commit" and issubclass(raises, UnavailableError):
-        raise ValueError("UnavailableError says that nothing was written: use UnknownOutcomeError after the effect")
+        raise ValueError(
+            "UnavailableError says that nothing was written: use UnknownOutcomeError after the effect"
+        )
     return Fault(at, call, raises, after)
 
 
@@ -61,7 +65,9 @@ def die(at: int, *, after: bool = False) -> Fault:
     return Fault(at, None, Killed, after, lasting=True)
 
 
-def meanwhile(at: int | None, then: Callable[[], Awaitable[object]], *, call: Call, after: bool = False) -> Fault:
+def meanwhile(
+    at: int | None, then: Callable[[], Awaitable[object]], *, call: Call, after: bool = False
+) -> Fault:
     """Something that happens just before, or just after, a call; `at=None`: each call of that name."""
     return Fault(at, call, None, after, then)
 
@@ -97,10 +103,15 @@ class FaultyEngine(EngineAround):
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._called("read", lambda: self._engine.read(space, keys))
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         self.limits.append(limit)
         return await self._called(
-            "scan", lambda: self._engine.scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
+            "scan",
+            lambda: self._engine.scan(
+                space, span, limit=limit, reverse=reverse, keys_only=keys_only
+            ),
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
@@ -108,7 +119,9 @@ class FaultyEngine(EngineAround):
         self.batches.append(batch)
         return await self._called("commit", lambda: self._engine.commit(space, batch))
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         self.calls["watch"] += 1
         changes = self._engine.watch(space, span, since=since)
         due = self._due("watch")
@@ -123,13 +136,17 @@ class FaultyEngine(EngineAround):
         if self._yields:
             await asyncio.sleep(0)
         total = self._total()
-        before = [fault for fault in due if not fault.after or (fault.lasting and fault.at != total)]
+        before = [
+            fault for fault in due if not fault.after or (fault.lasting and fault.at != total)
+        ]
         await self._strike(before)
         answer = await go()
         await self._strike([fault for fault in due if fault not in before])
         return answer
 
-    async def _struck(self, due: list[Fault], changes: AsyncGenerator[Change, None]) -> AsyncGenerator[Change, None]:
+    async def _struck(
+        self, due: list[Fault], changes: AsyncGenerator[Change, None]
+    ) -> AsyncGenerator[Change, None]:
         await self._strike(due)
         async for change in changes:
             yield change

@@ -24,7 +24,17 @@ STRANGE: Final = (
     "a\nb",
 )
 KEYS: Final = PLAIN + COUNTERS + STRANGE
-VALUES: Final = ('"x"', "null", "7", "-1", "1.0", '{"b":1,"a":[2]}', '"\\u0000é"', "9223372036854775807", '""')
+VALUES: Final = (
+    '"x"',
+    "null",
+    "7",
+    "-1",
+    "1.0",
+    '{"b":1,"a":[2]}',
+    '"\\u0000é"',
+    "9223372036854775807",
+    '""',
+)
 
 WEIGHTS: Final = {
     "commit": 50,
@@ -67,7 +77,9 @@ class _Generator:
             case "sweep":
                 return Operation(name, {"limit": 1_000})
             case "advance":
-                return Operation(name, {"milliseconds": self._dice.choice((1, 50, 300, 2_000, 50_000_000))})
+                return Operation(
+                    name, {"milliseconds": self._dice.choice((1, 50, 300, 2_000, 50_000_000))}
+                )
         return Operation(name, {})
 
     def _commit(self) -> Operation:
@@ -75,10 +87,18 @@ class _Generator:
         roles = [self._dice.choice(("puts", "puts", "puts", "deletes", "adds")) for _ in keys]
         arguments: dict[str, Any] = {
             "space": self._space(),
-            "checks": {key: self._word() for key in self._keys(2)} if self._dice.random() < 0.5 else {},
-            "puts": {key: self._value(key) for key, role in zip(keys, roles, strict=True) if role == "puts"},
+            "checks": {key: self._word() for key in self._keys(2)}
+            if self._dice.random() < 0.5
+            else {},
+            "puts": {
+                key: self._value(key)
+                for key, role in zip(keys, roles, strict=True)
+                if role == "puts"
+            },
             "deletes": [key for key, role in zip(keys, roles, strict=True) if role == "deletes"],
-            "adds": {self._dice.choice(COUNTERS): self._dice.choice((1, 5, -3, 0))} if "adds" in roles else {},
+            "adds": {self._dice.choice(COUNTERS): self._dice.choice((1, 5, -3, 0))}
+            if "adds" in roles
+            else {},
             "ttl": self._dice.choice((None, None, None, 0, 60, 400, 5_000)),
         }
         for key in arguments["adds"]:

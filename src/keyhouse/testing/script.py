@@ -105,7 +105,12 @@ class _Player:
     ) -> str:
         expires = None if ttl is None else self._clock.now() + ttl
         batch = Batch(
-            checks=tuple([Check(key, await self._named(space, key, word)) for key, word in (checks or {}).items()]),
+            checks=tuple(
+                [
+                    Check(key, await self._named(space, key, word))
+                    for key, word in (checks or {}).items()
+                ]
+            ),
             puts=tuple(Put(key, value.encode(), expires) for key, value in (puts or {}).items()),
             deletes=tuple(deletes),
             adds=tuple(Add(key, by) for key, by in (adds or {}).items()),

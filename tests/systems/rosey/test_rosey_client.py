@@ -100,7 +100,9 @@ def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
         with pytest.raises(Conflict):
             await kv.cas("count", 8, None)
         assert (await kv.found("count")) == Found("count", 7, revision)
-        assert await kv.batch({"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "count"}) == [
+        assert await kv.batch(
+            {"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "count"}
+        ) == [
             {},
             {"deleted": True},
         ]
@@ -168,7 +170,9 @@ def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
     living("sqlite", tmp_path)(story)
 
 
-def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(tmp_path: Path) -> None:
+def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
+    tmp_path: Path,
+) -> None:
     """It was asked for again and again, without end."""
 
     async def story(house: House) -> None:
@@ -209,7 +213,11 @@ def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> N
 @asynccontextmanager
 async def playing(url: str) -> AsyncIterator["asyncio.subprocess.Process"]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(ROOT / "examples" / "trivia.py"), url, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        sys.executable,
+        str(ROOT / "examples" / "trivia.py"),
+        url,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
     )
     assert process.stdout is not None
     assert await asyncio.wait_for(process.stdout.readline(), 60) == b"trivia plays\n"
@@ -234,7 +242,9 @@ def test_the_trivia_game_survives_a_restart(tmp_path: Path) -> None:
             assert await chat("ann", "!score") == "Nobody has a point yet."
             question = await chat("ann", "!trivia")
             assert "planet" in question
-            await house.client.publish("chat.in", b'{"user": "bob", "text": "saturn"}')  # wrong: nothing is said
+            await house.client.publish(
+                "chat.in", b'{"user": "bob", "text": "saturn"}'
+            )  # wrong: nothing is said
             game.kill()
             await game.wait()
         await house.restart()
@@ -264,7 +274,9 @@ async def listens(port: int) -> bool:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, *plugins: str, more: Sequence[User] = ()) -> AsyncIterator[tuple[str, dict[str, str]]]:
+async def guarded(
+    folder: Path, *plugins: str, more: Sequence[User] = ()
+) -> AsyncIterator[tuple[str, dict[str, str]]]:
     """A server with the printed permissions, and the service on it; its address, and the passwords. `more`: users whose
     permissions somebody has written by hand."""
     passwords = {name: f"pw-{name}" for name in (SERVICE, *plugins)}
@@ -272,7 +284,9 @@ async def guarded(folder: Path, *plugins: str, more: Sequence[User] = ()) -> Asy
     configuration = folder / "nats.conf"
     allowed = authorization([*users(plugins, passwords=passwords), *more])
     configuration.write_text(f"host: 127.0.0.1\nport: {port}\n" + allowed)
-    server = subprocess.Popen([find_binary(), "--config", str(configuration)], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [find_binary(), "--config", str(configuration)], stderr=subprocess.DEVNULL
+    )
     try:
         engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey")
         served = part(Context(engine=engine, data=folder, metrics=Metrics("0").registry))
@@ -280,7 +294,10 @@ async def guarded(folder: Path, *plugins: str, more: Sequence[User] = ()) -> Asy
         async with asyncio.timeout(60):
             while not await listens(port):
                 await asyncio.sleep(0.05)
-        async with connect(url) as connection, NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"):
+        async with (
+            connect(url) as connection,
+            NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+        ):
             yield f"127.0.0.1:{port}", passwords
         await engine.close()
     finally:
@@ -298,11 +315,16 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
 
             async def plugin(name: str) -> Client:
                 return await nats.connect(
-                    f"nats://{name}:{passwords[name]}@{address}", inbox_prefix=f"_INBOX_{name}".encode(), error_cb=told
+                    f"nats://{name}:{passwords[name]}@{address}",
+                    inbox_prefix=f"_INBOX_{name}".encode(),
+                    error_cb=told,
                 )
 
             trivia, quotes = await plugin("trivia"), await plugin("quote-db")
-            kv, other = PluginStorage(trivia, "trivia", timeout=30), PluginStorage(quotes, "quote-db", timeout=30)
+            kv, other = (
+                PluginStorage(trivia, "trivia", timeout=30),
+                PluginStorage(quotes, "quote-db", timeout=30),
+            )
             await kv.set("mine", 1)
             await other.set("secret", "quote")
             assert await kv.keys() == ["mine"] and await other.get("secret") == "quote"
@@ -317,7 +339,13 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
             with pytest.raises(ServiceUnavailable):
                 await PluginStorage(trivia, "quote-db", timeout=1).get("secret")
             await trivia.publish("db.kv.quote-db.delete", b'{"key": "secret"}')
-            for subject in (">", "_INBOX_quote-db.>", "db.kv.>", "db.changes.quote-db.>", "_INBOX.>"):
+            for subject in (
+                ">",
+                "_INBOX_quote-db.>",
+                "db.kv.>",
+                "db.changes.quote-db.>",
+                "_INBOX.>",
+            ):
                 heard = await trivia.subscribe(subject)
                 await trivia.flush()
                 await other.set("secret", "still")
@@ -329,7 +357,9 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
             assert len([line for line in denied if "subscription" in line.lower()]) >= 5
             stranger = Client()
             with pytest.raises((OSError, nats.errors.Error)):
-                await stranger.connect(f"nats://trivia:wrong@{address}", allow_reconnect=False, error_cb=told)
+                await stranger.connect(
+                    f"nats://trivia:wrong@{address}", allow_reconnect=False, error_cb=told
+                )
             await stranger.close()
             await trivia.close()
             await quotes.close()
@@ -343,24 +373,35 @@ def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path)
     deaf = User("deaf", "pw", ["db.kv.trivia.*"], ["_INBOX.>"], "_INBOX")
 
     async def scenario() -> None:
-        async with guarded(tmp_path, "trivia", "quote-db", more=[reader, deaf]) as (address, passwords):
-            trivia = await remote.connect(f"nats://trivia:{passwords['trivia']}@{address}", "trivia", None)
+        async with guarded(tmp_path, "trivia", "quote-db", more=[reader, deaf]) as (
+            address,
+            passwords,
+        ):
+            trivia = await remote.connect(
+                f"nats://trivia:{passwords['trivia']}@{address}", "trivia", None
+            )
             await trivia.put("mine", b"1", ttl=None, expect=ANY)
             for user in (SERVICE, "quote-db", "deaf"):
                 with pytest.raises(AccessError, match="keyhouse rosey acl") as refused:
-                    await remote.connect(f"nats://{user}:{passwords.get(user, 'pw')}@{address}", "trivia", None)
+                    await remote.connect(
+                        f"nats://{user}:{passwords.get(user, 'pw')}@{address}", "trivia", None
+                    )
                 assert refused.value.fields["plugin"] == "trivia"
             reads = await remote.connect(f"nats://reads:pw@{address}", "trivia", None)
             assert (found := await reads.get("mine")) is not None and found.value == b"1"
             reads._storage._timeout = 600  # nobody waits for it
             with pytest.raises(AccessError, match=r"db[.]kv[.]trivia[.]set"):
                 await reads.put("mine", b"2", ttl=None, expect=ANY)
-            writes = (reads.put(key, b"2", ttl=None, expect=ANY) for key in ("mine", "yours", "theirs"))
+            writes = (
+                reads.put(key, b"2", ttl=None, expect=ANY) for key in ("mine", "yours", "theirs")
+            )
             async with asyncio.timeout(30):  # each of them is told, and not only the first
                 at_once = await asyncio.gather(*writes, return_exceptions=True)
             assert [type(each) for each in at_once] == [AccessError] * 3
             await reads._connection.flush()
-            assert await reads.get("yours") is None  # what was told of the others is not told of this one
+            assert (
+                await reads.get("yours") is None
+            )  # what was told of the others is not told of this one
             assert (found := await trivia.get("mine")) is not None and found.value == b"1"
             await reads.close()
             await trivia.close()
@@ -371,7 +412,9 @@ def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path)
 def test_the_command_prints_permissions_that_a_server_reads_and_refuses_a_name() -> None:
     """For the subjects that the service is set to answer: it printed those of nobody's settings."""
     command = [sys.executable, "-m", "keyhouse.cli", "rosey", "acl"]
-    printed = subprocess.run([*command, "trivia", "quote-db"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [*command, "trivia", "quote-db"], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.startswith("authorization {") and printed.count("password:") == 3
     assert '"db.kv.trivia.*", "rosey.db.kv.trivia.*"' in printed
     set_so = os.environ | {"KEYHOUSE_ROSEY_PREFIXES": "bot.kv"}

@@ -39,7 +39,9 @@ def exchanges() -> list[tuple[str, str, Any]]:
     lines = "".join(blocks(PAGE, "nats")).splitlines()
     asked = [line.partition(" ") for line in lines[::2]]
     answers = [json.loads(line.removeprefix("-> ")) for line in lines[1::2]]
-    return [(subject, body, answer) for (subject, _, body), answer in zip(asked, answers, strict=True)]
+    return [
+        (subject, body, answer) for (subject, _, body), answer in zip(asked, answers, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -54,7 +56,9 @@ def test_every_request_of_the_guide_is_answered_as_it_says(engine: str, tmp_path
             if engine == "sqlite":
                 assert found == shown, (subject, body)
             else:  # where revisions count differently
-                assert re.sub(r"\d+", "0", json.dumps(found)) == re.sub(r"\d+", "0", json.dumps(shown))
+                assert re.sub(r"\d+", "0", json.dumps(found)) == re.sub(
+                    r"\d+", "0", json.dumps(shown)
+                )
 
     living(engine, tmp_path)(story)
 
@@ -75,7 +79,9 @@ def test_every_code_has_its_cause_and_its_cure_and_its_exception() -> None:
 
 def test_every_metric_is_in_the_table_and_there(tmp_path: Path) -> None:
     async def story(house: House) -> None:
-        found = set(re.findall(r"^# TYPE (\S+) ", generate_latest(house.metrics).decode(), re.MULTILINE))
+        found = set(
+            re.findall(r"^# TYPE (\S+) ", generate_latest(house.metrics).decode(), re.MULTILINE)
+        )
         each = {code(row[0]) for row in table(PAGE, "## Metrics")}
         told = {name.replace("<operation>", operation) for name in each for operation in OPERATIONS}
         assert {name for name in found if not name.endswith("_created")} == told
@@ -84,5 +90,9 @@ def test_every_metric_is_in_the_table_and_there(tmp_path: Path) -> None:
 
 
 def test_every_call_of_the_client_is_in_the_table() -> None:
-    calls = {name for name, value in vars(PluginStorage).items() if callable(value) and not name.startswith("_")}
+    calls = {
+        name
+        for name, value in vars(PluginStorage).items()
+        if callable(value) and not name.startswith("_")
+    }
     assert {code(row[0]).partition("(")[0] for row in table(PAGE, "## The client")} == calls

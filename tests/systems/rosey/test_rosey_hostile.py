@@ -29,15 +29,21 @@ def on_sqlite(tmp_path: Path) -> Live:
     return living("sqlite", tmp_path)
 
 
-@pytest.mark.parametrize("subject", ["db.kv.evil.nosuch", "db.kv.evil.a.b", "db.kv.evil", "db.kv.EVIL.get"])
+@pytest.mark.parametrize(
+    "subject", ["db.kv.evil.nosuch", "db.kv.evil.a.b", "db.kv.evil", "db.kv.EVIL.get"]
+)
 def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject: str) -> None:
     async def story(house: House) -> None:
-        heard = [await house.client.subscribe(each) for each in ("_INBOX_quote.>", "db.changes.quote.>")]
+        heard = [
+            await house.client.subscribe(each) for each in ("_INBOX_quote.>", "db.changes.quote.>")
+        ]
         for reply in ("_INBOX_quote.x", "db.changes.quote.mine", "db.kv.quote.set"):
             await house.client.publish(subject, b"{}", reply=reply)
         assert (await house.ask(subject, b"{}"))["success"] is False  # who asks for itself is told
         assert [each.pending_msgs for each in heard] == [0, 0]
-        assert house.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}') is None
+        assert (
+            house.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}') is None
+        )
 
     on_sqlite(story)
 
@@ -47,7 +53,9 @@ def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -
         refused = house.service.endpoints()[0].refused
         assert refused is not None
         assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
-        assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused("db.kv.evil.get", "db.kv.quote.set")
+        assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused(
+            "db.kv.evil.get", "db.kv.quote.set"
+        )
 
     on_sqlite(story)
 
@@ -62,7 +70,11 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
         for number in range(40):
             await house.told("quote.set", {"key": "k", "value": number})
             assert (await house.ask(f"evil{number}.set", {"key": "k", "value": number}))["success"]
-            assert await house.ask("quote.get", {"key": "k"}) == {"success": True, "exists": True, "value": number}
+            assert await house.ask("quote.get", {"key": "k"}) == {
+                "success": True,
+                "exists": True,
+                "value": number,
+            }
         assert (await house.ask("evil7.get", {"key": "k"}))["value"] == 7
         assert len(house.service._plugins) <= 4 and len(house.service._ways) <= 4
 
@@ -83,14 +95,18 @@ def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
     live(story)
 
 
-def test_watches_of_many_plugins_are_counted_together(on_sqlite: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watches_of_many_plugins_are_counted_together(
+    on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever may ask as any plugin could have as many as there are names."""
     monkeypatch.setattr(watches, "WATCHES_MAX", 3)
 
     async def story(house: House) -> None:
         await house.client.subscribe("db.changes.>")
         names = [f"evil{number}" for number in range(5)]
-        answers = [await house.ask(f"{name}.watch", {"subject": f"db.changes.{name}.x"}) for name in names]
+        answers = [
+            await house.ask(f"{name}.watch", {"subject": f"db.changes.{name}.x"}) for name in names
+        ]
         assert [answer.get("error_code") for answer in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
         again = await house.ask("evil0.watch", {"subject": "db.changes.evil0.x"})
         assert again["success"], "one that is begun anew takes its own place"
@@ -101,7 +117,9 @@ def test_watches_of_many_plugins_are_counted_together(on_sqlite: Live, monkeypat
 def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
     async def story(house: House) -> None:
         messages = await house.client.subscribe("db.changes.evil.mine")
-        await asyncio.gather(*(house.ask("evil.watch", {"subject": "db.changes.evil.mine"}) for _ in range(20)))
+        await asyncio.gather(
+            *(house.ask("evil.watch", {"subject": "db.changes.evil.mine"}) for _ in range(20))
+        )
         ends = 0
         while ends < 19:
             ends += "end" in json.loads((await messages.next_msg(timeout=20)).data)
@@ -120,7 +138,9 @@ def test_a_flood_of_what_nobody_is_told_of_is_logged_by_samples() -> None:
 
 def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled() -> None:
     """Each request had a traceback of fifty lines: the log filled the disk, and hid what it was about."""
-    away = UnavailableError("The server can't be reached.", server="db").caused_by(OSError("refused"))
+    away = UnavailableError("The server can't be reached.", server="db").caused_by(
+        OSError("refused")
+    )
     with capture_logs() as logs:
         journal = Journal(100, draw=random.Random(1))
         for _ in range(20 * SAMPLED_ABOVE):
@@ -129,10 +149,20 @@ def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled(
         journal.census_failed(away)
     assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
     for line in (logs[0], logs[-2], logs[-1]):
-        assert (line["log_level"], line["cause"]) == ("error", "OSError: refused") and "exc_info" not in line
+        assert (line["log_level"], line["cause"]) == (
+            "error",
+            "OSError: refused",
+        ) and "exc_info" not in line
         assert line["reason"] == "The server can't be reached. (server='db')"
-    assert (logs[0]["error"], logs[0]["plugin"], logs[0]["key"]) == ("DATABASE_ERROR", "trivia", "a")
-    for error in (ZeroDivisionError(), EngineError("The engine failed in a way that it does not know.")):
+    assert (logs[0]["error"], logs[0]["plugin"], logs[0]["key"]) == (
+        "DATABASE_ERROR",
+        "trivia",
+        "a",
+    )
+    for error in (
+        ZeroDivisionError(),
+        EngineError("The engine failed in a way that it does not know."),
+    ):
         with capture_logs() as logs:
             journal.failed("set", "trivia", error, answered=True, fields={})
         assert logs[0]["exc_info"] is error
@@ -143,9 +173,16 @@ def test_a_quota_without_a_census_is_refused() -> None:
     for quota in ({"quota_keys": 10}, {"quota_bytes": 10}):
         with pytest.raises(UsageError, match=r"set rosey[.]census_seconds") as refused:
             read_settings(Settings, {"census_seconds": 0, **quota}, table="rosey")
-        assert refused.value.fields == {"census_seconds": 0.0, "quota_keys": 0, "quota_bytes": 0, **quota}
+        assert refused.value.fields == {
+            "census_seconds": 0.0,
+            "quota_keys": 0,
+            "quota_bytes": 0,
+            **quota,
+        }
     assert read_settings(Settings, {"census_seconds": 0}, table="rosey").census_seconds == 0
-    with pytest.raises(UsageError, match="set jwt_keys"):  # what all tokens' settings refuse is refused here too
+    with pytest.raises(
+        UsageError, match="set jwt_keys"
+    ):  # what all tokens' settings refuse is refused here too
         read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
@@ -154,7 +191,9 @@ def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> Non
 
     async def story(house: House) -> None:
         with capture_logs() as logs:
-            await house.client.publish("db.kv.evil.set", json.dumps({"key": "x" * 500_000, "value": 1}).encode())
+            await house.client.publish(
+                "db.kv.evil.set", json.dumps({"key": "x" * 500_000, "value": 1}).encode()
+            )
             assert (await house.ask("evil.get", {"key": "k"}))["success"] is True
         refused = [line for line in logs if line["event"] == "kv set refused"]
         assert refused and all(len(json.dumps(line)) < 2_000 for line in refused)
@@ -186,7 +225,9 @@ def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) ->
 def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any]) -> None:
     """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to `db.kv.trivia.set`: as any plugin's
     request. With `db.kv` the service heard its own changes, and answered each of them with another."""
-    with pytest.raises(UsageError, match="let none of prefixes and changes_prefix begin with another"):
+    with pytest.raises(
+        UsageError, match="let none of prefixes and changes_prefix begin with another"
+    ):
         read_settings(Settings, given, table="rosey")
     apart = {"prefixes": ["db.kv", "db.kvs"], "changes_prefix": "db.kv-changes"}
     assert read_settings(Settings, apart, table="rosey").changes_prefix == "db.kv-changes"

@@ -48,7 +48,9 @@ class Writer:
 
     async def ask(self, operation: str, body: object, timeout: float = 2) -> dict[str, object]:
         data = json.dumps(body).encode()
-        answer = await self._client.request(f"db.kv.{self._plugin}.{operation}", data, timeout=timeout)
+        answer = await self._client.request(
+            f"db.kv.{self._plugin}.{operation}", data, timeout=timeout
+        )
         decoded: dict[str, object] = json.loads(answer.data)
         return decoded
 
@@ -58,7 +60,10 @@ class Writer:
         if kind < 0.5:
             answer = await self.ask("set", {"key": self._key, "value": number})
         elif kind < 0.8:
-            ops = [{"op": "set", "key": key, "value": number} for key in (self._key, f"{self._key}-beside")]
+            ops = [
+                {"op": "set", "key": key, "value": number}
+                for key in (self._key, f"{self._key}-beside")
+            ]
             answer = await self.ask("batch", {"ops": ops})
         else:
             self.tried += 1
@@ -71,7 +76,9 @@ class Writer:
             self.last = number
 
     async def verify(self) -> None:
-        found = await self.ask("mget", {"keys": [self._key, f"{self._key}-beside", f"{self._key}-count"]}, 30)
+        found = await self.ask(
+            "mget", {"keys": [self._key, f"{self._key}-beside", f"{self._key}-count"]}, 30
+        )
         values = found["values"]
         assert isinstance(values, dict)
         assert self.last <= values.get(self._key, 0) <= self.sent, (self._key, self.last, values)
@@ -87,7 +94,16 @@ class Service:
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "keyhouse.cli", "serve", "rosey", "--data", str(self._folder), *self._engine),
+            *(
+                sys.executable,
+                "-m",
+                "keyhouse.cli",
+                "serve",
+                "rosey",
+                "--data",
+                str(self._folder),
+                *self._engine,
+            ),
             *("--nats", nats_server().url, "--http", "off", "--json"),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -110,7 +126,9 @@ class Service:
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 @pytest.mark.long
-def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(engine: str, tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(
+    engine: str, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         url = await postgres_schema() if engine == "postgres" else None
         service = Service(tmp_path, url)
@@ -132,7 +150,9 @@ def test_nothing_acknowledged_is_lost_when_the_service_is_killed_under_load(engi
             await asyncio.gather(*working)
             print(f"acknowledged between kills: {before}")
             assert min(before) > 0, "a kill that met no load shows nothing"
-            await asyncio.gather(*(writer.ask("set", {"key": "last", "value": 1}, 30) for writer in writers))
+            await asyncio.gather(
+                *(writer.ask("set", {"key": "last", "value": 1}, 30) for writer in writers)
+            )
             for writer in writers:
                 await writer.verify()
             assert await service.end() == 0

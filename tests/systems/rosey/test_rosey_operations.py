@@ -48,7 +48,9 @@ def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
         assert (await house.ask("p.mget", {"keys": []}))["values"] == {}
         assert (await house.ask("p.mget", {}))["error_code"] == "MISSING_FIELD"
         assert (await house.ask("p.mget", {"keys": "ab"}))["error_code"] == "VALIDATION_ERROR"
-        assert (await house.ask("p.mget", {"keys": [f"k{n}" for n in range(1_001)]}))["error_code"] == "VALUE_TOO_LARGE"
+        assert (await house.ask("p.mget", {"keys": [f"k{n}" for n in range(1_001)]}))[
+            "error_code"
+        ] == "VALUE_TOO_LARGE"
 
     live(story)
 
@@ -64,7 +66,9 @@ def test_incr_counts_keeps_its_ttl_and_refuses_what_is_no_number(live: Live) -> 
             await house.ask("p.set", {"key": "other", "value": value})
             assert (await house.ask("p.incr", {"key": "other"}))["error_code"] == "CONFLICT"
         assert (await house.ask("p.incr", {"key": "n", "by": 2**63}))["error_code"] == "CONFLICT"
-        assert (await house.ask("p.incr", {"key": "n", "by": 1.5}))["error_code"] == "VALIDATION_ERROR"
+        assert (await house.ask("p.incr", {"key": "n", "by": 1.5}))[
+            "error_code"
+        ] == "VALIDATION_ERROR"
         assert (await house.ask("p.get", {"key": "n"}))["value"] == 1
 
     live(story)
@@ -75,14 +79,19 @@ def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
         first = await house.ask("p.cas", {"key": "a", "value": 1, "revision": None})
         found = await house.ask("p.get", {"key": "a", "revision": True})
         assert found == {"success": True, "exists": True, "value": 1, "revision": first["revision"]}
-        assert (await house.ask("p.cas", {"key": "a", "value": 2, "revision": None}))["error_code"] == "CONFLICT"
+        assert (await house.ask("p.cas", {"key": "a", "value": 2, "revision": None}))[
+            "error_code"
+        ] == "CONFLICT"
         second = await house.ask("p.cas", {"key": "a", "value": 2, "revision": first["revision"]})
         assert second["revision"] > first["revision"]
         lost = await house.ask("p.cas", {"key": "a", "value": 3, "revision": first["revision"]})
         assert lost["error_code"] == "CONFLICT"
         assert (await house.ask("p.cas", {"key": "a", "value": 3}))["error_code"] == "MISSING_FIELD"
         assert (await house.ask("p.get", {"key": "a"}))["value"] == 2
-        races = [house.ask("p.cas", {"key": "a", "value": n, "revision": second["revision"]}) for n in range(20)]
+        races = [
+            house.ask("p.cas", {"key": "a", "value": n, "revision": second["revision"]})
+            for n in range(20)
+        ]
         assert sum(answer["success"] for answer in await asyncio.gather(*races)) == 1
 
     live(story)
@@ -90,9 +99,15 @@ def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
 
 def test_touch_changes_only_when_a_key_expires(live: Live) -> None:
     async def story(house: House) -> None:
-        assert await house.ask("p.touch", {"key": "a", "ttl": 5}) == {"success": True, "exists": False}
+        assert await house.ask("p.touch", {"key": "a", "ttl": 5}) == {
+            "success": True,
+            "exists": False,
+        }
         await house.ask("p.set", {"key": "a", "value": {"x": 1}, "ttl": 5})
-        assert await house.ask("p.touch", {"key": "a", "ttl": 100}) == {"success": True, "exists": True}
+        assert await house.ask("p.touch", {"key": "a", "ttl": 100}) == {
+            "success": True,
+            "exists": True,
+        }
         house.clock.advance(seconds=99)
         assert (await house.ask("p.get", {"key": "a"}))["value"] == {"x": 1}
         await house.ask("p.touch", {"key": "a", "ttl": None})
@@ -121,7 +136,9 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
         )
         results = [{}, {"value": 3}, {"deleted": True}, {"deleted": False}, {}, {"exists": False}]
         assert done["results"] == results
-        assert (await house.ask("p.get", {"key": "new", "revision": True}))["revision"] == done["revision"]
+        assert (await house.ask("p.get", {"key": "new", "revision": True}))["revision"] == done[
+            "revision"
+        ]
         refused: list[tuple[dict[str, Any], str]] = [
             ({"op": "cas", "key": "a", "value": 1, "revision": None}, "CONFLICT"),
             ({"op": "incr", "key": "new"}, "CONFLICT"),
@@ -132,7 +149,9 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
             ({"op": "set", "key": "a", "value": "x" * 65_535}, "VALUE_TOO_LARGE"),
         ]
         for op, code in refused:
-            answer = await house.ask("p.batch", {"ops": [{"op": "set", "key": "a", "value": "no"}, op]})
+            answer = await house.ask(
+                "p.batch", {"ops": [{"op": "set", "key": "a", "value": "no"}, op]}
+            )
             assert answer["error_code"] == code, (op, answer)
         assert (await house.ask("p.mget", {"keys": ["a", "new"]}))["values"] == {"a": 3, "new": []}
 
@@ -144,9 +163,16 @@ def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
 
     async def story(house: House) -> None:
         await house.ask("p.set", {"key": "a", "value": 1})
-        for ops in ([], [{"op": "delete", "key": "never"}, {"op": "touch", "key": "never", "ttl": 1}]):
+        for ops in (
+            [],
+            [{"op": "delete", "key": "never"}, {"op": "touch", "key": "never", "ttl": 1}],
+        ):
             answer = await house.ask("p.batch", {"ops": ops})
-            assert answer["success"] is True and len(answer["results"]) == len(ops) and "revision" not in answer
+            assert (
+                answer["success"] is True
+                and len(answer["results"]) == len(ops)
+                and "revision" not in answer
+            )
 
     live(story)
 
@@ -166,7 +192,9 @@ def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: 
 
 def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> None:
     async def story(house: House) -> None:
-        keys = sorted([f"k{number:03d}" for number in range(120)] + ["K", "k%", "k_", "é", "\ue000", "😀"])
+        keys = sorted(
+            [f"k{number:03d}" for number in range(120)] + ["K", "k%", "k_", "é", "\ue000", "😀"]
+        )
         ops = [{"op": "set", "key": key, "value": {"of": key}} for key in keys]
         await house.ask("p.batch", {"ops": ops})
         assert (await house.ask("p.count"))["count"] == len(keys)
@@ -189,7 +217,9 @@ def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> Non
             assert (await house.ask("p.list", {"limit": limit}))["error_code"] == "VALIDATION_ERROR"
         page = await house.ask("p.list", {"limit": 5})
         for cursor in ("", "x", page["cursor"] + "x", page["cursor"][:-2]):
-            assert (await house.ask("p.list", {"cursor": cursor}))["error_code"] == "VALIDATION_ERROR"
+            assert (await house.ask("p.list", {"cursor": cursor}))[
+                "error_code"
+            ] == "VALIDATION_ERROR"
         other = await house.ask("p.list", {"prefix": "k", "cursor": page["cursor"]})
         assert other["error_code"] == "VALIDATION_ERROR"
 
@@ -235,11 +265,15 @@ def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: 
         assert told[-1]["value"] == 2 and told[-1]["deleted"] is False
         assert any(each["key"] == "a1" and each["deleted"] and "value" not in each for each in told)
         assert house.metric("rosey_kv_watches") == 1
-        assert (await house.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))["stopped"] is True
+        assert (await house.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))[
+            "stopped"
+        ] is True
         while "end" not in (message := await next_told(messages)):
             pass
         assert message["end"] == "stopped"
-        again = await house.ask("p.watch", {"subject": "db.changes.p.mine", "since": begun["revision"]})
+        again = await house.ask(
+            "p.watch", {"subject": "db.changes.p.mine", "since": begun["revision"]}
+        )
         assert again["revision"] == begun["revision"]
         assert (await next_told(messages))["revision"] > begun["revision"]
         await messages.unsubscribe()
@@ -269,7 +303,9 @@ def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: 
         "_INBOX_p." + "a" * 300,
     ],
 )
-def test_changes_are_sent_only_to_subjects_of_the_plugins_own(on_sqlite: Live, subject: str) -> None:
+def test_changes_are_sent_only_to_subjects_of_the_plugins_own(
+    on_sqlite: Live, subject: str
+) -> None:
     async def story(house: House) -> None:
         assert (await house.ask("p.watch", {"subject": subject}))["error_code"] == "INVALID_SUBJECT"
         assert (await house.ask("p.watch", {}))["error_code"] == "MISSING_FIELD"
@@ -281,9 +317,13 @@ def test_changes_are_sent_only_to_subjects_of_the_plugins_own(on_sqlite: Live, s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(engine: str, tmp_path: Path) -> None:
+def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(
+    engine: str, tmp_path: Path
+) -> None:
     async def story(house: House) -> None:
-        answers = await asyncio.gather(*(house.ask("p.set", {"key": f"k{n}", "value": n}) for n in range(30)))
+        answers = await asyncio.gather(
+            *(house.ask("p.set", {"key": f"k{n}", "value": n}) for n in range(30))
+        )
         codes = [answer.get("error_code") for answer in answers]
         assert codes.count(None) == 10 and codes.count("QUOTA_EXCEEDED") == 20
         assert (await house.ask("p.count"))["count"] == 10
@@ -296,15 +336,21 @@ def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(engine: str
         assert (await house.ask("p.batch", over))["error_code"] == "QUOTA_EXCEEDED"
         assert (await house.ask("q.set", {"key": "own", "value": 1}))["success"] is True
         await house.restart()
-        assert (await house.ask("p.set", {"key": "new", "value": 1}))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await house.ask("p.set", {"key": "new", "value": 1}))[
+            "error_code"
+        ] == "QUOTA_EXCEEDED"
 
     living(engine, tmp_path, quota_keys=10)(story)
 
 
 def test_a_quota_of_bytes_counts_keys_and_values(tmp_path: Path) -> None:
     async def story(house: House) -> None:
-        assert (await house.ask("p.set", {"key": "a" * 40, "value": "b" * 50}))["success"] is True  # 92
-        assert (await house.ask("p.set", {"key": "b", "value": "b" * 10}))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await house.ask("p.set", {"key": "a" * 40, "value": "b" * 50}))[
+            "success"
+        ] is True  # 92
+        assert (await house.ask("p.set", {"key": "b", "value": "b" * 10}))[
+            "error_code"
+        ] == "QUOTA_EXCEEDED"
         assert (await house.ask("p.set", {"key": "b", "value": "b" * 5}))["success"] is True  # 8
         assert (await house.ask("p.set", {"key": "a" * 40, "value": ""}))["success"] is True
         assert (await house.ask("p.set", {"key": "c", "value": "b" * 40}))["success"] is True
@@ -318,7 +364,9 @@ def test_a_rate_is_each_plugins_own(tmp_path: Path) -> None:
         assert [answer.get("error_code") for answer in answers] == [None] * 5 + ["RATE_LIMITED"] * 3
         assert (await house.ask("q.get", {"key": "a"}))["success"] is True
         house.clock.advance(seconds=1)
-        assert (await house.ask("p.mget", {"keys": ["a", "b", "c"]}))["error_code"] == "RATE_LIMITED"
+        assert (await house.ask("p.mget", {"keys": ["a", "b", "c"]}))[
+            "error_code"
+        ] == "RATE_LIMITED"
         assert (await house.ask("p.mget", {"keys": ["a", "b"]}))["success"] is True
 
     living("sqlite", tmp_path, rate_per_second=2, rate_burst=5)(story)
@@ -337,9 +385,9 @@ def test_slow_operations_are_warnings_and_debug_lines_are_sampled() -> None:
         journal.done("get", "p", 0.2, {"key": "k"})
     shown = [line for line in logs if line["event"] == "kv get"]
     assert SAMPLED_ABOVE <= len(shown) < SAMPLED_ABOVE + 200
-    assert [(line["log_level"], line["latency_ms"]) for line in logs if line["event"] == "kv get slow"] == [
-        ("warning", 200)
-    ]
+    assert [
+        (line["log_level"], line["latency_ms"]) for line in logs if line["event"] == "kv get slow"
+    ] == [("warning", 200)]
 
 
 def test_plugins_beyond_a_number_are_counted_together() -> None:

@@ -29,7 +29,9 @@ class Desk:
     def __init__(self, engine: Engine, faults: tuple[Fault, ...], yields: bool) -> None:
         self.engine = FaultyEngine(engine, *faults, yields=yields)
         self.plugin = Plugin("trivia", self.engine, Quota(QUOTA, 0), 1_000_000)
-        self.census = Census(self.engine, Figures(()), Journal(100), {"trivia": self.plugin.account}.get)
+        self.census = Census(
+            self.engine, Figures(()), Journal(100), {"trivia": self.plugin.account}.get
+        )
 
     async def put(self, *keys: str) -> None:
         for key in keys:
@@ -80,12 +82,16 @@ def test_a_write_that_commits_while_a_census_counts_is_not_forgotten(tmp_path: P
         tmp_path,
         story,
         faults=lambda desks: (
-            meanwhile(count_of_the_census, lambda: desks[0].put("meanwhile"), call="scan", after=True),
+            meanwhile(
+                count_of_the_census, lambda: desks[0].put("meanwhile"), call="scan", after=True
+            ),
         ),
     )
 
 
-def test_a_write_that_a_census_has_seen_before_its_caller_was_told_counts_once(tmp_path: Path) -> None:
+def test_a_write_that_a_census_has_seen_before_its_caller_was_told_counts_once(
+    tmp_path: Path,
+) -> None:
     async def story(desk: Desk) -> None:
         await desk.put("a", "b", "c")
         assert (desk.kept, await desk.stored()) == (3, 3)
@@ -93,11 +99,15 @@ def test_a_write_that_a_census_has_seen_before_its_caller_was_told_counts_once(t
     at_desk(
         tmp_path,
         story,
-        faults=lambda desks: (meanwhile(3, lambda: desks[0].census.take(), call="commit", after=True),),
+        faults=lambda desks: (
+            meanwhile(3, lambda: desks[0].census.take(), call="commit", after=True),
+        ),
     )
 
 
-def test_a_write_of_which_nobody_knows_the_outcome_takes_up_room_until_the_next_census(tmp_path: Path) -> None:
+def test_a_write_of_which_nobody_knows_the_outcome_takes_up_room_until_the_next_census(
+    tmp_path: Path,
+) -> None:
     async def story(desk: Desk) -> None:
         await desk.put("a")
         with pytest.raises(UnknownOutcomeError):
@@ -120,7 +130,9 @@ def test_a_write_of_which_nobody_knows_the_outcome_takes_up_room_until_the_next_
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_writers_and_censuses_at_once_never_pass_it_and_lose_count_of_nothing(tmp_path: Path, seed: int) -> None:
+def test_writers_and_censuses_at_once_never_pass_it_and_lose_count_of_nothing(
+    tmp_path: Path, seed: int
+) -> None:
     draw = random.Random(seed)
 
     async def story(desk: Desk) -> None:
@@ -168,7 +180,10 @@ def test_a_census_that_fails_leaves_what_was_known(tmp_path: Path) -> None:
     at_desk(
         tmp_path,
         story,
-        faults=lambda _: (fail(2, UnknownOutcomeError, call="scan"), fail(3, UnknownOutcomeError, call="scan")),
+        faults=lambda _: (
+            fail(2, UnknownOutcomeError, call="scan"),
+            fail(3, UnknownOutcomeError, call="scan"),
+        ),
     )
 
 
@@ -185,6 +200,8 @@ def test_a_page_into_which_nothing_fits_is_refused() -> None:
             await plugin.scan(asked.Scan(cursor=first["cursor"]))
         assert json.loads(await plugin.list(asked.List()))["count"] == 2
         with pytest.raises(LimitError, match="reply_bytes_max"):
-            await Plugin("trivia", plugin.store.engine, Quota(0, 0), 600).list(asked.List(prefix="k"))
+            await Plugin("trivia", plugin.store.engine, Quota(0, 0), 600).list(
+                asked.List(prefix="k")
+            )
 
     asyncio.run(run())

@@ -35,7 +35,23 @@ def test_a_ttl_that_is_none_is_refused(on_sqlite: Live, ttl: Any) -> None:
     on_sqlite(story)
 
 
-KEYS_THAT_ARE = ["a" * 255, "😀" * 255, "..", "a..b", ">", "*", "%", "_", "/", "\\", ":", " ", "\r\n", "::1", "../"]
+KEYS_THAT_ARE = [
+    "a" * 255,
+    "😀" * 255,
+    "..",
+    "a..b",
+    ">",
+    "*",
+    "%",
+    "_",
+    "/",
+    "\\",
+    ":",
+    " ",
+    "\r\n",
+    "::1",
+    "../",
+]
 KEYS_THAT_ARE += [
     "%2e%2e",
     "e\u0301",
@@ -101,12 +117,17 @@ def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
             (b"9" * 4_000, int("9" * 4_000)),
             (b'"\\u0000"', "\x00"),
             (b'{"__proto__":null,"a":1,"a":2}', {"__proto__": None, "a": 2}),
-            (b"{" + b",".join(b'"m%d":%d' % (n, n) for n in range(4_000)) + b"}", {f"m{n}": n for n in range(4_000)}),
+            (
+                b"{" + b",".join(b'"m%d":%d' % (n, n) for n in range(4_000)) + b"}",
+                {f"m{n}": n for n in range(4_000)},
+            ),
             (b"-0.0", -0.0),
             (b"1.0", 1.0),
         ]
         for text, value in fine:
-            assert (await house.ask("p.set", b'{"key":"a","value":' + text + b"}"))["success"] is True, text[:40]
+            assert (await house.ask("p.set", b'{"key":"a","value":' + text + b"}"))[
+                "success"
+            ] is True, text[:40]
             found = (await house.ask("p.get", {"key": "a"}))["value"]
             assert value is None or repr(found) == repr(value)
 
@@ -166,10 +187,19 @@ def test_setting_over_an_expired_row_starts_a_new_created_at(on_sqlite: Live) ->
 def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
     async def story(house: House) -> None:
         await house.ask("p.set", {"key": "a", "value": "forged"})
-        heard = [await house.client.subscribe(subject) for subject in ("_INBOX_quote.>", "db.changes.quote.>")]
+        heard = [
+            await house.client.subscribe(subject)
+            for subject in ("_INBOX_quote.>", "db.changes.quote.>")
+        ]
         own = await house.client.subscribe("_INBOX_p.x")
         body = json.dumps({"key": "a"}).encode()
-        for reply in ("_INBOX_quote.x", "db.changes.quote.x", "db.kv.quote.set", "rosey.db.kv.quote.set", "_INBOX_p.x"):
+        for reply in (
+            "_INBOX_quote.x",
+            "db.changes.quote.x",
+            "db.kv.quote.set",
+            "rosey.db.kv.quote.set",
+            "_INBOX_p.x",
+        ):
             await house.client.publish("db.kv.p.get", body, reply=reply)
         assert (await next_told(own))["value"] == "forged"
         assert [each.pending_msgs for each in heard] == [0, 0]
@@ -186,7 +216,12 @@ def test_a_row_that_somebody_has_spoiled_is_an_error_and_spoils_no_answer(on_sql
         connection = apsw.Connection(house.url.removeprefix("sqlite:").partition("?")[0])
         connection.execute("UPDATE plugin_kv_storage SET value = 'not json'")
         connection.close()
-        for operation, body in (("get", {"key": "a"}), ("mget", {"keys": ["a"]}), ("scan", {}), ("incr", {"key": "a"})):
+        for operation, body in (
+            ("get", {"key": "a"}),
+            ("mget", {"keys": ["a"]}),
+            ("scan", {}),
+            ("incr", {"key": "a"}),
+        ):
             assert (await house.ask(f"p.{operation}", body))["error_code"] == "DATABASE_ERROR"
         assert (await house.ask("p.set", {"key": "a", "value": 2}))["success"] is True
 

@@ -19,7 +19,12 @@ from tests.soak import size
 from tests.systems.rosey.views import Office, in_office, operator
 
 EXAMPLES = size(6, 1_000)
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
 OPERATIONS = 5
 """Of the document. A new one is tested by itself, and counted here."""
 

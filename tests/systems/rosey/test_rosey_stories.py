@@ -55,7 +55,9 @@ def test_us_001_store_simple_value(live: Live) -> None:
 
         assert await rows(house) == [("my-plugin", "theme", '"dark"')]
         for value in ("light", 7, 7.5, True, False, "7", -0.0, 2**64 + 1):
-            assert await house.ask("my-plugin.set", {"key": "theme", "value": value}) == {"success": True}
+            assert await house.ask("my-plugin.set", {"key": "theme", "value": value}) == {
+                "success": True
+            }
             found = await house.ask("my-plugin.get", {"key": "theme"})
             assert found == {"success": True, "exists": True, "value": value}
             assert repr(found["value"]) == repr(value)
@@ -86,7 +88,14 @@ def test_us_002_store_complex_object(live: Live) -> None:
         data = json.loads(response.data)
         assert data['value'] == config  # Deep equality  # fmt: skip
 
-        for value in (["a", "b", "c"], {"nested": {"data": [1, None, {"π": "💡\u0000"}]}}, None, [], {}, ""):
+        for value in (
+            ["a", "b", "c"],
+            {"nested": {"data": [1, None, {"π": "💡\u0000"}]}},
+            None,
+            [],
+            {},
+            "",
+        ):
             await house.told("my-plugin.set", {"key": "any", "value": value})
             found = await house.ask("my-plugin.get", {"key": "any"})
             assert found == {"success": True, "exists": True, "value": value}
@@ -115,7 +124,9 @@ def test_us_003_store_counter(live: Live) -> None:
 
         found = await house.ask("my-plugin.get", {"key": "message_count"})
         assert found["value"] == 1 and type(found["value"]) is int
-        answers = await asyncio.gather(*(house.ask("my-plugin.incr", {"key": "message_count"}) for _ in range(50)))
+        answers = await asyncio.gather(
+            *(house.ask("my-plugin.incr", {"key": "message_count"}) for _ in range(50))
+        )
         assert sorted(answer["value"] for answer in answers) == list(range(2, 52))
 
     live(story)
@@ -146,7 +157,12 @@ def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
             json.dumps({'key': 'game_abc123'}).encode())  # fmt: skip
         assert json.loads(response.data)['exists'] == False  # noqa: E712  # fmt: skip
 
-        assert await house.ask("trivia.list") == {"success": True, "keys": [], "count": 0, "truncated": False}
+        assert await house.ask("trivia.list") == {
+            "success": True,
+            "keys": [],
+            "count": 0,
+            "truncated": False,
+        }
         assert len(await rows(house)) == 1
         await house.service.sweep()
         assert await rows(house) == []
@@ -163,7 +179,12 @@ def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
 def test_us_005_list_plugin_keys(live: Live) -> None:
     async def story(house: House) -> None:
         nats = house.client
-        assert await house.ask("my-plugin.list", {}) == {"success": True, "keys": [], "count": 0, "truncated": False}
+        assert await house.ask("my-plugin.list", {}) == {
+            "success": True,
+            "keys": [],
+            "count": 0,
+            "truncated": False,
+        }
 
         # Store multiple keys
         await nats.publish('db.kv.my-plugin.set',
@@ -186,7 +207,11 @@ def test_us_005_list_plugin_keys(live: Live) -> None:
         assert set(data['keys']) == {'config_theme', 'config_timeout'}  # fmt: skip
 
         first = await house.ask("my-plugin.list", {"limit": 2})
-        assert (first["keys"], first["count"], first["truncated"]) == (["config_theme", "config_timeout"], 2, True)
+        assert (first["keys"], first["count"], first["truncated"]) == (
+            ["config_theme", "config_timeout"],
+            2,
+            True,
+        )
         rest = await house.ask("my-plugin.list", {"limit": 2, "cursor": first["cursor"]})
         assert rest == {"success": True, "keys": ["state_active"], "count": 1, "truncated": False}
         exact = await house.ask("my-plugin.list", {"limit": 3})
@@ -215,14 +240,23 @@ def test_us_006_delete_key(live: Live) -> None:
         await nats.publish('db.kv.my-plugin.delete',
             json.dumps({'key': 'temp_data'}).encode())  # No error  # fmt: skip
 
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {"success": True, "deleted": False}
+        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+            "success": True,
+            "deleted": False,
+        }
         await house.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {"success": True, "deleted": True}
+        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+            "success": True,
+            "deleted": True,
+        }
         assert await rows(house) == []
         await house.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
         await house.ask("my-plugin.list")
         house.clock.advance(seconds=5)
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {"success": True, "deleted": False}
+        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+            "success": True,
+            "deleted": False,
+        }
 
     live(story)
 
@@ -266,7 +300,9 @@ def test_us_007_plugin_isolation_enforced(live: Live) -> None:
         assert await rows(house) == [("quote-db", "last_id", "42"), ("quote-db", "next", "1")]
         for other in ("quote-db.x", "quote-db ", "QUOTE-DB", "quote%", "*", ">"):
             if " " not in other and other not in "*>":
-                assert (await house.ask(f"db.kv.{other}.get", {"key": "last_id"}))["success"] is False
+                assert (await house.ask(f"db.kv.{other}.get", {"key": "last_id"}))[
+                    "success"
+                ] is False
 
     live(story)
 
@@ -294,8 +330,12 @@ def test_us_008_value_size_limits_enforced(live: Live) -> None:
         at = "x" * (65_536 - 2)
         assert (await house.ask("my-plugin.set", {"key": "at", "value": at}))["success"] is True
         assert (await house.ask("my-plugin.get", {"key": "at"}))["value"] == at
-        assert (await house.ask("my-plugin.set", {"key": "over", "value": at + "x"}))["error_code"] == "VALUE_TOO_LARGE"
-        spaced = b'{"key": "spaced", "value": [' + b" " * 70_000 + b"1]}"  # measured as it is stored
+        assert (await house.ask("my-plugin.set", {"key": "over", "value": at + "x"}))[
+            "error_code"
+        ] == "VALUE_TOO_LARGE"
+        spaced = (
+            b'{"key": "spaced", "value": [' + b" " * 70_000 + b"1]}"
+        )  # measured as it is stored
         assert (await house.ask("my-plugin.set", spaced))["success"] is True
         wide = b'{"key": "wide", "value": "' + b"\\u00e9" * 30_000 + b'"}'
         assert (await house.ask("my-plugin.set", wide))["success"] is True
@@ -335,12 +375,18 @@ def test_us_009_clear_error_messages(live: Live) -> None:
         for subject, body, code in wrong:
             answer = await house.ask(subject, body)
             assert set(answer) == {"success", "error_code", "message"}
-            assert (answer["success"], answer["error_code"]) == (False, code), (subject, body, answer)
+            assert (answer["success"], answer["error_code"]) == (False, code), (
+                subject,
+                body,
+                answer,
+            )
         await house.engine.close()
         with capture_logs() as logs:
             answer = await house.ask("my-plugin.get", {"key": "a"})
         assert answer["error_code"] == "DATABASE_ERROR" and "db" not in answer["message"]
-        assert [line for line in logs if line["log_level"] == "error" and line["exc_info"] is not None]
+        assert [
+            line for line in logs if line["log_level"] == "error" and line["exc_info"] is not None
+        ]
 
     live(story)
 
@@ -374,7 +420,9 @@ def test_us_010_works_identically_in_sqlite_and_postgresql(tmp_path: Path) -> No
     for engine in ENGINES:
 
         async def story(house: House, engine: str = engine) -> None:
-            answers[engine] = [json.dumps(await house.ask(subject, body)) for subject, body in asked]
+            answers[engine] = [
+                json.dumps(await house.ask(subject, body)) for subject, body in asked
+            ]
 
         living(engine, tmp_path)(story)
     assert answers["sqlite"] == answers["postgres"]
@@ -389,14 +437,18 @@ def test_us_011_observability_for_operators(live: Live) -> None:
             await house.told("trivia.set", {"key": "bad", "value": 1, "ttl": -1})
             await house.ask("trivia.list")
         told = [line for line in logs if line.get("plugin") == "trivia"]
-        assert [(line["event"], line["log_level"], line.get("key"), line.get("hit")) for line in told] == [
+        assert [
+            (line["event"], line["log_level"], line.get("key"), line.get("hit")) for line in told
+        ] == [
             ("kv set", "debug", "game_123", None),
             ("kv get", "debug", "game_123", True),
             ("kv get", "debug", "nothing", False),
             ("kv set refused", "warning", None, None),
             ("kv list", "debug", None, None),
         ]
-        assert told[0]["operation"] == "kv_set" and told[0]["ttl"] == 60 and told[0]["latency_ms"] > 0
+        assert (
+            told[0]["operation"] == "kv_set" and told[0]["ttl"] == 60 and told[0]["latency_ms"] > 0
+        )
         assert told[3]["error"] == "VALIDATION_ERROR"
         house.clock.advance(seconds=60)
         with capture_logs() as logs:
@@ -407,7 +459,10 @@ def test_us_011_observability_for_operators(live: Live) -> None:
         assert house.metric('rosey_kv_get_total{plugin="trivia"}') == 2
         assert house.metric('rosey_kv_list_total{plugin="trivia"}') == 1
         assert house.metric('rosey_kv_set_duration_seconds_count{plugin="trivia"}') == 1
-        assert house.metric('rosey_kv_errors_total{error_code="VALIDATION_ERROR",plugin="trivia"}') == 1
+        assert (
+            house.metric('rosey_kv_errors_total{error_code="VALIDATION_ERROR",plugin="trivia"}')
+            == 1
+        )
         assert house.metric("rosey_kv_cleanup_deleted_total") == 1
         assert house.metric("rosey_kv_cleanup_duration_seconds_count") == 1
         await house.ask("trivia.set", {"key": "ab", "value": "cd"})

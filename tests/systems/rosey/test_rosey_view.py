@@ -17,7 +17,13 @@ from keyhouse.systems import rosey
 from tests.docs.pages import DOCS, code, table
 from tests.systems.rosey.views import SECRET, Office, in_office, operator
 
-LOOKS = ("/plugins", "/plugins/trivia", "/plugins/trivia/keys", "/plugins/trivia/value?key=theme", "/figures")
+LOOKS = (
+    "/plugins",
+    "/plugins/trivia",
+    "/plugins/trivia/keys",
+    "/plugins/trivia/value?key=theme",
+    "/figures",
+)
 
 
 # Who may look
@@ -32,7 +38,9 @@ def test_nothing_is_shown_without_an_operators_token(tmp_path: Path) -> None:
             "x": 401,
             good[:-3] + "AAA": 401,
             operator(office.clock, seconds=1): 401,
-            operator(office.clock, scopes=None): 403,  # the scopes of a token that names none are not an operator's
+            operator(
+                office.clock, scopes=None
+            ): 403,  # the scopes of a token that names none are not an operator's
             operator(office.clock, scopes=["read", "write"]): 403,
             operator(office.clock, scopes=["operators"]): 403,
         }
@@ -42,10 +50,15 @@ def test_nothing_is_shown_without_an_operators_token(tmp_path: Path) -> None:
                 for bearer, status in others.items():
                     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
                     answer = await client.get(path, headers=headers)
-                    assert (answer.status_code, "secret-of-a-user" in answer.text) == (status, False), (path, bearer)
+                    assert (answer.status_code, "secret-of-a-user" in answer.text) == (
+                        status,
+                        False,
+                    ), (path, bearer)
                 answer = await client.get(path, headers={"Authorization": f"Bearer {good}"})
                 assert answer.status_code == 200, (path, answer.text)
-                assert (await client.post(path)).status_code == 405, "there is nothing here but looking"
+                assert (await client.post(path)).status_code == 405, (
+                    "there is nothing here but looking"
+                )
 
     in_office(tmp_path, story)
 
@@ -56,7 +69,9 @@ def test_a_secret_is_made_in_the_data_folder_and_is_not_another_systems(tmp_path
         assert re.fullmatch("[0-9a-f]{64}", made)
         for secret, status in ((made, 200), (SECRET, 401)):
             bearer = operator(office.clock, secret)
-            answer = await office.http.get("/plugins", headers={"Authorization": f"Bearer {bearer}"})
+            answer = await office.http.get(
+                "/plugins", headers={"Authorization": f"Bearer {bearer}"}
+            )
             assert answer.status_code == status
 
     in_office(tmp_path, story, jwt_secret=None)
@@ -79,7 +94,11 @@ def test_who_looks_at_a_value_is_in_the_log_and_the_value_is_not(tmp_path: Path)
 
 def test_plugins_are_listed_with_what_they_keep_and_ask(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
-        assert await office.look("/plugins") == {"plugins": [], "truncated": False, "counted_at": None}
+        assert await office.look("/plugins") == {
+            "plugins": [],
+            "truncated": False,
+            "counted_at": None,
+        }
         for name in ("trivia", "quote-db", "dice"):
             await office.ask(f"{name}.set", key="ab", value="cd")
         await office.ask("trivia.set", key="", value=1)
@@ -87,7 +106,10 @@ def test_plugins_are_listed_with_what_they_keep_and_ask(tmp_path: Path) -> None:
         await office.count()
         await office.ask("late.set", key="a", value=1)
         first = await office.look("/plugins", limit=2)
-        assert [(line["plugin"], line["keys"]) for line in first["plugins"]] == [("dice", 1), ("late", None)]
+        assert [(line["plugin"], line["keys"]) for line in first["plugins"]] == [
+            ("dice", 1),
+            ("late", None),
+        ]
         assert (first["truncated"], first["cursor"]) == (True, "late")
         rest = await office.look("/plugins", limit=2, cursor="late")
         assert rest["plugins"] == [
@@ -138,18 +160,37 @@ def test_keys_are_shown_in_pages_with_sizes_and_times_or_without(tmp_path: Path)
         page = await office.look("/plugins/trivia/keys", prefix="g:", limit=3)
         assert [line["key"] for line in page["keys"]] == ["g:0", "g:1", "g:2"]
         assert page["keys"][2] == {"key": "g:2", "bytes": 4, "revision": 3, "expires_at": None}
-        rest = await office.look("/plugins/trivia/keys", prefix="g:", limit=3, cursor=page["cursor"], fields="keys")
+        rest = await office.look(
+            "/plugins/trivia/keys", prefix="g:", limit=3, cursor=page["cursor"], fields="keys"
+        )
         assert rest == {"keys": [{"key": "g:3"}, {"key": "g:4"}], "truncated": False}
         [session] = (await office.look("/plugins/trivia/keys", prefix="s"))["keys"]
         assert session["expires_at"] == "2026-01-01T00:01:00.000Z"
         office.clock.advance(seconds=60)
-        assert (await office.look("/plugins/trivia/keys", prefix="s"))["keys"] == [], "expired is invisible"
-        assert (await office.look("/plugins/trivia/keys", 400, cursor="made-up"))["code"] == "VALIDATION_ERROR"
+        assert (await office.look("/plugins/trivia/keys", prefix="s"))["keys"] == [], (
+            "expired is invisible"
+        )
+        assert (await office.look("/plugins/trivia/keys", 400, cursor="made-up"))[
+            "code"
+        ] == "VALIDATION_ERROR"
 
     in_office(tmp_path, story)
 
 
-ODD_KEYS = ("..", "../x", "a/b", "a b", "%", "?x=1&y", "é\u202e", "<script>", "a\nb", "#", "+", "x" * 255)
+ODD_KEYS = (
+    "..",
+    "../x",
+    "a/b",
+    "a b",
+    "%",
+    "?x=1&y",
+    "é\u202e",
+    "<script>",
+    "a\nb",
+    "#",
+    "+",
+    "x" * 255,
+)
 
 
 def test_a_value_is_shown_as_it_is_stored_whatever_its_key(tmp_path: Path) -> None:
@@ -204,7 +245,10 @@ def test_the_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
         await office.ask("dice.get", key="k")
         await office.ask("dice.get")
         shown = await office.look("/figures")
-        assert {name: work["count"] for name, work in shown["operations"].items()} == {"set": 4, "get": 1}
+        assert {name: work["count"] for name, work in shown["operations"].items()} == {
+            "set": 4,
+            "get": 1,
+        }
         assert shown["errors"] == {"MISSING_FIELD": 1}
         assert (shown["watches"], shown["cleanups"], shown["cleaned"]) == (0, 0, 0)
         assert (shown["quota"], shown["rate_per_second"]) == ({"keys": None, "bytes": None}, None)
@@ -236,7 +280,9 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
             page = await client.get("/rosey")
             assert (page.status_code, str(page.url)) == (200, f"{office.url}/rosey/")
             policy = page.headers["content-security-policy"]
-            assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+            assert (
+                "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+            )
             assert "trivia" not in page.text
             assert not re.search(r"<script>|<style>|\bon\w+=|style=|//(?!127)", page.text), (
                 "all of it is in files of its own"
@@ -244,14 +290,29 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
             for name, kind in re.findall(r'(?:src|href)="(view\.(\w+))"', page.text):
                 file = await client.get(f"/rosey/{name}")
                 assert (
-                    file.status_code == 200 and {"js": "javascript", "css": "css"}[kind] in file.headers["content-type"]
+                    file.status_code == 200
+                    and {"js": "javascript", "css": "css"}[kind] in file.headers["content-type"]
                 )
-                assert file.headers["cache-control"] == "no-cache", "a page never meets the script of another version"
-                assert "innerHTML" not in file.text and "storage" not in file.text.lower().replace("plugin storage", "")
-            assert set(re.findall(r'(?:src|href)="(view\.\w+)"', page.text)) == {"view.js", "view.css"}
+                assert file.headers["cache-control"] == "no-cache", (
+                    "a page never meets the script of another version"
+                )
+                assert "innerHTML" not in file.text and "storage" not in file.text.lower().replace(
+                    "plugin storage", ""
+                )
+            assert set(re.findall(r'(?:src|href)="(view\.\w+)"', page.text)) == {
+                "view.js",
+                "view.css",
+            }
             script = (await client.get("/rosey/view.js")).text
-            used = set(re.findall(r'at\("([\w-]+)"\)', script)) | {"plugins", "keys", "text", "figures"}
-            assert used <= set(re.findall(r'id="([\w-]+)"', page.text)), "the script finds what it looks for"
+            used = set(re.findall(r'at\("([\w-]+)"\)', script)) | {
+                "plugins",
+                "keys",
+                "text",
+                "figures",
+            }
+            assert used <= set(re.findall(r'id="([\w-]+)"', page.text)), (
+                "the script finds what it looks for"
+            )
 
     in_office(tmp_path, story)
 
@@ -260,8 +321,13 @@ def test_an_answer_that_comes_late_is_not_shown() -> None:
     """One of a token that was forgotten opened the page again; one of a plugin stood below another's name."""
     if shutil.which("node") is None:
         pytest.skip("node and npm are not here")
-    page, program = Path(rosey.__file__).parent / "assets" / "view.js", Path(__file__).parent / "view_late.js"
-    ran = subprocess.run(["node", str(program), str(page)], capture_output=True, text=True, timeout=30, check=True)
+    page, program = (
+        Path(rosey.__file__).parent / "assets" / "view.js",
+        Path(__file__).parent / "view_late.js",
+    )
+    ran = subprocess.run(
+        ["node", str(program), str(page)], capture_output=True, text=True, timeout=30, check=True
+    )
     with_token, chosen, forgotten = map(json.loads, ran.stdout.splitlines())
     assert with_token == {"page": True, "figures": 5, "problem": False}
     assert chosen == {"title": "two", "allowed": "222 keys · 1 bytes", "problem": False}
@@ -270,7 +336,9 @@ def test_an_answer_that_comes_late_is_not_shown() -> None:
 
 def test_every_route_of_the_view_is_in_the_guide(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
-        listed = {f"{route.method} /rosey{route.path}" for route in office.part.routes if route.listed}
+        listed = {
+            f"{route.method} /rosey{route.path}" for route in office.part.routes if route.listed
+        }
         told = {
             code(row[0]).partition("?")[0]
             for row in table((DOCS / "systems" / "rosey.md").read_text(), "## The operator's view")

@@ -36,7 +36,9 @@ def operator(clock: ManualClock, secret: str = SECRET, **given: Any) -> str:
 class Office:
     """`look` is an operator's GET; `ask` a plugin's request."""
 
-    def __init__(self, url: str, engine: Engine, clock: ManualClock, part: Part, client: Client) -> None:
+    def __init__(
+        self, url: str, engine: Engine, clock: ManualClock, part: Part, client: Client
+    ) -> None:
         self.url = url
         self.engine = engine
         self.clock = clock
@@ -50,7 +52,9 @@ class Office:
         )
 
     async def ask(self, subject: str, **body: Any) -> Any:
-        return json.loads((await self._client.request(f"db.kv.{subject}", json.dumps(body).encode())).data)
+        return json.loads(
+            (await self._client.request(f"db.kv.{subject}", json.dumps(body).encode())).data
+        )
 
     async def look(self, path: str, status: int = 200, **query: Any) -> Any:
         answer = await self.http.get(path, params=query)
@@ -78,7 +82,9 @@ async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
         async with (
             connect(nats_server().url) as connection,
             NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
-            listening(make_app([served]), bind(Address("127.0.0.1", 0)), drain_seconds=1) as address,
+            listening(
+                make_app([served]), bind(Address("127.0.0.1", 0)), drain_seconds=1
+            ) as address,
         ):
             built = Office(address.url, engine, clock, served, client)
             async with built.http:

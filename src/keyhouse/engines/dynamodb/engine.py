@@ -36,21 +36,31 @@ COMMIT_BYTES_MAX: Final = 2_900_000
 as their bytes."""
 
 CAPABILITIES: Final = Capabilities(
-    name="dynamodb", durable=True, shared=True, commit_rows_max=ROWS_MAX, commit_bytes_max=COMMIT_BYTES_MAX
+    name="dynamodb",
+    durable=True,
+    shared=True,
+    commit_rows_max=ROWS_MAX,
+    commit_bytes_max=COMMIT_BYTES_MAX,
 )
 
 
 class DynamoDBEngine:
     """See `keyhouse.engine` for what each method promises. One that is not opened opens itself when it is first used."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+    ) -> None:
         table, items = settings.table, Items(settings.layout)
         self._clock = clock = clock or SystemClock()
         self._service = Service(lambda: _client_of_tables(settings), table)
-        self._writer = Writer(self._service, items, table, clock, committed=lambda space: self._feed.tell(space))
+        self._writer = Writer(
+            self._service, items, table, clock, committed=lambda space: self._feed.tell(space)
+        )
         self._reader = Reader(self._service, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
-        self._sweeper = Sweeper(self._service, items, table, clock, self._reader, self._writer, changes_kept)
+        self._sweeper = Sweeper(
+            self._service, items, table, clock, self._reader, self._writer, changes_kept
+        )
 
     @classmethod
     async def open(
@@ -78,13 +88,17 @@ class DynamoDBEngine:
         now = self._clock.now()
         return [row if is_live(row := rows.get(key), now) else None for key in keys]
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         return await self._reader.scan(space, span, limit, reverse, keys_only)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._writer.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
@@ -117,7 +131,13 @@ async def client_of(settings: Settings) -> Any:
 async def _client_of_tables(settings: Settings) -> Any:
     client = await client_of(settings)
     try:
-        await prepare(client, settings.table, settings.layout, create=settings.create, native_ttl=settings.native_ttl)
+        await prepare(
+            client,
+            settings.table,
+            settings.layout,
+            create=settings.create,
+            native_ttl=settings.native_ttl,
+        )
     except BaseException:
         await client.close()
         raise
@@ -134,7 +154,9 @@ async def _client(settings: Settings) -> Any:
         retries={"total_max_attempts": 1},
     )
     session = get_session()
-    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+    session.register_component(
+        "data_loader", _descriptions(session.get_config_variable("data_path"))
+    )
     context = session.create_client(
         "dynamodb",
         region_name=settings.region,

@@ -42,8 +42,20 @@ _BUSY_CODES: Final = {
     "TransactionInProgressException",
     "LimitExceededException",
 }
-_UNSURE_CODES: Final = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "500", "502", "503", "504"}
-_CREDENTIALS: Final = (driver.NoCredentialsError, driver.PartialCredentialsError, driver.CredentialRetrievalError)
+_UNSURE_CODES: Final = {
+    "InternalServerError",
+    "InternalFailure",
+    "ServiceUnavailable",
+    "500",
+    "502",
+    "503",
+    "504",
+}
+_CREDENTIALS: Final = (
+    driver.NoCredentialsError,
+    driver.PartialCredentialsError,
+    driver.CredentialRetrievalError,
+)
 _NOT_SENT: Final = (
     driver.NoRegionError,
     driver.ParamValidationError,
@@ -56,15 +68,22 @@ class _Fault(NamedTuple):
     sentence: str
 
 
-_UNREACHABLE: Final = _Fault(UnavailableError, "DynamoDB can't be reached; look at the endpoint and the network.")
+_UNREACHABLE: Final = _Fault(
+    UnavailableError, "DynamoDB can't be reached; look at the endpoint and the network."
+)
 _THROTTLED: Final = _Fault(
     UnavailableError, "DynamoDB refused the request for being too busy, again and again; try later."
 )
 _DENIED: Final = _Fault(
-    UnavailableError, "DynamoDB does not accept these credentials; look at them and at their rights."
+    UnavailableError,
+    "DynamoDB does not accept these credentials; look at them and at their rights.",
 )
-_FULL: Final = _Fault(FullError, "The space has reached the size that a table with local secondary indexes can hold.")
-_ABSENT: Final = _Fault(UsageError, "The table is not there; make it, or open the engine with create=true.")
+_FULL: Final = _Fault(
+    FullError, "The space has reached the size that a table with local secondary indexes can hold."
+)
+_ABSENT: Final = _Fault(
+    UsageError, "The table is not there; make it, or open the engine with create=true."
+)
 _UNKNOWN: Final = _Fault(EngineError, "The engine failed in a way that it does not know.")
 
 _BY_CODE: Final = {
@@ -84,7 +103,9 @@ _BY_CODE: Final = {
 def verdict(error: Exception) -> Verdict:
     if isinstance(error, driver.ClientError):
         return _verdict_of_answer(error)
-    if isinstance(error, driver.ConnectionError):  # there was none; one that breaks is another error
+    if isinstance(
+        error, driver.ConnectionError
+    ):  # there was none; one that breaks is another error
         return Verdict.UNREACHED
     return Verdict.FAILED if isinstance(error, _NOT_SENT) else Verdict.UNSURE
 
@@ -103,7 +124,10 @@ def translated(error: Exception, table: str) -> KeyhouseError:
         reasons = [reason for reason in _reasons(error) if reason in _BY_CODE]
         fault = _BY_CODE.get(reasons[0] if reasons else _code(error), _UNKNOWN)
     elif isinstance(
-        error, driver.NoCredentialsError | driver.PartialCredentialsError | driver.CredentialRetrievalError
+        error,
+        driver.NoCredentialsError
+        | driver.PartialCredentialsError
+        | driver.CredentialRetrievalError,
     ):
         fault = _DENIED
     elif isinstance(error, driver.NoRegionError):
@@ -117,7 +141,9 @@ def translated(error: Exception, table: str) -> KeyhouseError:
 
 def is_of_all(error: Exception) -> bool:
     """Whether no one batch of a transaction is to blame for it."""
-    return isinstance(error, (ClosedError, FullError, UnavailableError, UnknownOutcomeError, UsageError))
+    return isinstance(
+        error, (ClosedError, FullError, UnavailableError, UnknownOutcomeError, UsageError)
+    )
 
 
 def nowhere(error: ValueError, table: str) -> KeyhouseError:
@@ -151,4 +177,6 @@ def _code(error: Any) -> str:
 
 
 def _reasons(error: Any) -> list[str]:
-    return [str(reason.get("Code", "None")) for reason in error.response.get("CancellationReasons", ())]
+    return [
+        str(reason.get("Code", "None")) for reason in error.response.get("CancellationReasons", ())
+    ]

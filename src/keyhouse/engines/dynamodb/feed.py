@@ -42,7 +42,9 @@ class Feed:
         for space in self._waiting:
             self.tell(space)
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
+    async def changes(
+        self, space: str, span: Span, since: int | None
+    ) -> AsyncGenerator[Change, None]:
         woken = asyncio.Event()
         self._waiting[space].add(woken)
         try:
@@ -84,11 +86,15 @@ class Feed:
             check_since(since, await self._reader.head_applied(space))
         return since
 
-    async def _newest(self, space: str, span: Span, entries: list[Entry], after: int) -> list[Change]:
+    async def _newest(
+        self, space: str, span: Span, entries: list[Entry], after: int
+    ) -> list[Change]:
         mentions = [mention for mention in newest(entries, after) if mention.key in span]
         rows = await self._reader.rows(space, [mention.key for mention in mentions])
         now = self._clock.now()
-        doubted = [mention.key for mention in mentions if _is_doubtful(mention, rows.get(mention.key), now)]
+        doubted = [
+            mention.key for mention in mentions if _is_doubtful(mention, rows.get(mention.key), now)
+        ]
         if doubted:
             for key in doubted:
                 rows.pop(key, None)
@@ -116,7 +122,11 @@ def _changes(mentions: list[Mention], rows: Mapping[str, Row], now: int) -> list
                 changes.append(Change(key, revision, None))
         elif row.revision == revision:
             live = is_live(row, now)
-            changes.append(Change(key, revision, row.value, row.expires) if live else Change(key, revision, None))
+            changes.append(
+                Change(key, revision, row.value, row.expires)
+                if live
+                else Change(key, revision, None)
+            )
     return changes
 
 

@@ -47,7 +47,11 @@ def flattened(value: bytes, layout: Layout) -> Item | None:
             else:
                 attributes[layout.members[member] + name] = attribute
     shape = _encode([(member, list(group)) for member, group in groups.items()]).decode()
-    attributes |= {path.attribute: text for path in layout.paths if (text := _path(path, attributes)) is not None}
+    attributes |= {
+        path.attribute: text
+        for path in layout.paths
+        if (text := _path(path, attributes)) is not None
+    }
     if whole and _rebuilt(shape, attributes, layout.members) == value:
         attributes[layout.shape] = {"S": shape}
     else:
@@ -67,7 +71,9 @@ def _groups(value: bytes, layout: Layout) -> Groups | None:
         document = _decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not document or not all(name in layout.members and isinstance(document[name], dict) for name in document):
+    if not document or not all(
+        name in layout.members and isinstance(document[name], dict) for name in document
+    ):
         return None
     groups: Groups = document
     return groups
@@ -75,7 +81,9 @@ def _groups(value: bytes, layout: Layout) -> Groups | None:
 
 def _attribute(content: object) -> Attribute | None:
     if isinstance(content, list):
-        elements = [None if isinstance(element, list) else _attribute(element) for element in content]
+        elements = [
+            None if isinstance(element, list) else _attribute(element) for element in content
+        ]
         return None if None in elements else {"L": elements}
     if isinstance(content, str):
         return {"S": content}
@@ -83,21 +91,29 @@ def _attribute(content: object) -> Attribute | None:
         return {"BOOL": content}
     if content is None:
         return {"NULL": True}
-    if isinstance(content, int | float) and _PLAIN_NUMBER.fullmatch(text := _encode(content).decode()):
+    if isinstance(content, int | float) and _PLAIN_NUMBER.fullmatch(
+        text := _encode(content).decode()
+    ):
         return {"N": text}
     return None
 
 
 def _rebuilt(shape: str, attributes: Mapping[str, Attribute], prefixes: Mapping[str, str]) -> bytes:
     members = [
-        _encode(member) + b":" + _object([(name, attributes[prefixes[member] + name]) for name in names])
+        _encode(member)
+        + b":"
+        + _object([(name, attributes[prefixes[member] + name]) for name in names])
         for member, names in _decode_shape(shape)
     ]
     return b"{" + b",".join(members) + b"}"
 
 
 def _object(members: Sequence[tuple[str, Attribute]]) -> bytes:
-    return b"{" + b",".join([_encode(name) + b":" + _json(attribute) for name, attribute in members]) + b"}"
+    return (
+        b"{"
+        + b",".join([_encode(name) + b":" + _json(attribute) for name, attribute in members])
+        + b"}"
+    )
 
 
 def _json(attribute: Attribute) -> bytes:

@@ -45,7 +45,9 @@ def _table(table: dict[str, Any]) -> Iterator[Fact]:
     state = table["TableStatus"]
     value = f"{table['TableName']}, {state}, {size_shown(table.get('TableSizeBytes', 0))} some hours ago"
     if state != "ACTIVE":
-        yield Fact("table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS.")
+        yield Fact(
+            "table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS."
+        )
     else:
         yield Fact("table", value)
     if "DeletionProtectionEnabled" in table and not table["DeletionProtectionEnabled"]:
@@ -81,7 +83,10 @@ async def _ttl(client: Any, settings: Settings) -> list[Fact]:
     except (ClientError, BotoCoreError):
         return []
     told = answer.get("TimeToLiveDescription", {})
-    if told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") and told.get("AttributeName") == settings.layout.ttl:
+    if (
+        told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+        and told.get("AttributeName") == settings.layout.ttl
+    ):
         return [Fact("time to live", f"on, by {settings.layout.ttl}")]
     cure = (
         f"aws dynamodb update-time-to-live --table-name {settings.table} "

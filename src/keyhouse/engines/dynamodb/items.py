@@ -74,7 +74,9 @@ class Items:
             text = "attribute_not_exists(#r)" + ("" if now is None else " OR #e <= :now")
         else:
             values[":r"] = {"N": str(revision)}
-            text = "#r = :r" + ("" if now is None else " AND (attribute_not_exists(#e) OR #e > :now)")
+            text = "#r = :r" + (
+                "" if now is None else " AND (attribute_not_exists(#e) OR #e > :now)"
+            )
         asked: dict[str, Any] = {"ConditionExpression": text, "ExpressionAttributeNames": names}
         return asked | {"ExpressionAttributeValues": values} if values else asked
 

@@ -30,7 +30,9 @@ class Job(Generic[Answer]):
         if failure is None:
             self.future.set_result(self.answer)  # type: ignore[arg-type]
         else:
-            self.future.set_exception(failure.copy() if isinstance(failure, KeyhouseError) else failure)
+            self.future.set_exception(
+                failure.copy() if isinstance(failure, KeyhouseError) else failure
+            )
 
 
 class Commit(Job[int | None]):
@@ -39,7 +41,9 @@ class Commit(Job[int | None]):
         self.batch = batch
         self.added = {add.key for add in batch.adds}
         self.checked = {check.key for check in batch.checks}
-        self.touched = self.added | self.checked | {put.key for put in batch.puts} | set(batch.deletes)
+        self.touched = (
+            self.added | self.checked | {put.key for put in batch.puts} | set(batch.deletes)
+        )
 
     def reads(self, careful: bool) -> set[str]:
         """The keys whose rows must be known: those that are added to; then, or when careful, those that are checked too."""

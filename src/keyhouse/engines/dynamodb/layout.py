@@ -43,14 +43,30 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        own = [self.space, self.key, self.value, self.revision, self.expires, self.ttl, self.sweep, self.shape]
+        own = [
+            self.space,
+            self.key,
+            self.value,
+            self.revision,
+            self.expires,
+            self.ttl,
+            self.sweep,
+            self.shape,
+        ]
         own += [path.attribute for path in self.paths]
         prefixes = list(self.members.values())
         taken = [name for name in own if any(name.startswith(prefix) for prefix in prefixes)]
-        nested = [one for one in prefixes for other in prefixes if one is not other and one.startswith(other)]
+        nested = [
+            one
+            for one in prefixes
+            for other in prefixes
+            if one is not other and one.startswith(other)
+        ]
         if taken or nested or len(own) != len(set(own)) or "" in own:
             raise DeclarationError(
-                "Two attributes of the layout could have the same name.", names=own, prefixes=prefixes
+                "Two attributes of the layout could have the same name.",
+                names=own,
+                prefixes=prefixes,
             )
 
 
@@ -60,7 +76,9 @@ _OF_SYSTEMS: Final = {
         key="sortKey",
         members={"attr": "a.", "ext": "e.", "m": "m."},
         paths=(
-            Path("path.hierarchy", ("e.showCategoryId", "e.seasonCategoryId"), "path.hierarchy-index"),
+            Path(
+                "path.hierarchy", ("e.showCategoryId", "e.seasonCategoryId"), "path.hierarchy-index"
+            ),
             Path("path.sport", ("e.sport", "e.series-id"), "path.sport-index"),
         ),
     ),

@@ -101,8 +101,17 @@ class Plan:
         if not self.before:
             own.append({"Put": {"TableName": table, "Item": log.space_item(space)}})
         for batch_id, revision in self._ids.items():
-            own.append({"Put": {"TableName": table, **log.applied_put(space, batch_id, revision, self.now)}})
-        return own + [self._operation(space, key, items, rows) for key in self._writes | self._conditions]
+            own.append(
+                {
+                    "Put": {
+                        "TableName": table,
+                        **log.applied_put(space, batch_id, revision, self.now),
+                    }
+                }
+            )
+        return own + [
+            self._operation(space, key, items, rows) for key in self._writes | self._conditions
+        ]
 
     def _operation(self, space: str, key: str, items: Items, table: str) -> dict[str, Any]:
         asked = items.condition(self._conditions[key]) if key in self._conditions else {}
@@ -169,12 +178,22 @@ class Plan:
             conditions[key] = Condition(None if row is None else row.revision)
 
     def _has_room(self, step: _Step, size: int) -> bool:
-        keys = self._writes.keys() | self._conditions.keys() | step.writes.keys() | step.conditions.keys()
+        keys = (
+            self._writes.keys()
+            | self._conditions.keys()
+            | step.writes.keys()
+            | step.conditions.keys()
+        )
         ids = len(self._ids) + (step.batch_id is not None)
-        return len(keys) + ids + OWN_ITEMS <= TRANSACTION_ITEMS_MAX and self._bytes + size <= GROUP_BYTES_MAX
+        return (
+            len(keys) + ids + OWN_ITEMS <= TRANSACTION_ITEMS_MAX
+            and self._bytes + size <= GROUP_BYTES_MAX
+        )
 
     def _write(self, key: str, put: Put | None) -> None:
         row = None if put is None else Row(key, put.value, self.revision, put.expires)
         self._now[key] = self._writes[key] = row
         self._mentions.pop(key, None)
-        self._mentions[key] = log.Mention(key, self.revision, put is None, None if put is None else put.expires)
+        self._mentions[key] = log.Mention(
+            key, self.revision, put is None, None if put is None else put.expires
+        )

@@ -44,7 +44,9 @@ class _Found(NamedTuple):
 
 
 class Reader:
-    def __init__(self, service: Service, items: Items, table: str, clock: Clock, writer: Writer) -> None:
+    def __init__(
+        self, service: Service, items: Items, table: str, clock: Clock, writer: Writer
+    ) -> None:
         self._service = service
         self._items = items
         self._table = table
@@ -55,15 +57,25 @@ class Reader:
     async def rows(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
         """The rows that are stored, expired or not."""
         wanted = [(self._table, self._items.key(space, key)) for key in dict.fromkeys(keys)]
-        found = [self._items.row(item) for _, item in await self._service.get_many(wanted)] if wanted else []
+        found = (
+            [self._items.row(item) for _, item in await self._service.get_many(wanted)]
+            if wanted
+            else []
+        )
         return {row.key: row for row in found}
 
     async def rows_applied(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
         """The same, with no transaction half applied."""
         found: dict[str, Row] = {}
         for start in range(0, len(keys), 100):
-            wanted = [(self._table, self._items.key(space, key)) for key in keys[start : start + 100]]
-            rows = [self._items.row(item) for item in await self._service.get_together(wanted) if item is not None]
+            wanted = [
+                (self._table, self._items.key(space, key)) for key in keys[start : start + 100]
+            ]
+            rows = [
+                self._items.row(item)
+                for item in await self._service.get_together(wanted)
+                if item is not None
+            ]
             found |= {row.key: row for row in rows}
         return found
 
@@ -82,7 +94,9 @@ class Reader:
     async def entries_up_to(self, space: str, last: int, limit: int) -> list[log.Entry]:
         return await self._entries(space, (0, last), limit, True)
 
-    async def scan(self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool) -> Page:
+    async def scan(
+        self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool
+    ) -> Page:
         async def tried(head: int | None) -> Page | None:
             return await self._page(space, span, limit, reverse, keys_only, head)
 
@@ -93,7 +107,9 @@ class Reader:
                     return page
                 await pause(attempt, 0.2)
             raise UnavailableError(
-                "Others kept changing the rows of the page; try again.", table=self._table, space=space
+                "Others kept changing the rows of the page; try again.",
+                table=self._table,
+                space=space,
             )
 
         for attempt in range(TRIES_BESIDE_WRITES):
@@ -147,13 +163,19 @@ class Reader:
             return False
         return not any(mention.key in span for entry in entries for mention in entry.changes)
 
-    async def _found(self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool, now: int) -> _Found:
+    async def _found(
+        self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool, now: int
+    ) -> _Found:
         rows: list[Row] = []
         start: Item | None = None
         query = self._query(space, span, reverse, keys_only)
         while query is not None and len(rows) <= limit:
-            query["Limit"] = min(limit + 1 - len(rows), QUERY_ROWS_MAX) if start is None else QUERY_ROWS_MAX
-            answer = await self._service.query(**query, **({"ExclusiveStartKey": start} if start else {}))
+            query["Limit"] = (
+                min(limit + 1 - len(rows), QUERY_ROWS_MAX) if start is None else QUERY_ROWS_MAX
+            )
+            answer = await self._service.query(
+                **query, **({"ExclusiveStartKey": start} if start else {})
+            )
             found = [
                 self._items.row(item) for item in answer["Items"]
             ]  # without its value, if only keys were asked for
@@ -164,9 +186,13 @@ class Reader:
         if len(rows) <= limit:
             return _Found(rows, span)
         last = rows[limit].key
-        return _Found(rows[: limit + 1], Span(last, span.stop) if reverse else Span(span.start, last + "\0"))
+        return _Found(
+            rows[: limit + 1], Span(last, span.stop) if reverse else Span(span.start, last + "\0")
+        )
 
-    def _query(self, space: str, span: Span, reverse: bool, keys_only: bool) -> dict[str, Any] | None:
+    def _query(
+        self, space: str, span: Span, reverse: bool, keys_only: bool
+    ) -> dict[str, Any] | None:
         """`None`: no key can be in the span."""
         start, stop = _fitting(span)
         if stop is not None and stop <= start:
@@ -176,7 +202,9 @@ class Reader:
         values: Item = {":s": {"S": space}}
         condition = "#s = :s"
         if start and stop is not None:
-            condition += " AND #k BETWEEN :a AND :b"  # the end too many is left out when the rows are there
+            condition += (
+                " AND #k BETWEEN :a AND :b"  # the end too many is left out when the rows are there
+            )
         elif start:
             condition += " AND #k >= :a"
         elif stop is not None:
@@ -197,7 +225,9 @@ class Reader:
             "ExpressionAttributeValues": values,
         }
 
-    async def _entries(self, space: str, revisions: tuple[int, int], limit: int, forward: bool) -> list[log.Entry]:
+    async def _entries(
+        self, space: str, revisions: tuple[int, int], limit: int, forward: bool
+    ) -> list[log.Entry]:
         first, last = revisions
         if first > last:
             return []
@@ -221,7 +251,9 @@ def _shows(found: _Found, recent: list[log.Entry], now: int) -> bool:
     rows = {row.key: row.revision for row in found.rows}
     for mention in log.newest(recent[::-1], 0):
         gone = mention.deleted or (mention.expires is not None and mention.expires <= now)
-        if mention.key in found.covered and rows.get(mention.key) != (None if gone else mention.revision):
+        if mention.key in found.covered and rows.get(mention.key) != (
+            None if gone else mention.revision
+        ):
             return False
     return True
 

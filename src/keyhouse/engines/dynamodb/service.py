@@ -96,7 +96,9 @@ class Service:
             ((table, key),) = keys
             item = await self.get(table, key)
             return [] if item is None else [(table, item)]
-        chunks = [keys[start : start + GET_ITEMS_MAX] for start in range(0, len(keys), GET_ITEMS_MAX)]
+        chunks = [
+            keys[start : start + GET_ITEMS_MAX] for start in range(0, len(keys), GET_ITEMS_MAX)
+        ]
         return [found for chunk in chunks for found in await self._get_chunk(chunk)]
 
     async def get_together(self, keys: Keys) -> list[Item | None]:
@@ -117,14 +119,20 @@ class Service:
 
     async def delete_many(self, table: str, keys: Sequence[Item]) -> None:
         for start in range(0, len(keys), WRITE_ITEMS_MAX):
-            wanted = {table: [{"DeleteRequest": {"Key": key}} for key in keys[start : start + WRITE_ITEMS_MAX]]}
+            wanted = {
+                table: [
+                    {"DeleteRequest": {"Key": key}} for key in keys[start : start + WRITE_ITEMS_MAX]
+                ]
+            }
             attempt = 0
             while wanted:
                 answer = await self._call("batch_write_item", RequestItems=wanted)
                 wanted = answer.get("UnprocessedItems") or {}
                 attempt = await self._again(attempt) if wanted else 0
 
-    async def transact(self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]) -> bool:
+    async def transact(
+        self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]
+    ) -> bool:
         """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
         if self._client is None:
             await self.connect()
@@ -132,14 +140,18 @@ class Service:
         while True:
             self._check_open()
             try:
-                await self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+                await self._client.transact_write_items(
+                    TransactItems=items, ClientRequestToken=token
+                )
             except Exception as error:
                 found = verdict(error)
                 if found is Verdict.LOST:
                     return tries.unsure > 0 and await applied()
                 if not tries.may_repeat(found):
                     is_unknown = tries.unsure or found is Verdict.UNSURE
-                    raise (unknown_outcome if is_unknown else translated)(error, self._table) from error
+                    raise (unknown_outcome if is_unknown else translated)(
+                        error, self._table
+                    ) from error
             else:
                 return True
             await tries.pause()
@@ -168,7 +180,8 @@ class Service:
     async def _again(self, attempt: int) -> int:
         if attempt >= BUSY_ATTEMPTS_MAX:
             raise UnavailableError(
-                "DynamoDB left a part of the request undone, again and again; try later.", table=self._table
+                "DynamoDB left a part of the request undone, again and again; try later.",
+                table=self._table,
             )
         await pause(attempt)
         return attempt + 1

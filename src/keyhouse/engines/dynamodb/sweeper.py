@@ -56,7 +56,9 @@ class Sweeper:
         swept = 0
         for number in range(len(SHARDS)):
             if swept < limit:
-                swept += await self._sweep_shard(SHARDS[(self._shard + number) % len(SHARDS)], limit - swept)
+                swept += await self._sweep_shard(
+                    SHARDS[(self._shard + number) % len(SHARDS)], limit - swept
+                )
         self._shard = (self._shard + 1) % len(SHARDS)
         await self._prune()
         return swept
@@ -85,8 +87,14 @@ class Sweeper:
                 TableName=self._table,
                 IndexName=BY_EXPIRY,
                 KeyConditionExpression="#w = :w AND #e <= :now",
-                ExpressionAttributeNames={"#w": self._items.layout.sweep, "#e": self._items.layout.expires},
-                ExpressionAttributeValues={":w": {"S": shard}, ":now": {"N": str(self._clock.now())}},
+                ExpressionAttributeNames={
+                    "#w": self._items.layout.sweep,
+                    "#e": self._items.layout.expires,
+                },
+                ExpressionAttributeValues={
+                    ":w": {"S": shard},
+                    ":now": {"N": str(self._clock.now())},
+                },
                 Limit=limit - swept,
                 **({"ExclusiveStartKey": start} if start else {}),
             )
@@ -103,7 +111,9 @@ class Sweeper:
         removed = 0
         for space, expired in keys.items():
             for first in range(0, len(expired), ROWS_MAX):
-                removed += await self._writer.submit(space, Removal(expired[first : first + ROWS_MAX]))
+                removed += await self._writer.submit(
+                    space, Removal(expired[first : first + ROWS_MAX])
+                )
         return removed
 
     async def _prune(self) -> None:
@@ -115,9 +125,13 @@ class Sweeper:
                 break
         self._space = spaces[-1] if len(spaces) == PRUNED_SPACES else ""
         for first in range(0, len(spaces), GET_ITEMS_MAX):
-            keys = [(self._log, log.head_key(space)) for space in spaces[first : first + GET_ITEMS_MAX]]
+            keys = [
+                (self._log, log.head_key(space)) for space in spaces[first : first + GET_ITEMS_MAX]
+            ]
             for _, item in await self._service.get_many(keys):
-                await self._prune_space(item["space"]["S"].removeprefix(log.partition("")), log.head_of(item))
+                await self._prune_space(
+                    item["space"]["S"].removeprefix(log.partition("")), log.head_of(item)
+                )
 
     async def _prune_space(self, space: str, head: log.Head) -> None:
         """First say that they are not kept, then drop them: a watcher never finds a gap that it is not told of."""
@@ -133,4 +147,6 @@ class Sweeper:
             ExpressionAttributeValues={":p": {"N": str(last)}},
         )
         while entries := await self._reader.entries_up_to(space, last, PRUNE_ENTRIES):
-            await self._service.delete_many(self._log, [log.entry_key(space, entry.revision) for entry in entries])
+            await self._service.delete_many(
+                self._log, [log.entry_key(space, entry.revision) for entry in entries]
+            )

@@ -5,7 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.faults import Verdict, is_absent, is_made_by_another, translated, verdict
+from keyhouse.engines.dynamodb.faults import (
+    Verdict,
+    is_absent,
+    is_made_by_another,
+    translated,
+    verdict,
+)
 from keyhouse.engines.dynamodb.layout import Layout
 from keyhouse.engines.dynamodb.service import pause
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
@@ -21,7 +27,9 @@ ATTEMPTS_MAX: Final = 3
 """Tries, when it is too busy or can't be reached in time."""
 
 
-async def prepare(client: Any, table: str, layout: Layout, *, create: bool, native_ttl: bool) -> None:
+async def prepare(
+    client: Any, table: str, layout: Layout, *, create: bool, native_ttl: bool
+) -> None:
     """Both tables, ready. Several processes may do this at once, and one of them again: what is there is left alone."""
     for attempt in range(ATTEMPTS_MAX):
         try:
@@ -38,7 +46,9 @@ async def _prepare(client: Any, table: str, layout: Layout, create: bool, native
     for wanted in (rows_table(table, layout), log_table(table)):
         await _prepare_table(client, wanted, create)
         if native_ttl and create:
-            await _enable_ttl(client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl")
+            await _enable_ttl(
+                client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl"
+            )
 
 
 def rows_table(table: str, layout: Layout) -> dict[str, Any]:
@@ -47,7 +57,9 @@ def rows_table(table: str, layout: Layout) -> dict[str, Any]:
     wanted: dict[str, Any] = {
         "TableName": table,
         "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in types.items()],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": kind} for name, kind in types.items()
+        ],
         "KeySchema": _key_schema(layout.space, layout.key),
         "GlobalSecondaryIndexes": [
             {
@@ -73,20 +85,27 @@ def log_table(table: str) -> dict[str, Any]:
     return {
         "TableName": log.table_of(table),
         "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("space", "key")],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"} for name in ("space", "key")
+        ],
         "KeySchema": _key_schema("space", "key"),
     }
 
 
 def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
-    return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+    return [
+        {"AttributeName": partition, "KeyType": "HASH"},
+        {"AttributeName": sort, "KeyType": "RANGE"},
+    ]
 
 
 async def _prepare_table(client: Any, wanted: dict[str, Any], create: bool) -> None:
     name = wanted["TableName"]
     found = await _described(client, name)
     if found is None and not create:
-        raise UsageError("The table is not there; make it, or open the engine with create=true.", table=name)
+        raise UsageError(
+            "The table is not there; make it, or open the engine with create=true.", table=name
+        )
     if found is None:
         await _made(lambda: client.create_table(**wanted))
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
@@ -120,7 +139,9 @@ async def _made(create: Callable[[], Awaitable[object]]) -> None:
 
 def _is_active(table: dict[str, Any]) -> bool:
     indexes = table.get("GlobalSecondaryIndexes", ())
-    return table["TableStatus"] == "ACTIVE" and all(index["IndexStatus"] == "ACTIVE" for index in indexes)
+    return table["TableStatus"] == "ACTIVE" and all(
+        index["IndexStatus"] == "ACTIVE" for index in indexes
+    )
 
 
 def _check(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -130,10 +151,14 @@ def _check(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         for index in wanted.get(kind, ()):
             if there.get(index["IndexName"]) != index["KeySchema"]:
                 raise UsageError(
-                    "The table lacks an index of the layout.", table=wanted["TableName"], index=index["IndexName"]
+                    "The table lacks an index of the layout.",
+                    table=wanted["TableName"],
+                    index=index["IndexName"],
                 )
     if found["KeySchema"] != wanted["KeySchema"]:
-        raise UsageError("The table has other keys than the layout; name another one.", table=wanted["TableName"])
+        raise UsageError(
+            "The table has other keys than the layout; name another one.", table=wanted["TableName"]
+        )
 
 
 async def _enable_ttl(client: Any, table: str, attribute: str) -> None:
@@ -143,7 +168,9 @@ async def _enable_ttl(client: Any, table: str, attribute: str) -> None:
     specification = {"Enabled": True, "AttributeName": attribute}
     try:
         await client.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
-    except Exception:  # another process was first: then it is on its way, and else this fails as well
+    except (
+        Exception
+    ):  # another process was first: then it is on its way, and else this fails as well
         answer = await client.describe_time_to_live(TableName=table)
         if answer["TimeToLiveDescription"].get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
             raise

@@ -52,7 +52,12 @@ class Writer:
     """`committed` is called with the space after each transaction."""
 
     def __init__(
-        self, service: Service, items: Items, table: str, clock: Clock, committed: Callable[[str], None]
+        self,
+        service: Service,
+        items: Items,
+        table: str,
+        clock: Clock,
+        committed: Callable[[str], None],
     ) -> None:
         self._service = service
         self._items = items
@@ -151,7 +156,9 @@ class Writer:
             self._heads.pop(space, None)
             if careful:
                 await pause(attempt, LOST_PAUSE_SECONDS_MAX)
-        raise UnavailableError("Others kept changing the space; try again.", table=self._table, space=space)
+        raise UnavailableError(
+            "Others kept changing the space; try again.", table=self._table, space=space
+        )
 
     async def _write(self, space: str, plan: Plan) -> bool:
         token = str(uuid4())
@@ -175,10 +182,16 @@ class Writer:
             return await self._together(space, jobs[0])
         head = None if careful else self._heads.get(space)
         reads = sorted({key for job in jobs for key in job.reads(careful)})
-        ids = sorted({job.batch.id for job in jobs if isinstance(job, Commit) and job.batch.id}) if careful else []
+        ids = (
+            sorted({job.batch.id for job in jobs if isinstance(job, Commit) and job.batch.id})
+            if careful
+            else []
+        )
         if head is not None and not reads:
             return State(head, {}, {}, False)
-        wanted: list[tuple[str, Any]] = [(self._table, self._items.key(space, key)) for key in reads]
+        wanted: list[tuple[str, Any]] = [
+            (self._table, self._items.key(space, key)) for key in reads
+        ]
         wanted += [(self._log, log.applied_key(space, each)) for each in ids]
         if head is None:
             wanted.append((self._log, log.head_key(space)))
@@ -186,7 +199,12 @@ class Writer:
         return self._state_of(space, found, reads, ids, head)
 
     def _state_of(
-        self, space: str, found: list[tuple[str, Any]], reads: list[str], ids: list[str], head: int | None
+        self,
+        space: str,
+        found: list[tuple[str, Any]],
+        reads: list[str],
+        ids: list[str],
+        head: int | None,
     ) -> State:
         rows: dict[str, Row | None] = dict.fromkeys(reads)
         own = {}
@@ -198,7 +216,9 @@ class Writer:
                 own[item["key"]["S"]] = item
         now = self._clock.now()
         applied = {each: log.applied_of(own.get("b" + each), now) for each in ids}
-        return State(log.head_of(own.get("head")).revision if head is None else head, rows, applied, False)
+        return State(
+            log.head_of(own.get("head")).revision if head is None else head, rows, applied, False
+        )
 
     async def _together(self, space: str, job: Commit | Removal) -> State:
         """The head, the batch id and every row that the job reads, as they stand together."""
@@ -221,11 +241,15 @@ class Writer:
                 if batch_id is not None:
                     applied[batch_id] = log.applied_of(found[1], self._clock.now())
                 items = zip(chunk, found[len(own) :], strict=True)
-                rows |= {key: None if item is None else self._items.row(item) for key, item in items}
+                rows |= {
+                    key: None if item is None else self._items.row(item) for key, item in items
+                }
             if len(heads) == 1:
                 return State(heads.pop(), rows, applied, True)
             await pause(attempt, LOST_PAUSE_SECONDS_MAX)
-        raise UnavailableError("Others kept changing the space; try again.", table=self._table, space=space)
+        raise UnavailableError(
+            "Others kept changing the space; try again.", table=self._table, space=space
+        )
 
     async def _judge(self, space: str, batch: Batch) -> int | None:
         """A batch that writes nothing: whether its checks hold, all at one moment."""
@@ -245,7 +269,11 @@ def _waiting(queue: Queue) -> list[Commit | Removal]:
     """The jobs for the next transaction: the first alone, if it does not fit with its conditions."""
     jobs: list[Commit | Removal] = []
     for job in queue:
-        if len(jobs) == GROUP_JOBS_MAX or not isinstance(job, Commit | Removal) or (jobs and not _fits(job)):
+        if (
+            len(jobs) == GROUP_JOBS_MAX
+            or not isinstance(job, Commit | Removal)
+            or (jobs and not _fits(job))
+        ):
             break
         if not job.future.done():
             jobs.append(job)

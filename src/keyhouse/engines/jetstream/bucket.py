@@ -88,7 +88,9 @@ class Bucket:
             except TimeoutError:
                 await self._feed.settle(sequence)
         if self.mirror.position < sequence:
-            raise UnavailableError("The mirror of the bucket is behind; try again.", bucket=self.names.bucket)
+            raise UnavailableError(
+                "The mirror of the bucket is behind; try again.", bucket=self.names.bucket
+            )
 
     async def value(self, entry: Entry) -> bytes | None:
         """The value of an entry; `None` when the row has been written again meanwhile."""
@@ -141,7 +143,10 @@ class Bucket:
             before = None if info is None else info["config"]
             wanted = self._wanted(before)
             if wanted != before:
-                await self.wire.api(f"STREAM.{'CREATE' if before is None else 'UPDATE'}.{self.names.stream}", **wanted)
+                await self.wire.api(
+                    f"STREAM.{'CREATE' if before is None else 'UPDATE'}.{self.names.stream}",
+                    **wanted,
+                )
                 if self._found:
                     self._feed.restart()
             self._fit = True
@@ -192,7 +197,8 @@ class Bucket:
             except TimeoutError:
                 if delivered == self.mirror.delivered:
                     raise UnavailableError(
-                        "The bucket can't be read at this moment; try again.", bucket=self.names.bucket
+                        "The bucket can't be read at this moment; try again.",
+                        bucket=self.names.bucket,
                     ) from None
         if self._closed:
             raise ClosedError("The engine is closed.")

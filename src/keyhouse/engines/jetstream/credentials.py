@@ -33,4 +33,7 @@ def sign_in(path: str) -> dict[str, Any]:
     seed = text.strip()
     if len(seed) == _SEED_BYTES and seed.startswith(_SEED_START):
         return {"nkeys_seed": path}
-    raise UsageError("The file holds no credentials of a NATS user: a JWT with its seed, or a seed alone.", file=path)
+    raise UsageError(
+        "The file holds no credentials of a NATS user: a JWT with its seed, or a seed alone.",
+        file=path,
+    )

@@ -34,7 +34,13 @@ from keyhouse.engines.jetstream.watch import changes
 from keyhouse.engines.jetstream.wire import Wire
 from keyhouse.engines.jetstream.writer import Writer
 from keyhouse.engines.url import public_url
-from keyhouse.errors import ClosedError, EngineError, UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from keyhouse.limits import CHANGES_KEPT
 
 COMMIT_ROWS_MAX: Final = 999
@@ -44,7 +50,11 @@ COMMIT_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Key and value bytes of one commit. All of it is in the server's memory at once, and in one proposal to its replicas."""
 
 CAPABILITIES: Final = Capabilities(
-    name="jetstream", durable=False, shared=True, commit_rows_max=COMMIT_ROWS_MAX, commit_bytes_max=COMMIT_BYTES_MAX
+    name="jetstream",
+    durable=False,
+    shared=True,
+    commit_rows_max=COMMIT_ROWS_MAX,
+    commit_bytes_max=COMMIT_BYTES_MAX,
 )
 """Durable is what the operator says: see above."""
 
@@ -52,7 +62,9 @@ CAPABILITIES: Final = Capabilities(
 class JetstreamEngine:
     """See `keyhouse.engine` for what each method promises. It connects when it is first used."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+    ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._changes_kept = changes_kept
@@ -64,7 +76,12 @@ class JetstreamEngine:
 
     @classmethod
     def open(
-        cls, url: str, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT, create: bool = True
+        cls,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        changes_kept: int = CHANGES_KEPT,
+        create: bool = True,
     ) -> "JetstreamEngine":
         """The engine on the bucket that a URL names: see `settings`. `create`: a bucket that is not there is made."""
         return cls(replace(parse(url), create=create), clock=clock, changes_kept=changes_kept)
@@ -76,8 +93,13 @@ class JetstreamEngine:
             bucket = self._settings.layout.bucket
             if bucket is None:
                 await wire.find_jetstream("STREAM.NAMES")
-            elif not await wire.find_jetstream(f"STREAM.INFO.{Names(bucket).stream}") and not self._settings.create:
-                raise UsageError("There is no such bucket.", server=self._settings.place, bucket=bucket)
+            elif (
+                not await wire.find_jetstream(f"STREAM.INFO.{Names(bucket).stream}")
+                and not self._settings.create
+            ):
+                raise UsageError(
+                    "There is no such bucket.", server=self._settings.place, bucket=bucket
+                )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -94,12 +116,16 @@ class JetstreamEngine:
                 return [None] * len(keys)
             return await rows(bucket, space, keys, self._clock)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         with self._while_open():
             bucket = await self._of(space)
             if not await bucket.open() or not await bucket.current():
                 return Page([], False, 0)
-            return await page(bucket, space, span, self._clock, limit=limit, reverse=reverse, keys_only=keys_only)
+            return await page(
+                bucket, space, span, self._clock, limit=limit, reverse=reverse, keys_only=keys_only
+            )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         with self._while_open():
@@ -107,11 +133,15 @@ class JetstreamEngine:
             await bucket.open(writing=True)
             return await self._writer(bucket).submit(CommitJob(space, batch))
 
-    async def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    async def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         with self._while_open():
             bucket = await self._of(space)
             await bucket.open(writing=True)
-            async with aclosing(changes(bucket, space, span, since, self._clock, self._check_open)) as found:
+            async with aclosing(
+                changes(bucket, space, span, since, self._clock, self._check_open)
+            ) as found:
                 async for change in found:
                     yield change
 
@@ -127,7 +157,9 @@ class JetstreamEngine:
     async def spaces(self) -> AsyncIterator[str]:
         with self._while_open():
             now = self._clock.now()
-            for space in sorted([space for bucket in await self._all() for space in bucket.mirror.spaces(now)]):
+            for space in sorted(
+                [space for bucket in await self._all() for space in bucket.mirror.spaces(now)]
+            ):
                 yield space
 
     async def close(self) -> None:
@@ -175,7 +207,11 @@ class JetstreamEngine:
         """Every bucket that holds rows of ours, up to date."""
         wire = await self._connected()
         layout = self._settings.layout
-        named = [Names(layout.bucket)] if layout.bucket is not None else await patiently(lambda: _named(wire, layout))
+        named = (
+            [Names(layout.bucket)]
+            if layout.bucket is not None
+            else await patiently(lambda: _named(wire, layout))
+        )
         buckets = [self._bucket(wire, names) for names in named]
         return [bucket for bucket in buckets if await bucket.open() and await bucket.current()]
 

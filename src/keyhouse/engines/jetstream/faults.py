@@ -58,7 +58,10 @@ def refused(refusal: Refusal) -> KeyhouseError:
     if refusal.err_code in _DISABLED:
         return UnavailableError(_ENABLE, **detail)
     if refusal.err_code in _FULL:
-        return FullError("The bucket, or the disk of the NATS server, is full; make room, then try again.", **detail)
+        return FullError(
+            "The bucket, or the disk of the NATS server, is full; make room, then try again.",
+            **detail,
+        )
     if refusal.err_code in _TOO_LARGE:
         return LimitError(_TOO_LARGE_FOR_IT, **detail)
     if refusal.err_code in _PASSING or refusal.code in (408, 429, 500, 503):
@@ -78,7 +81,9 @@ def is_of_all(failure: KeyhouseError) -> bool:
 
 def not_sent(cause: Exception | None = None) -> UnavailableError:
     detail = str(cause) if cause is not None else ""
-    return UnavailableError("There is no connection to the NATS server; try again.", detail=detail).caused_by(cause)
+    return UnavailableError(
+        "There is no connection to the NATS server; try again.", detail=detail
+    ).caused_by(cause)
 
 
 def is_refusal(error: Exception) -> bool:
@@ -93,9 +98,7 @@ def is_hopeless(error: Exception) -> bool:
 
 def unreachable(server: str, cause: Exception) -> UnavailableError:
     if is_refusal(cause):
-        sentence = (
-            "The NATS server refuses the connection; look at the user, the password or the credentials in the URL."
-        )
+        sentence = "The NATS server refuses the connection; look at the user, the password or the credentials in the URL."
     else:
         sentence = unfit(cause) or (
             "The NATS server can't be reached; see that it runs, and look at host and port in the URL."
@@ -130,7 +133,9 @@ def unanswered(seconds: float) -> UnknownOutcomeError:
 
 
 def cut_off() -> UnknownOutcomeError:
-    return UnknownOutcomeError("The connection broke before the NATS server answered; repeat with the same batch id.")
+    return UnknownOutcomeError(
+        "The connection broke before the NATS server answered; repeat with the same batch id."
+    )
 
 
 def too_old(version: str, needed: str) -> UsageError:

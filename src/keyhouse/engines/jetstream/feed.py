@@ -95,7 +95,9 @@ class Feed:
         """Nothing was delivered though the stream has come to `last`: find out whether anything is still to come."""
         newest = 0
         for subject in (self._names.rows, self._names.horizon):
-            found = await self._wire.api(f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject)
+            found = await self._wire.api(
+                f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject
+            )
             if found is not None:
                 newest = max(newest, found["message"]["seq"])
         if newest <= self._mirror.delivered:
@@ -117,7 +119,8 @@ class Feed:
         info = await self._wire.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise UnavailableError(
-                "The bucket is gone; it is made again by the next commit.", bucket=self._names.bucket
+                "The bucket is gone; it is made again by the next commit.",
+                bucket=self._names.bucket,
             )
         last = info["state"]["last_seq"]
         if info["created"] != self._created or last < self._mirror.delivered:
@@ -133,11 +136,14 @@ class Feed:
         run = self._run = _Run(self._receive, self._wire.new_inbox(), last)
         run.subscription = await self._wire.follow(run.inbox, run.receive)
         made = await self._wire.api(
-            f"CONSUMER.CREATE.{self._names.stream}", stream_name=self._names.stream, config=self._consumer(run, filters)
+            f"CONSUMER.CREATE.{self._names.stream}",
+            stream_name=self._names.stream,
+            config=self._consumer(run, filters),
         )
         if made is None:
             raise UnavailableError(
-                "The bucket is gone; it is made again by the next commit.", bucket=self._names.bucket
+                "The bucket is gone; it is made again by the next commit.",
+                bucket=self._names.bucket,
             )
         run.consumer = made["name"]
         if made["num_pending"] == 0 and self._mirror.delivered < last:
@@ -146,7 +152,9 @@ class Feed:
 
     async def _check_horizon(self) -> None:
         """The newest, which may be one that we have not heard of, or that lies before what we ask for."""
-        found = await self._wire.api(f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon)
+        found = await self._wire.api(
+            f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon
+        )
         if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
             self._announced(found["message"]["seq"], b64decode(found["message"].get("data", "")))
 
@@ -164,7 +172,9 @@ class Feed:
                 return
             for message in messages:
                 headers = message.headers or {}
-                self._deliver(int(headers["Nats-Sequence"]), headers["Nats-Subject"], headers, message.data)
+                self._deliver(
+                    int(headers["Nats-Sequence"]), headers["Nats-Subject"], headers, message.data
+                )
 
     def _consumer(self, run: "_Run", filters: list[str]) -> dict[str, Any]:
         return {
@@ -198,7 +208,9 @@ class Feed:
         if run is not None and run.subscription is not None:
             await self._wire.leave(run.subscription)
             if run.consumer:  # it would go by itself; that it does so at once is not waited for
-                await self._wire.tell(f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}")
+                await self._wire.tell(
+                    f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}"
+                )
 
     def _fill_anew(self) -> None:
         before, self._mirror = self._mirror, self._renew()
@@ -224,7 +236,9 @@ class Feed:
             with suppress(KeyhouseError):
                 await self.settle(run.last)
 
-    def _deliver(self, sequence: int, subject: str, headers: Mapping[str, str] | None, data: bytes) -> None:
+    def _deliver(
+        self, sequence: int, subject: str, headers: Mapping[str, str] | None, data: bytes
+    ) -> None:
         if subject == self._names.horizon:
             self._announced(sequence, data)
             self._mirror.advance(sequence)
@@ -259,7 +273,9 @@ class Feed:
 class _Run:
     """One consumer, from its start until something is odd. `last`: where the stream was when it started."""
 
-    def __init__(self, receive: Callable[["_Run", Msg], Awaitable[None]], inbox: str, last: int) -> None:
+    def __init__(
+        self, receive: Callable[["_Run", Msg], Awaitable[None]], inbox: str, last: int
+    ) -> None:
         self._receive = receive
         self.inbox = inbox
         self.last = last

@@ -25,7 +25,10 @@ async def look(url: str) -> list[Fact]:
         before = time.time()
         stream = None if bucket is None else await wire.api(f"STREAM.INFO.{Names(bucket).stream}")
         between = (before + time.time()) / 2
-        facts = [Fact("NATS", f"{wire.version}, through nats-py {version('nats-py')}"), *_sync(settings)]
+        facts = [
+            Fact("NATS", f"{wire.version}, through nats-py {version('nats-py')}"),
+            *_sync(settings),
+        ]
     finally:
         await wire.close()
     facts += [*_room(account)]
@@ -37,7 +40,10 @@ def _sync(settings: Settings) -> Iterator[Fact]:
     if settings.sync_always and settings.monitor is not None:  # else it could not have been opened
         yield Fact("durability", "sync_interval always, as the server's monitoring says")
     elif settings.sync_always:
-        yield Fact("durability", "sync_interval always, as the URL says; with monitor=http://host:8222 it is looked up")
+        yield Fact(
+            "durability",
+            "sync_interval always, as the URL says; with monitor=http://host:8222 it is looked up",
+        )
 
 
 def _room(account: dict[str, Any]) -> Iterator[Fact]:
@@ -59,12 +65,21 @@ def _kept(stream: dict[str, Any]) -> Iterator[Fact]:
         yield Fact("bucket", f"{name}, in {config.get('storage')}", "bad", cure)
     else:
         yield Fact("bucket", f"{name}, in files, {size_shown(stream['state']['bytes'])}")
-    behind = [each["name"] for each in cluster.get("replicas", ()) if not each.get("current") or each.get("offline")]
+    behind = [
+        each["name"]
+        for each in cluster.get("replicas", ())
+        if not each.get("current") or each.get("offline")
+    ]
     if behind:
         cure = "Start these servers, or wait until they have caught up: until then fewer may fail."
-        yield Fact("replicas", f"{replicas}, of which behind or away: {', '.join(behind)}", "warn", cure)
+        yield Fact(
+            "replicas", f"{replicas}, of which behind or away: {', '.join(behind)}", "warn", cure
+        )
     else:
-        yield Fact("replicas", f"{replicas}" + (", all current" if replicas > 1 else ": one disk holds every row"))
+        yield Fact(
+            "replicas",
+            f"{replicas}" + (", all current" if replicas > 1 else ": one disk holds every row"),
+        )
 
 
 def _clock(stream: dict[str, Any], between: float) -> Iterator[Fact]:

@@ -102,7 +102,9 @@ class View:
         """`None`: there is no live row."""
         if place in self._written:
             value, expires = self._written[place]
-            return _NOT_YET if value is not None and (expires is None or expires > self.now) else None
+            return (
+                _NOT_YET if value is not None and (expires is None or expires > self.now) else None
+            )
         entry = self._entry(place)
         return entry.revision if entry is not None and entry.lives(self.now) else None
 
@@ -132,14 +134,22 @@ class View:
 
     def write(self, place: Place, value: bytes | None, expires: int | None) -> Message:
         subject = self.names.row(*place)
-        message = delete(subject, place) if value is None else put(subject, place, value, expires, self.clock)
+        message = (
+            delete(subject, place)
+            if value is None
+            else put(subject, place, value, expires, self.clock)
+        )
         message.headers.update(self.guard(place))
         self._written[place] = (value, expires)
         return message
 
     def _entry(self, place: Place) -> Entry | None:
         shown, recent = self._mirror.entry(*place), self._recent.get(place)
-        return shown if recent is None or (shown is not None and shown.sequence > recent[0].sequence) else recent[0]
+        return (
+            shown
+            if recent is None or (shown is not None and shown.sequence > recent[0].sequence)
+            else recent[0]
+        )
 
     def _value(self, place: Place, entry: Entry) -> bytes:
         recent = self._recent.get(place)
@@ -258,7 +268,9 @@ class SweepJob(Job[int]):
         self._count = len(due)
         messages: list[Message] = []
         for space in dict.fromkeys(place.space for place in due):
-            messages += numbered([view.write(place, None, None) for place in due if place.space == space])
+            messages += numbered(
+                [view.write(place, None, None) for place in due if place.space == space]
+            )
         return messages
 
     def places(self) -> list[Place]:

@@ -45,9 +45,13 @@ class Layout(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         name = self.prefix if self.bucket is None else self.bucket
-        fits = (_BUCKET.fullmatch(name) is not None or (self.bucket is None and not name)) and len(name) <= _KEPT_CHARS
+        fits = (_BUCKET.fullmatch(name) is not None or (self.bucket is None and not name)) and len(
+            name
+        ) <= _KEPT_CHARS
         if not fits:
-            raise UsageError("A bucket's name has up to 40 of the characters a-z A-Z 0-9 - and _.", name=name)
+            raise UsageError(
+                "A bucket's name has up to 40 of the characters a-z A-Z 0-9 - and _.", name=name
+            )
 
     def names(self, space: str) -> "Names":
         if not space:

@@ -53,7 +53,11 @@ class Message(NamedTuple):
     @property
     def bytes(self) -> int:
         """As the server counts them: the value, and the headers as they are sent."""
-        return len(self.value) + 12 + sum([len(name) + len(value) + 4 for name, value in self.headers.items()])
+        return (
+            len(self.value)
+            + 12
+            + sum([len(name) + len(value) + 4 for name, value in self.headers.items()])
+        )
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -93,4 +97,8 @@ def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:
 
 def _number(text: str | None) -> int | None:
     """A number that we wrote; `None` for what somebody else did."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
+    return (
+        int(text)
+        if text is not None and text.isascii() and text.isdigit() and len(text) < 19
+        else None
+    )

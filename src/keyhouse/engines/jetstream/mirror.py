@@ -114,7 +114,12 @@ class Mirror:
 
     def prune(self, sequence: int, horizon: int, pruned: int, at: int) -> None:
         """Watches can't begin before `horizon`; up to `pruned`, what is gone has left no entry. Announced `at` that time."""
-        self.horizon, self.horizon_sequence, self.pruned, self.announced = horizon, sequence, pruned, at
+        self.horizon, self.horizon_sequence, self.pruned, self.announced = (
+            horizon,
+            sequence,
+            pruned,
+            at,
+        )
         for place, _ in self.gone(pruned):
             self._spaces[place.space].forget(place.key)
             del self._gone[place]
@@ -163,7 +168,9 @@ class Mirror:
     def spaces(self, now: int) -> list[str]:
         """Those that hold a live row, in order."""
         return sorted(
-            space for space, rows in self._spaces.items() if any(rows.entries[key].lives(now) for key in rows.keys)
+            space
+            for space, rows in self._spaces.items()
+            if any(rows.entries[key].lives(now) for key in rows.keys)
         )
 
     def expired(self, now: int, limit: int) -> list[Expired]:

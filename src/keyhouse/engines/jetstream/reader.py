@@ -43,7 +43,14 @@ async def rows(bucket: Bucket, space: str, keys: Sequence[str], clock: Clock) ->
 
 
 async def page(
-    bucket: Bucket, space: str, span: Span, clock: Clock, *, limit: int, reverse: bool, keys_only: bool
+    bucket: Bucket,
+    space: str,
+    span: Span,
+    clock: Clock,
+    *,
+    limit: int,
+    reverse: bool,
+    keys_only: bool,
 ) -> Page:
     fetched: dict[int, bytes] = {}
     while True:
@@ -53,7 +60,9 @@ async def page(
         more = len(found) > limit
         if keys_only:
             return Page(
-                [Row(key, b"", each.revision, each.expires) for key, each in found[:limit]], more, mirror.position
+                [Row(key, b"", each.revision, each.expires) for key, each in found[:limit]],
+                more,
+                mirror.position,
             )
         cold: list[Entry] = []
         shown: list[Row] = []

@@ -85,7 +85,11 @@ class NatsServer:
 
     @property
     def process_id(self) -> int | None:
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return (
+            self._process.pid
+            if self._process is not None and self._process.poll() is None
+            else None
+        )
 
     def start(self) -> None:
         """Begin; it answers some time later."""
@@ -109,7 +113,8 @@ class NatsServer:
         """Whether it serves now; refused when it has ended by itself."""
         if self._process is None or self._process.poll() is not None:
             raise UnavailableError(
-                "The nats-server ended while it was waited for; its log says why.", log=self._log_end()
+                "The nats-server ended while it was waited for; its log says why.",
+                log=self._log_end(),
             )
         try:
             with _DIRECT.open(f"{self.monitor}/healthz", timeout=2) as answer:
@@ -122,7 +127,9 @@ class NatsServer:
         deadline = time.monotonic() + READY_SECONDS
         while not self.is_ready():
             if time.monotonic() > deadline:
-                raise UnavailableError("The nats-server did not become ready; its log says why.", log=self._log_end())
+                raise UnavailableError(
+                    "The nats-server did not become ready; its log says why.", log=self._log_end()
+                )
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
@@ -193,7 +200,10 @@ class NatsCluster:
 
     def __init__(self, folder: Path, *, nodes: int = 3, name: str = "keyhouse") -> None:
         routes = [free_port() for _ in range(nodes)]
-        self.nodes = [NatsServer(folder / f"node-{node}", name=name, routes=routes, node=node) for node in range(nodes)]
+        self.nodes = [
+            NatsServer(folder / f"node-{node}", name=name, routes=routes, node=node)
+            for node in range(nodes)
+        ]
 
     @property
     def url(self) -> str:
@@ -251,4 +261,6 @@ def _ending_with(parent: int) -> Callable[[], None]:
 def _keeper(server: int) -> subprocess.Popen[bytes]:
     """Ends the server when the pipe that only this process holds is closed, in whatever way that comes."""
     script = 'read -r word; kill -TERM "$1"'
-    return subprocess.Popen(["/bin/sh", "-c", script, "sh", str(server)], stdin=subprocess.PIPE, process_group=0)
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script, "sh", str(server)], stdin=subprocess.PIPE, process_group=0
+    )

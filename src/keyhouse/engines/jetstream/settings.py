@@ -55,19 +55,26 @@ def parse(url: str) -> Settings:
         named = False
     if not named or parts.path.strip("/"):
         raise UsageError(
-            "A NATS URL names servers and settings: nats://host:4222/?bucket=name", url=public_url(url)
+            "A NATS URL names servers and settings: nats://host:4222/?bucket=name",
+            url=public_url(url),
         ) from None
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
-            raise UsageError("A NATS URL has no such setting.", setting=name, known=sorted(_OPTIONS))
+            raise UsageError(
+                "A NATS URL has no such setting.", setting=name, known=sorted(_OPTIONS)
+            )
         field, read = _OPTIONS[name]
         try:
             options[field] = read(value)
         except (ValueError, KeyError):
-            raise UsageError("A setting in the NATS URL has no such value.", setting=name, value=value) from None
+            raise UsageError(
+                "A setting in the NATS URL has no such value.", setting=name, value=value
+            ) from None
     if "bucket" in options and "prefix" in options:
-        raise UsageError("A NATS URL names one bucket for all spaces, or the prefix of a bucket for each, not both.")
+        raise UsageError(
+            "A NATS URL names one bucket for all spaces, or the prefix of a bucket for each, not both."
+        )
     if "prefix" in options:
         options["layout"] = Layout(None, options.pop("prefix"))
     elif "bucket" in options:

@@ -56,7 +56,12 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
         gone = mirror.gone(mirror.horizon)
         for start in range(0, min(len(gone), PRUNE_ROWS), PRUNE_AT_ONCE):
             some = gone[start : start + PRUNE_AT_ONCE]
-            await asyncio.gather(*(_purge(bucket, bucket.names.row(*place), sequence + 1) for place, sequence in some))
+            await asyncio.gather(
+                *(
+                    _purge(bucket, bucket.names.row(*place), sequence + 1)
+                    for place, sequence in some
+                )
+            )
         pruned = mirror.horizon if len(gone) <= PRUNE_ROWS else pruned
     horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
@@ -75,7 +80,9 @@ async def _announce(bucket: Bucket, horizon: Horizon) -> None:
     elif ack.error.err_code not in MISMATCH:
         raise refused(ack.error)
     elif await bucket.last(bucket.names.horizon) is None:
-        bucket.mirror.horizon_sequence = 0  # somebody has purged it: the next sweep puts it there again
+        bucket.mirror.horizon_sequence = (
+            0  # somebody has purged it: the next sweep puts it there again
+        )
 
 
 async def _forget_ids(bucket: Bucket, now: int) -> None:
@@ -97,12 +104,16 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
 
 async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
     """The first row of an id from `sequence` on."""
-    found = await bucket.wire.api(f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids)
+    found = await bucket.wire.api(
+        f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids
+    )
     return None if found is None else found["message"]
 
 
 def _is_old(found: dict[str, Any], now: int) -> bool:
-    return Applied.read(found["subject"], found.get("data", "")).forgotten(now - ID_MARGIN_MILLISECONDS)
+    return Applied.read(found["subject"], found.get("data", "")).forgotten(
+        now - ID_MARGIN_MILLISECONDS
+    )
 
 
 async def _purge(bucket: Bucket, subject: str, before: int) -> None:

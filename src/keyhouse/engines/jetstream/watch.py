@@ -16,7 +16,12 @@ from keyhouse.errors import UnavailableError
 
 
 async def changes(
-    bucket: Bucket, space: str, span: Span, since: int | None, clock: Clock, check_open: Callable[[], None]
+    bucket: Bucket,
+    space: str,
+    span: Span,
+    since: int | None,
+    clock: Clock,
+    check_open: Callable[[], None],
 ) -> AsyncGenerator[Change, None]:
     await patiently(bucket.sync)
     check_since(since, bucket.mirror.position)
@@ -29,7 +34,11 @@ async def changes(
             if position < mirror.horizon:
                 raise outdated(position, mirror.horizon)
             for key, entry in mirror.since(space, position):
-                if key in span and (change := await _newest(bucket, space, key, entry, clock, check_open)) is not None:
+                if (
+                    key in span
+                    and (change := await _newest(bucket, space, key, entry, clock, check_open))
+                    is not None
+                ):
                     yield change
             position = max(position, shown)
         if mirror is bucket.mirror and mirror.position == shown:

@@ -84,7 +84,9 @@ class Wire:
         self._settings = settings
         self._lost = lost
         self._client: Client = _Client()
-        self._waiting: dict[str, asyncio.Future[Msg | None]] = {}  # nothing comes, when the connection breaks
+        self._waiting: dict[
+            str, asyncio.Future[Msg | None]
+        ] = {}  # nothing comes, when the connection breaks
         self._asked = 0
         self._inbox = ""
         self._trouble: Exception | None = None
@@ -239,7 +241,9 @@ class Wire:
 
     def _check(self, client: Client) -> None:
         version = client.connected_server_version
-        if (version.major, version.minor, version.patch) < tuple(map(int, VERSION_NEEDED.split("."))):
+        if (version.major, version.minor, version.patch) < tuple(
+            map(int, VERSION_NEEDED.split("."))
+        ):
             raise too_old(f"{version.major}.{version.minor}.{version.patch}", VERSION_NEEDED)
         if client.max_payload < MESSAGE_BYTES_NEEDED:
             raise UsageError(
@@ -277,7 +281,9 @@ class Wire:
             self._trouble = error
             with suppress(RuntimeError):  # it is over already
                 self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        elif self._trouble is None or not is_hopeless(self._trouble):  # a refused connection is often cut off besides
+        elif self._trouble is None or not is_hopeless(
+            self._trouble
+        ):  # a refused connection is often cut off besides
             self._trouble = error
 
     async def _disconnected(self) -> None:

@@ -23,11 +23,35 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.faults import MISMATCH, Ack, is_of_all, refused, too_large
-from keyhouse.engines.jetstream.job import MESSAGES_MAX, REFUSALS, Answer, Applied, Cold, CommitJob, Job, Lost, View
+from keyhouse.engines.jetstream.job import (
+    MESSAGES_MAX,
+    REFUSALS,
+    Answer,
+    Applied,
+    Cold,
+    CommitJob,
+    Job,
+    Lost,
+    View,
+)
 from keyhouse.engines.jetstream.layout import Place
-from keyhouse.engines.jetstream.message import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, Entry, Message, entry
+from keyhouse.engines.jetstream.message import (
+    BATCH_COMMIT,
+    BATCH_ID,
+    BATCH_SEQUENCE,
+    EXPECTED,
+    Entry,
+    Message,
+    entry,
+)
 from keyhouse.engines.jetstream.patience import patiently
-from keyhouse.errors import ClosedError, CounterError, KeyhouseError, UnavailableError, UnreadableError
+from keyhouse.errors import (
+    ClosedError,
+    CounterError,
+    KeyhouseError,
+    UnavailableError,
+    UnreadableError,
+)
 
 GROUP_BYTES_MAX: Final = 4 * 1_024 * 1_024
 """Values in one group."""
@@ -117,7 +141,9 @@ class Writer:
             messages += job.messages
             size += job.bytes
             identity = _identity(job)
-            if self._group and (messages > MESSAGES_MAX or size > GROUP_BYTES_MAX or identity in ids):
+            if self._group and (
+                messages > MESSAGES_MAX or size > GROUP_BYTES_MAX or identity in ids
+            ):
                 break
             self._queue.popleft()
             if not job.future.cancelled():
@@ -144,7 +170,9 @@ class Writer:
                 await self._refresh(self._group)
                 fresh = True
                 await self._give_way(attempt)
-        raise UnavailableError("Other writers were faster at every try; try again.", attempts=ATTEMPTS_MAX)
+        raise UnavailableError(
+            "Other writers were faster at every try; try again.", attempts=ATTEMPTS_MAX
+        )
 
     def _answer_repeated(self) -> None:
         """Those of the group that we know to have been applied before."""
@@ -152,7 +180,9 @@ class Writer:
         left = []
         for job in self._group:
             identity = _identity(job)
-            revision, applied = self._applied.get(identity, _NEVER) if identity is not None else _NEVER
+            revision, applied = (
+                self._applied.get(identity, _NEVER) if identity is not None else _NEVER
+            )
             if applied.forgotten(now):
                 left.append(job)
             else:
@@ -205,7 +235,9 @@ class Writer:
         messages = [message for part in parts for message in part.messages]
         outcome = await self._send(messages)
         if isinstance(outcome, KeyhouseError) and not is_of_all(outcome):
-            return [None] * len(parts)  # the fault of one of them: planned again in smaller groups, it shows whose
+            return [None] * len(
+                parts
+            )  # the fault of one of them: planned again in smaller groups, it shows whose
         if not isinstance(outcome, int):
             return [outcome] * len(parts)
         sequence = outcome - len(messages)
@@ -255,7 +287,10 @@ class Writer:
     def _succeed(self, part: _Part, sequence: int) -> None:
         for number, message in enumerate(part.messages, sequence - len(part.messages) + 1):
             if (place := message.place) is not None:
-                self._recent[place] = (entry(number, message.headers), message.value[:COUNTER_BYTES])
+                self._recent[place] = (
+                    entry(number, message.headers),
+                    message.value[:COUNTER_BYTES],
+                )
         if (identity := _identity(part.job)) is not None:
             self._remember(identity, sequence, self._clock.now())
         part.job.settle(sequence)
@@ -293,7 +328,11 @@ def _planned(job: Job[Any], view: View) -> _Part:
 
 
 def _identity(job: Job[Any]) -> tuple[str, str] | None:
-    return (job.space, job.batch.id) if isinstance(job, CommitJob) and job.batch.id is not None else None
+    return (
+        (job.space, job.batch.id)
+        if isinstance(job, CommitJob) and job.batch.id is not None
+        else None
+    )
 
 
 def _as_batch(messages: list[Message]) -> list[Message]:

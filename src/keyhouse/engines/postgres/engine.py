@@ -10,7 +10,13 @@ from keyhouse.engines.postgres.feed import Feed
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.reader import Reader
 from keyhouse.engines.postgres.server import Server
-from keyhouse.engines.postgres.snapshot import SPACES_ROWS, Snapshot, page_of, scan_arguments, snapshot
+from keyhouse.engines.postgres.snapshot import (
+    SPACES_ROWS,
+    Snapshot,
+    page_of,
+    scan_arguments,
+    snapshot,
+)
 from keyhouse.engines.postgres.sql import statements
 from keyhouse.engines.postgres.writer import CONNECTIONS, Writer
 from keyhouse.engines.sql.layout import Layout
@@ -29,7 +35,9 @@ SWEEP_ROWS_BUSY: Final = 500
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
 
-CAPABILITIES: Final = Capabilities(name="postgres", durable=True, shared=True, snapshots=True, binary=False)
+CAPABILITIES: Final = Capabilities(
+    name="postgres", durable=True, shared=True, snapshots=True, binary=False
+)
 
 
 class PostgresEngine:
@@ -64,7 +72,9 @@ class PostgresEngine:
         """
         bare, named = split_layout(url)
         chosen = layout or named or Layout.named("keyhouse")
-        return cls(Server(bare, chosen, create=create), chosen, clock or SystemClock(), changes_kept)
+        return cls(
+            Server(bare, chosen, create=create), chosen, clock or SystemClock(), changes_kept
+        )
 
     async def connect(self) -> None:
         """Reach the server and its tables, as the first call would, or say why that can't be."""
@@ -81,15 +91,21 @@ class PostgresEngine:
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._reader.rows(space, keys)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         sql = self._sql.scans[reverse, keys_only, span.stop is not None]
         arguments = scan_arguments(space, span, self._clock.now(), limit)
-        return page_of(await self._reads.run(lambda connection: connection.fetch(sql, *arguments)), limit)
+        return page_of(
+            await self._reads.run(lambda connection: connection.fetch(sql, *arguments)), limit
+        )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         return await self._writer.commit(space, batch)
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
@@ -121,7 +137,9 @@ class PostgresEngine:
 
     async def _spaces(self, after: str) -> list[str]:
         arguments = (after, self._clock.now(), SPACES_ROWS)
-        found = await self._reads.run(lambda connection: connection.fetch(self._sql.spaces, *arguments))
+        found = await self._reads.run(
+            lambda connection: connection.fetch(self._sql.spaces, *arguments)
+        )
         return [space for (space,) in found]
 
     def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:

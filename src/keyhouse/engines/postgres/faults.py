@@ -46,21 +46,39 @@ REPEATED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 UNKEEPABLE: Final = "PostgreSQL can't keep this: text that is not UTF-8 or holds U+0000, or a number beyond 64 bits."
 
 _FAULTS = (
-    _Fault((asyncpg.DiskFullError,), FullError, "The server's disk is full; make room, then try again."),
+    _Fault(
+        (asyncpg.DiskFullError,), FullError, "The server's disk is full; make room, then try again."
+    ),
     _Fault(
         (asyncpg.InvalidAuthorizationSpecificationError,),
         UnavailableError,
         "The server does not let this user in; look at the user and the password in the URL.",
     ),
-    _Fault((asyncpg.InvalidCatalogNameError,), UnavailableError, "The server has no such database; create it first."),
+    _Fault(
+        (asyncpg.InvalidCatalogNameError,),
+        UnavailableError,
+        "The server has no such database; create it first.",
+    ),
     _Fault(
         (asyncpg.InsufficientPrivilegeError,),
         UnavailableError,
         "The user may not do this in the database; grant it, or name another user in the URL.",
     ),
-    _Fault((asyncpg.CannotConnectNowError,), UnavailableError, "The server is starting or stopping; try again."),
-    _Fault((asyncpg.LockNotAvailableError,), UnavailableError, "Another transaction kept the rows locked; try again."),
-    _Fault((asyncpg.QueryCanceledError,), UnavailableError, "The server broke the statement off; try again."),
+    _Fault(
+        (asyncpg.CannotConnectNowError,),
+        UnavailableError,
+        "The server is starting or stopping; try again.",
+    ),
+    _Fault(
+        (asyncpg.LockNotAvailableError,),
+        UnavailableError,
+        "Another transaction kept the rows locked; try again.",
+    ),
+    _Fault(
+        (asyncpg.QueryCanceledError,),
+        UnavailableError,
+        "The server broke the statement off; try again.",
+    ),
     _Fault(
         (asyncpg.ReadOnlySQLTransactionError,),
         UnavailableError,
@@ -84,7 +102,9 @@ _FAULTS = (
     ),
     _Fault((asyncpg.DataError, ValueError), DocumentError, UNKEEPABLE),
     _Fault(
-        LOST, UnavailableError, "The server can't be reached; see that it runs, and look at host and port in the URL."
+        LOST,
+        UnavailableError,
+        "The server can't be reached; see that it runs, and look at host and port in the URL.",
     ),
     _Fault(UNSENT, UnavailableError, "The connection was already gone; try again."),
 )

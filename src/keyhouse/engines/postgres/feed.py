@@ -91,7 +91,9 @@ class Feed:
         self._closed = False
         self.listening = False
 
-    async def changes(self, space: str, span: Span, since: int | None) -> AsyncGenerator[Change, None]:
+    async def changes(
+        self, space: str, span: Span, since: int | None
+    ) -> AsyncGenerator[Change, None]:
         topic = self._join(space)
         try:
             head = await self._head(space)
@@ -164,7 +166,9 @@ class Feed:
         return Change(change.key, change.revision, None) if expired else change
 
     async def _head(self, space: str) -> int:
-        head: int = await self._pool.run(lambda connection: connection.fetchval(self._sql.head, space))
+        head: int = await self._pool.run(
+            lambda connection: connection.fetchval(self._sql.head, space)
+        )
         return head
 
     async def _window(self, space: str, position: int, news: _News) -> _Window | KeyhouseError:
@@ -176,7 +180,9 @@ class Feed:
     async def _read(self, space: str, position: int) -> _Window | KeyhouseError:
         try:
             (pruned, _, _, last, count), *found = await self._pool.run(
-                lambda connection: connection.fetch(self._sql.window, space, position, WINDOW_COMMITS, WINDOW_BYTES)
+                lambda connection: connection.fetch(
+                    self._sql.window, space, position, WINDOW_COMMITS, WINDOW_BYTES
+                )
             )
         except KeyhouseError as error:
             return error
@@ -186,7 +192,9 @@ class Feed:
         ]
         whole = len(changes) == count
         reached = (last or position) if whole else changes[-1].revision
-        more = not whole or reached - position >= WINDOW_COMMITS  # within a space, revisions have no holes
+        more = (
+            not whole or reached - position >= WINDOW_COMMITS
+        )  # within a space, revisions have no holes
         return _Window(changes, reached, pruned or 0, more)
 
     async def _send(self) -> None:

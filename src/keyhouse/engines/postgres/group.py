@@ -147,7 +147,13 @@ class Group:
                 a_key.append(add.key)
                 a_by.append(_by(add.by))
         return (
-            *(patient, now, now - BATCH_ID_KEPT_SECONDS * 1_000, max(self._waves), list(self.spaces)),
+            *(
+                patient,
+                now,
+                now - BATCH_ID_KEPT_SECONDS * 1_000,
+                max(self._waves),
+                list(self.spaces),
+            ),
             *(at, [job.space for job in self.jobs], self._waves, ids if any(ids) else None, keys),
             *(c_batch, c_key, c_revision),
             *(p_batch, p_key, p_value, _unless_empty(p_expires)),
@@ -177,7 +183,9 @@ def _faults(record: Any) -> dict[int, CounterError]:
     """The first refusal of each batch that has one."""
     faults: dict[int, CounterError] = {}
     if record["fault_batch"] is not None:
-        for batch, key, kind in zip(record["fault_batch"], record["fault_key"], record["fault_kind"], strict=True):
+        for batch, key, kind in zip(
+            record["fault_batch"], record["fault_key"], record["fault_kind"], strict=True
+        ):
             faults.setdefault(batch, CounterError(_REFUSALS[kind], key=key, limit=COUNTER_MAX))
     return faults
 

@@ -35,7 +35,12 @@ async def look(url: str) -> list[Fact]:
 
 def _version(state: Any) -> Iterator[Fact]:
     if state["major"] < SERVER_VERSION_MIN:
-        yield Fact("PostgreSQL", state["version"], "bad", f"It is too old: {SERVER_VERSION_MIN} or newer is needed.")
+        yield Fact(
+            "PostgreSQL",
+            state["version"],
+            "bad",
+            f"It is too old: {SERVER_VERSION_MIN} or newer is needed.",
+        )
     else:
         yield Fact("PostgreSQL", f"{state['version']}, through asyncpg {asyncpg.__version__}")
 
@@ -44,19 +49,30 @@ def _durability(state: Any) -> Iterator[Fact]:
     for name in ("fsync", "full_page_writes"):
         if state[name] != "on":
             yield Fact(
-                name, state[name], "bad", f"What is acknowledged can be lost: set {name} = on in postgresql.conf."
+                name,
+                state[name],
+                "bad",
+                f"What is acknowledged can be lost: set {name} = on in postgresql.conf.",
             )
     value = state["synchronous_commit"]
     if value in ("on", "remote_apply"):
         yield Fact("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
     else:
-        yield Fact("durability", f"synchronous_commit {value} by default; Keyhouse sets it to on for itself")
+        yield Fact(
+            "durability",
+            f"synchronous_commit {value} by default; Keyhouse sets it to on for itself",
+        )
 
 
 def _room(state: Any) -> Iterator[Fact]:
     yield Fact("database", size_shown(state["size"]))
     value = f"{state['connections']} of {state['connections_max']}"
     if state["connections"] > 0.9 * state["connections_max"]:
-        yield Fact("connections", value, "warn", "Raise max_connections, or run fewer programs: new ones are refused.")
+        yield Fact(
+            "connections",
+            value,
+            "warn",
+            "Raise max_connections, or run fewer programs: new ones are refused.",
+        )
     else:
         yield Fact("connections", value)

@@ -83,7 +83,9 @@ class Reader:
 
         async def read(connection: Connection) -> list[Row | None]:
             rows: list[Row | None] = [None] * len(keys)
-            for at, value, revision, expires in await connection.fetch(self._sql.read, spaces, keys, self._clock.now()):
+            for at, value, revision, expires in await connection.fetch(
+                self._sql.read, spaces, keys, self._clock.now()
+            ):
                 rows[at - 1] = Row(keys[at - 1], value.encode(), revision, expires)
             return rows
 

@@ -81,7 +81,9 @@ class Server:
         """A connection, whatever the tables are."""
         try:
             if "@" in urlsplit(self._url).path:
-                raise ValueError("the password holds a slash")  # and the driver would take a part of it for the host
+                raise ValueError(
+                    "the password holds a slash"
+                )  # and the driver would take a part of it for the host
             return await self.translating(
                 asyncpg.connect(
                     self._url,
@@ -91,9 +93,13 @@ class Server:
                     server_settings=SETTINGS,
                 )
             )
-        except (ValueError, OverflowError):  # the driver's own for a URL is a ValueError; a port may be too high
+        except (
+            ValueError,
+            OverflowError,
+        ):  # the driver's own for a URL is a ValueError; a port may be too high
             raise UsageError(
-                "A PostgreSQL URL is postgresql://user:password@host:port/database", url=public_url(self._url)
+                "A PostgreSQL URL is postgresql://user:password@host:port/database",
+                url=public_url(self._url),
             ) from None  # its words may hold a part of the password
 
     async def translating(self, call: Awaitable[Answer]) -> Answer:
@@ -109,7 +115,10 @@ class Server:
         state = await connection.fetchrow(_STATE, quoted(self._layout.version))
         if state["version"] < SERVER_VERSION_MIN:
             raise UsageError(
-                "The server is too old.", server=self.name, version=state["version"], needed=SERVER_VERSION_MIN
+                "The server is too old.",
+                server=self.name,
+                version=state["version"],
+                needed=SERVER_VERSION_MIN,
             )
         if state["encoding"] != "UTF8":
             raise UsageError(

@@ -48,7 +48,9 @@ class Snapshot:
 
     async def begin(self) -> None:
         await self._answer(self._connection.execute(_BEGIN))
-        await self._answer(self._connection.fetch(self._sql.spaces, "", 0, 1))  # the snapshot is of the first statement
+        await self._answer(
+            self._connection.fetch(self._sql.spaces, "", 0, 1)
+        )  # the snapshot is of the first statement
 
     async def end(self) -> bool:
         """Whether the connection can be used again. One that was lost after all was read is nobody's trouble."""
@@ -87,7 +89,10 @@ def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object
 
 def page_of(answer: list[Any], limit: int) -> Page:
     head, *found = answer
-    rows = [Row(key, value.encode(), revision, expires) for key, value, revision, expires in found[:limit]]
+    rows = [
+        Row(key, value.encode(), revision, expires)
+        for key, value, revision, expires in found[:limit]
+    ]
     return Page(rows, len(found) > limit, head["revision"])
 
 

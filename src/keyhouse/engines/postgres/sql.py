@@ -7,7 +7,15 @@ read beside the rows of one answer comes as the answer's first row: one statemen
 from typing import NamedTuple
 
 from keyhouse.engines.sql.layout import Layout, in_quotes
-from keyhouse.engines.sql.postgres import commit_name, head, live, milliseconds_of, quoted_text, sweep_name, time_of
+from keyhouse.engines.sql.postgres import (
+    commit_name,
+    head,
+    live,
+    milliseconds_of,
+    quoted_text,
+    sweep_name,
+    time_of,
+)
 
 COMMIT_ARGUMENTS = 22
 
@@ -18,7 +26,9 @@ class Statements(NamedTuple):
     commit: str  # see `sql.postgres.commit_function`
     sweep: str  # now, limit
     read: str  # spaces, keys, now
-    scans: dict[tuple[bool, bool, bool], str]  # by (reverse, keys_only, bounded): space, start, now, limit, stop
+    scans: dict[
+        tuple[bool, bool, bool], str
+    ]  # by (reverse, keys_only, bounded): space, start, now, limit, stop
     spaces: str  # after, now, limit
     head: str  # space
     heads: str  # spaces

@@ -11,13 +11,17 @@ async def version(connection: Connection, layout: Layout) -> str | None:
     """Which version the tables are; `None`: there are none."""
     if await connection.fetchval("SELECT to_regclass($1)::text", quoted(layout.version)) is None:
         return None
-    found: str | None = await connection.fetchval(f"SELECT version_num FROM {quoted(layout.version)}")
+    found: str | None = await connection.fetchval(
+        f"SELECT version_num FROM {quoted(layout.version)}"
+    )
     return found
 
 
 async def upgrade(connection: Connection, layout: Layout, to: str = "head") -> None:
     """Make the tables, or bring them up to a version. Of many who do so at once, one does."""
-    from keyhouse.engines.sql.script import upgrade_script  # brings Alembic: half a second, once for a database
+    from keyhouse.engines.sql.script import (
+        upgrade_script,
+    )  # brings Alembic: half a second, once for a database
 
     async def run() -> None:
         found = await version(connection, layout)
@@ -39,11 +43,15 @@ async def downgrade(connection: Connection, layout: Layout, to: str = "base") ->
     await _alone(connection, layout, run)
 
 
-async def _alone(connection: Connection, layout: Layout, run: Callable[[], Awaitable[None]]) -> None:
+async def _alone(
+    connection: Connection, layout: Layout, run: Callable[[], Awaitable[None]]
+) -> None:
     """All or nothing, and one at a time."""
     await connection.execute("BEGIN")
     try:
-        await connection.fetchval("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", layout.version)
+        await connection.fetchval(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", layout.version
+        )
         await run()
         await connection.execute("COMMIT")
     except BaseException:

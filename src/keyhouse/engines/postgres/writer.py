@@ -41,7 +41,9 @@ PAUSE_SECONDS: Final = 0.01
 class Writer:
     """The queue in front of the commits. `committed` is told which spaces a call has changed."""
 
-    def __init__(self, pool: Pool, sql: Statements, clock: Clock, committed: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self, pool: Pool, sql: Statements, clock: Clock, committed: Callable[[Iterable[str]], None]
+    ) -> None:
         self._pool = pool
         self._sql = sql
         self._clock = clock
@@ -94,7 +96,9 @@ class Writer:
             await asyncio.sleep(0)
 
     async def _patient_lane(self) -> None:
-        while spaces := [space for space in self._waiting if space in self._contended - self._under_way]:
+        while spaces := [
+            space for space in self._waiting if space in self._contended - self._under_way
+        ]:
             group = self._take(spaces[:1])
             if group.jobs:
                 await self._send(group, patient=True)
@@ -102,7 +106,11 @@ class Writer:
             self._wake()
 
     def _free(self) -> list[str]:
-        return [space for space in self._waiting if space not in self._under_way and space not in self._contended]
+        return [
+            space
+            for space in self._waiting
+            if space not in self._under_way and space not in self._contended
+        ]
 
     def _take(self, spaces: list[str]) -> Group:
         group, turns = Group(), deque(spaces)

@@ -78,7 +78,9 @@ class Database:
         for name in families:
             self._handles[name] = self.rows.get_column_family(name)
             self.families[name] = self.rows.get_column_family_handle(name)
-        self.expiry, self.changes, self.applied = (self._handles[name] for name in (EXPIRY, CHANGES, APPLIED))
+        self.expiry, self.changes, self.applied = (
+            self._handles[name] for name in (EXPIRY, CHANGES, APPLIED)
+        )
         if check_format(self.folder, self._handles[META].get(FORMAT_KEY)):
             batch = WriteBatch(raw_mode=True)
             batch.put(FORMAT_KEY, b"%d" % FORMAT, self.families[META])
@@ -97,7 +99,11 @@ class Database:
     def check_room(self) -> None:
         """Refuse to let go of a handle that can still read while there is no room to open another."""
         try:
-            logs = [entry.stat().st_size for entry in os.scandir(self.folder) if entry.name.endswith(".log")]
+            logs = [
+                entry.stat().st_size
+                for entry in os.scandir(self.folder)
+                if entry.name.endswith(".log")
+            ]
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise translated(error, self.folder) from error

@@ -42,7 +42,11 @@ class RocksdbEngine:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        changes_kept: int = CHANGES_KEPT,
     ) -> "RocksdbEngine":
         """Open the folder, or make it; the folder around it must be there. LockedError when anyone has it open."""
         database = Database(os.fspath(path))
@@ -60,7 +64,9 @@ class RocksdbEngine:
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return self._view.rows(space, keys)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         return self._view.page(space, span, limit, reverse=reverse, keys_only=keys_only)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
@@ -70,7 +76,9 @@ class RocksdbEngine:
             Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
         )
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
@@ -83,11 +91,15 @@ class RocksdbEngine:
         return swept
 
     async def _sweep(self, rows: int) -> Swept:
-        return await self._writer.submit(Job(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True))
+        return await self._writer.submit(
+            Job(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
+        )
 
     async def _prune(self) -> bool:
         kept = self._changes_kept
-        return await self._writer.submit(Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True))
+        return await self._writer.submit(
+            Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
+        )
 
     async def spaces(self) -> AsyncIterator[str]:
         space = self._view.next_space(b"")

@@ -21,9 +21,7 @@ from keyhouse.errors import (
 
 CLOSED = "The engine is closed."
 FULL = "The disk is full; make room, then try again."
-FOLDER = (
-    "The database's folder can't be used; the folder around it must exist, and this user must be able to write in both."
-)
+FOLDER = "The database's folder can't be used; the folder around it must exist, and this user must be able to write in both."
 LOCKED = (
     "The database is open already, here or in another process, and RocksDB serves one at a time: close it there, or move to"
     " an engine that several processes can share."
@@ -48,9 +46,17 @@ _FAULTS = (
     _Fault("Not a directory", UnavailableError, FOLDER),
     _Fault("File exists", UnavailableError, FOLDER),
     _Fault("Corruption", UnreadableError, "The database is damaged; restore it from a backup."),
-    _Fault("Too many open files", UnavailableError, "The process has too many files open; raise its limit."),
+    _Fault(
+        "Too many open files",
+        UnavailableError,
+        "The process has too many files open; raise its limit.",
+    ),
     _Fault("Write stall", UnavailableError, STALLED),
-    _Fault("IO error", UnavailableError, "The disk failed to read or write; look into the system's log."),
+    _Fault(
+        "IO error",
+        UnavailableError,
+        "The disk failed to read or write; look into the system's log.",
+    ),
 )
 
 
@@ -71,7 +77,9 @@ def translated(error: Exception, folder: str) -> KeyhouseError:
 
 def translated_sync(error: Exception, folder: str) -> KeyhouseError:
     """For an error of the sync that ends a commit: the rows are in the log, and may be found there or not."""
-    sentence = "The disk failed while the commit was being made durable; repeat it with the same batch id."
+    sentence = (
+        "The disk failed while the commit was being made durable; repeat it with the same batch id."
+    )
     return UnknownOutcomeError(sentence, folder=folder, detail=str(error)).caused_by(error)
 
 

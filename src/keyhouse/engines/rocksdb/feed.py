@@ -54,7 +54,10 @@ class Feed(LogFeed):
         if len(commits) < last - watcher.position:
             raise outdated(watcher.position, commits[0][0] if commits else self.view.oldest)
         mentions = [
-            mention for revision, keys in commits if keys.space == space for mention in watcher.mentions(revision, keys)
+            mention
+            for revision, keys in commits
+            if keys.space == space
+            for mention in watcher.mentions(revision, keys)
         ]
         watcher.position = last
         return mentions
@@ -62,7 +65,9 @@ class Feed(LogFeed):
     def _log(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
         """The commits from `first` to `last`, both in. The newest may still be on their way to the disk: `last` is not."""
         reading = bounded(number(last + 1))
-        for key, value in steps(self._database.changes.iter(reading), number(first), self._database.folder):
+        for key, value in steps(
+            self._database.changes.iter(reading), number(first), self._database.folder
+        ):
             yield number_of(key), decode_keys(value)
 
     def _stored(self, space: str, key: str) -> Row | None:

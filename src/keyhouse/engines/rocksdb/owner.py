@@ -21,7 +21,9 @@ def check_folder(folder: str) -> None:
         foreign = sorted(name for name in os.listdir(folder) if not _ROCKSDB.fullmatch(name))
         if foreign:
             raise UsageError(
-                "The folder holds other files; name a new one for the database.", folder=folder, found=foreign[:5]
+                "The folder holds other files; name a new one for the database.",
+                folder=folder,
+                found=foreign[:5],
             )
         return
     families = Rdict.list_cf(folder)
@@ -36,10 +38,15 @@ def check_format(folder: str, found: bytes | None) -> bool:
     try:
         version = msgspec.json.decode(found, type=int)
     except msgspec.DecodeError as error:
-        raise UnreadableError("The database does not say its format.", folder=folder, found=found) from error
+        raise UnreadableError(
+            "The database does not say its format.", folder=folder, found=found
+        ) from error
     if version > FORMAT:
         raise NewerError(
-            "The database was written by a newer Keyhouse; use that one.", folder=folder, format=version, known=FORMAT
+            "The database was written by a newer Keyhouse; use that one.",
+            folder=folder,
+            format=version,
+            known=FORMAT,
         )
     return False
 
@@ -53,7 +60,9 @@ def _check_families(folder: str, families: list[str]) -> None:
         if META in handles:
             check_format(folder, handles[META].get(FORMAT_KEY))
         if not set(families) < set(FAMILIES) or any(map(_holds_something, handles.values())):
-            raise UsageError("The database belongs to another program; name another folder.", folder=folder)
+            raise UsageError(
+                "The database belongs to another program; name another folder.", folder=folder
+            )
     finally:
         for handle in (*handles.values(), database):
             handle.close()

@@ -44,7 +44,9 @@ def options(families: Iterable[str]) -> tuple[Options, dict[str, Options]]:
     rows.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     rows.set_max_total_wal_size(LOG_BYTES_MAX)
     rows.set_max_open_files(OPEN_FILES_MAX)
-    rows.set_avoid_unnecessary_blocking_io(True)  # reads are on the event loop: they delete no files
+    rows.set_avoid_unnecessary_blocking_io(
+        True
+    )  # reads are on the event loop: they delete no files
     rows.set_keep_log_file_num(NOTES_KEPT)
     rows.set_max_log_file_size(NOTES_BYTES)
     return rows, {name: _family(cache, OTHER_BUFFER_BYTES) for name in families}

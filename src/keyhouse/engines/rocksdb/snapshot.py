@@ -35,7 +35,9 @@ class Snapshot:
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         prefix = prefix_of(space)
-        rows, more = live_rows(self._walk(*bounds(prefix, span)), len(prefix), self._clock.now(), limit)
+        rows, more = live_rows(
+            self._walk(*bounds(prefix, span)), len(prefix), self._clock.now(), limit
+        )
         return Page(rows, more, self._revision)
 
     async def spaces(self) -> AsyncIterator[str]:

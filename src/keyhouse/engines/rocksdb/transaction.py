@@ -49,12 +49,24 @@ class Swept(NamedTuple):
 class Transaction:
     """One group at one moment `now`. `commits` is what it did, for the watches; `oldest`: of the changes that are kept."""
 
-    __slots__ = ("_database", "_families", "_ids", "_known", "batch", "commits", "now", "oldest", "revision")
+    __slots__ = (
+        "_database",
+        "_families",
+        "_ids",
+        "_known",
+        "batch",
+        "commits",
+        "now",
+        "oldest",
+        "revision",
+    )
 
     def __init__(self, database: Database, revision: int, oldest: int, now: int) -> None:
         self._database = database
         self._families = database.families
-        self._known: dict[bytes, bytes | None] = {}  # rows as they are now, those that were looked at or written
+        self._known: dict[
+            bytes, bytes | None
+        ] = {}  # rows as they are now, those that were looked at or written
         self._ids: dict[bytes, int] = {}
         self.batch = WriteBatch(raw_mode=True)
         self.commits: list[tuple[int, Keys]] = []
@@ -180,7 +192,9 @@ class Transaction:
                 self._stored(key)
         return rows, due
 
-    def _write(self, rows: dict[bytes, bytes], due: list[tuple[int, bytes]], deleted: list[bytes]) -> None:
+    def _write(
+        self, rows: dict[bytes, bytes], due: list[tuple[int, bytes]], deleted: list[bytes]
+    ) -> None:
         batch, known = self.batch, self._known
         if not known.keys().isdisjoint(rows):
             self._expire_no_more(rows)

@@ -84,7 +84,9 @@ class View:
             if expires == NEVER:
                 rows.append(Row(key, data[HEAD_BYTES:], revision))
             else:
-                rows.append(Row(key, data[HEAD_BYTES:], revision, expires) if expires > now else None)
+                rows.append(
+                    Row(key, data[HEAD_BYTES:], revision, expires) if expires > now else None
+                )
         return rows
 
     def stored(self, space: str, key: str) -> Row | None:
@@ -113,18 +115,26 @@ class View:
         at = self._iterator(None)
         return at, {key: self._row(key) for key in self._unsure.keys}
 
-    def _walk(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    def _walk(
+        self, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Rows from `start` up to `stop`, or backward from there."""
         if stop is not None and stop <= start:
             return iter(())
         self._shown()
         newest = steps(self._iterator(stop), start, self._database.folder, reverse=reverse)
-        unsure = self._unsure  # asked after the iterator was made: else the writer's thread could write between the two
+        unsure = (
+            self._unsure
+        )  # asked after the iterator was made: else the writer's thread could write between the two
         held = unsure.within(start, stop)
         if not held:
             return newest
         sure = (row for row in newest if row[0] not in unsure.keys)
-        before = ((key, data) for key in (reversed(held) if reverse else held) if (data := self._row(key)) is not None)
+        before = (
+            (key, data)
+            for key in (reversed(held) if reverse else held)
+            if (data := self._row(key)) is not None
+        )
         return merge(sure, before, reverse=reverse)
 
     def _iterator(self, stop: bytes | None) -> RdictIter:
@@ -147,7 +157,12 @@ class View:
 
 
 def live_rows(
-    found: Iterable[tuple[bytes, bytes]], skip: int, now: int, limit: int, *, keys_only: bool = False
+    found: Iterable[tuple[bytes, bytes]],
+    skip: int,
+    now: int,
+    limit: int,
+    *,
+    keys_only: bool = False,
 ) -> tuple[list[Row], bool]:
     """Up to `limit` rows that have not expired, and whether there is one more. `skip`: bytes of the space in a key."""
     rows: list[Row] = []
@@ -159,7 +174,9 @@ def live_rows(
             continue
         if len(rows) == limit:
             return rows, True
-        rows.append(Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires))
+        rows.append(
+            Row(key[skip:].decode(), b"" if keys_only else data[HEAD_BYTES:], revision, expires)
+        )
     return rows, False
 
 
@@ -184,4 +201,6 @@ class _Unsure:
         if self._in_order is None:
             self._in_order = sorted(self.keys)
         order = self._in_order
-        return order[bisect_left(order, start) : len(order) if stop is None else bisect_left(order, stop)]
+        return order[
+            bisect_left(order, start) : len(order) if stop is None else bisect_left(order, stop)
+        ]

@@ -20,7 +20,9 @@ def bounded(stop: bytes | None) -> ReadOptions:
     return reading
 
 
-def steps(at: RdictIter, start: bytes, folder: str, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+def steps(
+    at: RdictIter, start: bytes, folder: str, *, reverse: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values from `start` on; or those up to there, from the iterator's end backward."""
     try:
         if reverse:

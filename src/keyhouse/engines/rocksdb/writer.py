@@ -55,7 +55,9 @@ class Writer(GroupWriter):
             raise Wait from stall
 
     def _write(self, group: Group) -> bool:
-        transaction = Transaction(self._database, self._view.revision, self._view.oldest, self._clock.now())
+        transaction = Transaction(
+            self._database, self._view.revision, self._view.oldest, self._clock.now()
+        )
         for job in group:
             job.run(transaction)
         if transaction.batch.is_empty():
@@ -72,7 +74,9 @@ class Writer(GroupWriter):
                 return self._commit(group) if self._write(group) else None
             except Stall as stall:
                 if time.monotonic() >= deadline:
-                    return UnavailableError(STALLED, folder=self._database.folder, detail=str(stall.__cause__))
+                    return UnavailableError(
+                        STALLED, folder=self._database.folder, detail=str(stall.__cause__)
+                    )
                 time.sleep(STALL_RETRY_SECONDS)
             except KeyhouseError as error:
                 return error

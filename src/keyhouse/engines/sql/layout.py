@@ -81,5 +81,9 @@ def quoted(name: str) -> str:
 
 def in_quotes(layout: Layout) -> Layout:
     """The same layout with every name as it stands in a statement."""
-    names = {name: quoted(value) for name, value in msgspec.structs.asdict(layout).items() if isinstance(value, str)}
+    names = {
+        name: quoted(value)
+        for name, value in msgspec.structs.asdict(layout).items()
+        if isinstance(value, str)
+    }
     return msgspec.structs.replace(layout, **names)

@@ -46,7 +46,9 @@ def _migrations(url: str) -> _Migrations:
     bare, layout = split_layout(url)
     for driver in ("alembic", "sqlalchemy"):
         if find_spec(driver) is None:
-            raise ImportError("Migrations of tables need Alembic: pip install 'keyhouse[migrations]'")
+            raise ImportError(
+                "Migrations of tables need Alembic: pip install 'keyhouse[migrations]'"
+            )
     match url.partition(":")[0]:
         case "sqlite":
             from keyhouse.engines.sqlite.migrations import SqliteMigrations

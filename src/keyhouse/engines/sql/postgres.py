@@ -47,9 +47,16 @@ def sweep_name(layout: Layout) -> str:
 def check_names(layout: Layout) -> None:
     """PostgreSQL cuts a longer name off, silently: two that differ behind it would be one."""
     own = {
-        name for field, name in msgspec.structs.asdict(layout).items() if isinstance(name, str) and field not in _LITE
+        name
+        for field, name in msgspec.structs.asdict(layout).items()
+        if isinstance(name, str) and field not in _LITE
     }
-    own |= {f"{layout.rows}_commit", f"{layout.rows}_sweep", f"{layout.changes}_id", f"{layout.applied}_at"}
+    own |= {
+        f"{layout.rows}_commit",
+        f"{layout.rows}_sweep",
+        f"{layout.changes}_id",
+        f"{layout.applied}_at",
+    }
     for name in sorted(own):
         if len(name.encode(errors="surrogatepass")) > NAME_BYTES_MAX or "\0" in name:
             raise UsageError(
@@ -104,7 +111,9 @@ def _upsert(layout: Layout, source: str) -> str:
     if layout.created is not None:
         columns.append(created := quoted(layout.created))
         values.append("moment")
-        changed.append(f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE t.{created} END")
+        changed.append(
+            f"{created} = CASE WHEN t.{expires} <= moment THEN excluded.{created} ELSE t.{created} END"
+        )
     if layout.updated is not None:
         columns.append(updated := quoted(layout.updated))
         values.append("moment")
@@ -161,7 +170,9 @@ BEGIN
         IF b_id IS NOT NULL THEN
             FOR batch, number IN SELECT x.batch, a.revision
                 FROM unnest(b_space, b_id, b_wave) WITH ORDINALITY x(space, id, of_wave, batch)
-                JOIN {applied} a ON a.space = x.space AND a.id = x.id AND a.at > forgotten WHERE x.of_wave = wave
+                JOIN {
+        applied
+    } a ON a.space = x.space AND a.id = x.id AND a.at > forgotten WHERE x.of_wave = wave
             LOOP
                 answers[batch] := number;
                 gone := gone || batch;
@@ -172,18 +183,26 @@ BEGIN
                 FROM unnest(c_batch, c_key, c_revision) x(batch, key, revision)
                 LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
                     AND {live(layout, "r", "moment")}
-                WHERE b_wave[x.batch] = wave AND coalesce(r.{quoted(layout.revision)}, 0) <> x.revision);
+                WHERE b_wave[x.batch] = wave AND coalesce(r.{
+        quoted(layout.revision)
+    }, 0) <> x.revision);
         END IF;
         IF cardinality(a_batch) > 0 THEN
             SELECT array_agg(x.batch) AS batch, array_agg(x.key) AS key,
                 array_agg(x.total::text) AS value, array_agg(x.expires) AS expires,
-                array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER} WHEN x.total IS NULL THEN {OUT_OF_BOUNDS}
+                array_agg(CASE WHEN NOT x.counter THEN {NOT_A_COUNTER} WHEN x.total IS NULL THEN {
+        OUT_OF_BOUNDS
+    }
                     WHEN abs(x.total) > {COUNTER_MAX} THEN {PASSES_BOUNDS} ELSE 0 END) AS fault
             INTO sums FROM (
-                SELECT x.batch, x.key, {milliseconds_of(layout, f"r.{quoted(layout.expires)}")} AS expires,
+                SELECT x.batch, x.key, {
+        milliseconds_of(layout, f"r.{quoted(layout.expires)}")
+    } AS expires,
                     coalesce(r.{value} ~ '^-?(0|[1-9][0-9]*)$', true) AS counter,
                     CASE WHEN r.{value} IS NULL THEN x.by::numeric
-                        WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1} AND r.{value} ~ '^-?(0|[1-9][0-9]*)$'
+                        WHEN length(r.{value}) <= {len(str(COUNTER_MAX)) + 1} AND r.{
+        value
+    } ~ '^-?(0|[1-9][0-9]*)$'
                         THEN r.{value}::numeric + x.by::numeric END AS total
                 FROM unnest(a_batch, a_key, a_by) x(batch, key, by)
                 LEFT JOIN {rows} r ON r.{space} = b_space[x.batch] AND r.{key} = x.key
@@ -234,7 +253,9 @@ BEGIN
                 WHERE revisions[x.batch] > 0 AND r.{space} = b_space[x.batch] AND r.{key} = x.key;
         END IF;
         IF b_id IS NOT NULL THEN
-            INSERT INTO {applied} (space, id, revision, at) SELECT x.space, x.id, revisions[x.batch], now
+            INSERT INTO {
+        applied
+    } (space, id, revision, at) SELECT x.space, x.id, revisions[x.batch], now
                 FROM unnest(b_space, b_id) WITH ORDINALITY x(space, id, batch)
                 WHERE x.id IS NOT NULL AND revisions[x.batch] > 0
                 ON CONFLICT (space, id) DO UPDATE SET revision = excluded.revision, at = excluded.at;
@@ -252,7 +273,9 @@ def sweep_function(layout: Layout) -> str:
     the log, of one space, is made before anybody has to wait for the lock. `seen` says how many rows were looked at: less
     than `most` means that there were no more.
     """
-    rows, space, key, expires = (quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires))
+    rows, space, key, expires = (
+        quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires)
+    )
     still = f"r.ctid = ANY (places) AND r.{expires} <= moment AND r.{space} = ANY (spaces)"
     changes = quoted(layout.changes)
     found = f"SELECT r.ctid AS place, r.{space} AS owner, r.{key} AS name FROM {rows} r"

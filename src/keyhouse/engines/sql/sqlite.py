@@ -30,7 +30,9 @@ def beside_the_tables(layout: Layout) -> tuple[str, ...]:
     if layout.large_values is None:
         return ()
     rows, large = quoted(layout.rows), quoted(layout.large_values)
-    columns = ", ".join(quoted(name) for name in (layout.space, layout.key, layout.revision, layout.expires))
+    columns = ", ".join(
+        quoted(name) for name in (layout.space, layout.key, layout.revision, layout.expires)
+    )
     return (
         *(
             f"CREATE TRIGGER {quoted(f'{layout.rows}_{name}')} AFTER {event} ON {rows} WHEN OLD.large IS NOT NULL "

@@ -39,7 +39,9 @@ def tables(layout: Layout, dialect: Dialect) -> MetaData:
         Table(
             layout.large_values,
             metadata,
-            Column("id", Integer, primary_key=True, nullable=True),  # SQLite's own row id, which it never is
+            Column(
+                "id", Integer, primary_key=True, nullable=True
+            ),  # SQLite's own row id, which it never is
             Column(layout.value, Text, nullable=False),
             sqlite_strict=True,
         )
@@ -68,7 +70,9 @@ def _rows(metadata: MetaData, layout: Layout, lite: bool) -> None:
         Column(layout.expires, time),
         *stamps,
         *([Column("large", Integer)] if apart else []),
-        value if lite else revision,  # SQLite comes to the columns in front of the value without reading that
+        value
+        if lite
+        else revision,  # SQLite comes to the columns in front of the value without reading that
         PrimaryKeyConstraint(layout.space, layout.key),
         sqlite_strict=True,
         sqlite_with_rowid=not apart,

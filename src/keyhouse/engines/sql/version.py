@@ -15,7 +15,9 @@ def check_version(found: str | None, **where: str) -> None:
     if found == HEAD:
         return
     if found is None:
-        raise UnreadableError("The tables do not say which version they are; restore them from a backup.", **where)
+        raise UnreadableError(
+            "The tables do not say which version they are; restore them from a backup.", **where
+        )
     if found in VERSIONS:
         raise UsageError(
             "The tables are of an older version; bring them up with: keyhouse tables up URL",
@@ -31,7 +33,9 @@ def is_step_up(found: str | None, to: str) -> bool:
     _check(found, to, "head")
     goal = HEAD if to == "head" else to
     if found is not None and found > goal:
-        raise UsageError("The tables are at a newer version; to go back, go down.", version=found, to=goal)
+        raise UsageError(
+            "The tables are at a newer version; to go back, go down.", version=found, to=goal
+        )
     return found != goal
 
 
@@ -39,7 +43,9 @@ def is_step_down(found: str | None, to: str) -> bool:
     """The same for the way down, whose end is `base`: no tables."""
     _check(found, to, "base")
     if found is not None and to != "base" and found < to:
-        raise UsageError("The tables are at an older version; to go on, go up.", version=found, to=to)
+        raise UsageError(
+            "The tables are at an older version; to go on, go up.", version=found, to=to
+        )
     return found is not None and found != to
 
 
@@ -52,4 +58,9 @@ def _check(found: str | None, to: str, end: str) -> None:
 
 
 def _newer(found: str, **where: str) -> NewerError:
-    return NewerError("The tables were made by a newer Keyhouse; use that one.", **where, version=found, known=HEAD)
+    return NewerError(
+        "The tables were made by a newer Keyhouse; use that one.",
+        **where,
+        version=found,
+        known=HEAD,
+    )

@@ -49,7 +49,12 @@ class SqliteEngine:
     """See `keyhouse.engine` for what each method promises."""
 
     def __init__(
-        self, writer: apsw.Connection, reader: apsw.Connection, sql: Statements, clock: Clock, changes_kept: int
+        self,
+        writer: apsw.Connection,
+        reader: apsw.Connection,
+        sql: Statements,
+        clock: Clock,
+        changes_kept: int,
     ) -> None:
         self._clock = clock
         self._path = writer.filename
@@ -95,19 +100,27 @@ class SqliteEngine:
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return self._rows(space, keys)
 
-    async def scan(self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False) -> Page:
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
         bindings = (space, span.start, stop_of(span.stop), self._clock.now(), limit + 1)
         found = self._reader.all(self._sql.scans[reverse, keys_only], bindings)
-        return Page(list(starmap(Row, found[1 : limit + 1])), len(found) > limit + 1, found[0][0] or 0)
+        return Page(
+            list(starmap(Row, found[1 : limit + 1])), len(found) > limit + 1, found[0][0] or 0
+        )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            SqliteJob(lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size)
+            SqliteJob(
+                lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size
+            )
         )
 
-    def watch(self, space: str, span: Span, *, since: int | None = None) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
@@ -132,7 +145,9 @@ class SqliteEngine:
 
     async def _prune(self) -> int:
         kept = self._changes_kept
-        return await self._writer.submit(SqliteJob(lambda found: found.prune(kept, PRUNE_ROWS), alone=True))
+        return await self._writer.submit(
+            SqliteJob(lambda found: found.prune(kept, PRUNE_ROWS), alone=True)
+        )
 
     async def spaces(self) -> AsyncIterator[str]:
         for space in self._reader.spaces():
@@ -150,7 +165,9 @@ class SqliteEngine:
         self._feed.close()
         await self._writer.stop()
         self._reader.connection.close()
-        await self._writer.close()  # last, so that it is the one that checkpoints, on its own thread
+        await (
+            self._writer.close()
+        )  # last, so that it is the one that checkpoints, on its own thread
 
 
 def _sweeping(rows: int) -> Callable[[Transaction], _Step]:

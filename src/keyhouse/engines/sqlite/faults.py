@@ -25,9 +25,15 @@ _FAULTS = (
     _Fault(apsw.ConnectionClosedError, ClosedError, "The engine is closed."),
     _Fault(apsw.CursorClosedError, ClosedError, "The engine is closed."),
     _Fault(apsw.FullError, FullError, "The disk is full; make room, then try again."),
-    _Fault(apsw.BusyError, UnavailableError, "Another process kept the database locked; try again."),
-    _Fault(apsw.LockedError, UnavailableError, "Another process kept the database locked; try again."),
-    _Fault(apsw.ProtocolError, UnavailableError, "Other processes kept the database locked; try again."),
+    _Fault(
+        apsw.BusyError, UnavailableError, "Another process kept the database locked; try again."
+    ),
+    _Fault(
+        apsw.LockedError, UnavailableError, "Another process kept the database locked; try again."
+    ),
+    _Fault(
+        apsw.ProtocolError, UnavailableError, "Other processes kept the database locked; try again."
+    ),
     _Fault(
         apsw.CantOpenError,
         UnavailableError,
@@ -43,14 +49,24 @@ _FAULTS = (
         UnavailableError,
         "The database can't be written; this user must be able to write the file and its folder.",
     ),
-    _Fault(apsw.IOError, UnavailableError, "The disk failed to read or write; look into the system's log."),
-    _Fault(apsw.NoMemError, UnavailableError, "The machine has no memory left; free some, then try again."),
+    _Fault(
+        apsw.IOError,
+        UnavailableError,
+        "The disk failed to read or write; look into the system's log.",
+    ),
+    _Fault(
+        apsw.NoMemError,
+        UnavailableError,
+        "The machine has no memory left; free some, then try again.",
+    ),
     _Fault(
         apsw.NotADBError,
         UnreadableError,
         "The file is not a SQLite database; name another one, or restore this one from a backup.",
     ),
-    _Fault(apsw.CorruptError, UnreadableError, "The database is damaged; restore it from a backup."),
+    _Fault(
+        apsw.CorruptError, UnreadableError, "The database is damaged; restore it from a backup."
+    ),
 )
 
 
@@ -66,6 +82,8 @@ def translated(error: Exception, path: str) -> KeyhouseError:
 def translated_commit(error: Exception, path: str) -> KeyhouseError:
     """For an error of COMMIT itself. When the disk fails in it, the rows may be found written after a power cut."""
     if isinstance(error, apsw.IOError):
-        sentence = "The disk failed while the commit was being written; repeat it with the same batch id."
+        sentence = (
+            "The disk failed while the commit was being written; repeat it with the same batch id."
+        )
         return UnknownOutcomeError(sentence, file=path, detail=str(error)).caused_by(error)
     return translated(error, path)

@@ -97,7 +97,11 @@ class Feed(LogFeed):
         oldest, *commits = self._reader.all(self._sql.window, (watcher.position, last, space))
         if watcher.position + 1 < oldest[0]:
             raise outdated(watcher.position, oldest[0])
-        mentions = [mention for revision, keys in commits for mention in watcher.mentions(revision, decode(keys))]
+        mentions = [
+            mention
+            for revision, keys in commits
+            for mention in watcher.mentions(revision, decode(keys))
+        ]
         watcher.position = last
         return mentions
 

@@ -60,7 +60,9 @@ def open_writer(path: str, sql: Statements, *, create: bool = True) -> Connectio
     """The one connection that writes and checkpoints; makes the tables where they are not, unless `create` is false. Never
     waits on its own."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    return _opened(path, flags, lambda connection: patiently(lambda: _prepare(connection, path, sql, create)))
+    return _opened(
+        path, flags, lambda connection: patiently(lambda: _prepare(connection, path, sql, create))
+    )
 
 
 def open_reader(path: str) -> Connection:
@@ -68,7 +70,9 @@ def open_reader(path: str) -> Connection:
 
     def set_up(connection: Connection) -> None:
         connection.set_busy_timeout(READ_WAIT_MILLISECONDS)
-        connection.execute(_READER_SETTINGS).fetchall()  # some of them answer, and the next waits until that is read
+        connection.execute(
+            _READER_SETTINGS
+        ).fetchall()  # some of them answer, and the next waits until that is read
 
     return _opened(path, apsw.SQLITE_OPEN_READWRITE, set_up)
 
@@ -102,7 +106,9 @@ def patiently(call: Callable[[], Answer]) -> Answer:
 def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -> None:
     """Repeatable: a try that met a lock starts over. Where the tables are there, nothing is written, and no writer is waited
     for: a command that only reads must not fail because somebody's sync takes long."""
-    if connection.readonly("main"):  # SQLite opens it all the same, and the first commit would be refused
+    if connection.readonly(
+        "main"
+    ):  # SQLite opens it all the same, and the first commit would be refused
         raise apsw.ReadOnlyError("it was opened for reading only")
     with transaction(connection, "BEGIN"):
         check_owner(connection, path)  # before anything is changed in it
@@ -117,7 +123,9 @@ def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
-            "SQLite can't keep a write-ahead log here; name a file on a local disk.", file=path, mode=mode
+            "SQLite can't keep a write-ahead log here; name a file on a local disk.",
+            file=path,
+            mode=mode,
         )
     connection.execute(_WRITER_SETTINGS).fetchall()
     if there:
@@ -155,7 +163,9 @@ def check_owner(connection: Connection, path: str) -> None:
     In a transaction: else another process could be making the file between two of these questions.
     """
     if connection.pragma("encoding") != "UTF-8":
-        raise UsageError("The database's text is not UTF-8; keys would order wrongly in it.", file=path)
+        raise UsageError(
+            "The database's text is not UTF-8; keys would order wrongly in it.", file=path
+        )
     owner: int = connection.pragma("application_id")
     version: int = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
@@ -165,5 +175,8 @@ def check_owner(connection: Connection, path: str) -> None:
         raise UsageError("The database belongs to another program; name another file.", file=path)
     if version > FORMAT:
         raise NewerError(
-            "The database was written by a newer Keyhouse; use that one.", file=path, format=version, known=FORMAT
+            "The database was written by a newer Keyhouse; use that one.",
+            file=path,
+            format=version,
+            known=FORMAT,
         )

@@ -22,7 +22,13 @@ async def look(url: str) -> list[Fact]:
     path = sqlite_file(split_layout(url)[0])
     connection = open_reader(path)
     try:
-        return [*_library(), *_settings(connection), *_wal(path), *_whole(connection, path), *room_at(path)]
+        return [
+            *_library(),
+            *_settings(connection),
+            *_wal(path),
+            *_whole(connection, path),
+            *room_at(path),
+        ]
     except apsw.Error as error:
         raise translated(error, path) from error
     finally:
@@ -32,7 +38,9 @@ async def look(url: str) -> list[Fact]:
 def _library() -> Iterator[Fact]:
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split("."))) < _VERSION_MIN:
-        yield Fact("SQLite", version, "bad", "It can corrupt a write-ahead log: install a newer apsw.")
+        yield Fact(
+            "SQLite", version, "bad", "It can corrupt a write-ahead log: install a newer apsw."
+        )
     else:
         yield Fact("SQLite", f"{version}, through apsw {apsw.apsw_version()}")
 
@@ -40,7 +48,12 @@ def _library() -> Iterator[Fact]:
 def _settings(connection: apsw.Connection) -> Iterator[Fact]:
     mode = connection.pragma("journal_mode")
     if mode != "wal":
-        yield Fact("journal", str(mode), "bad", "Another program has changed it: open the file once with Keyhouse.")
+        yield Fact(
+            "journal",
+            str(mode),
+            "bad",
+            "Another program has changed it: open the file once with Keyhouse.",
+        )
     else:
         yield Fact("durability", "WAL, synchronous=FULL: each commit is on disk when it returns")
 
@@ -49,7 +62,12 @@ def _wal(path: str) -> Iterator[Fact]:
     size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
     value = size_shown(size)
     if size > 4 * WAL_BYTES_KEPT:
-        yield Fact("WAL", value, "warn", "A reader that stays open keeps it from shrinking: find a shell or a backup.")
+        yield Fact(
+            "WAL",
+            value,
+            "warn",
+            "A reader that stays open keeps it from shrinking: find a shell or a backup.",
+        )
     else:
         yield Fact("WAL", value)
 
@@ -64,5 +82,8 @@ def _whole(connection: apsw.Connection, path: str) -> Iterator[Fact]:
         yield Fact("file", f"{size_shown(size)}, every page of it sound")
     else:
         yield Fact(
-            "file", "; ".join(map(str, found)), "bad", "It is damaged: restore the backup, then look at the disk."
+            "file",
+            "; ".join(map(str, found)),
+            "bad",
+            "It is damaged: restore the backup, then look at the disk.",
         )

@@ -45,7 +45,10 @@ class SqliteMigrations:
 
     def _version(self, connection: Connection) -> str | None:
         table = self._layout.version
-        if connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = ?", (table,)).get == 0:
+        if (
+            connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = ?", (table,)).get
+            == 0
+        ):
             return None
         found: str | None = connection.execute(f"SELECT version_num FROM {quoted(table)}").get
         return found

@@ -23,7 +23,9 @@ class Reader:
         self._path = connection.filename
         self._sql = sql
         self._clock = clock
-        self._execute = connection.cursor().execute  # one cursor, used up by every call: a new one costs a quarter more
+        self._execute = (
+            connection.cursor().execute
+        )  # one cursor, used up by every call: a new one costs a quarter more
 
     def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         if len(keys) == 2:
@@ -45,7 +47,9 @@ class Reader:
         """Both in one statement: it takes the file's lock once, which costs as much as to find a row."""
         rows: list[Row | None] = [None, None]
         try:
-            for which, value, revision, expires in self._execute(self._sql.read_two, (space, *keys)):
+            for which, value, revision, expires in self._execute(
+                self._sql.read_two, (space, *keys)
+            ):
                 if expires is None or expires > self._clock.now():
                     rows[which] = Row(keys[which], value, revision, expires)
         except apsw.Error as error:

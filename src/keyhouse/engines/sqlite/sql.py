@@ -74,7 +74,11 @@ def statements(layout: Layout) -> Statements:
         tables=_tables(layout, n),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
         stamp=f"SELECT {_time(layout, '?')}" if layout.created or layout.updated else None,
-        scans={(reverse, only): _scan(layout, n, reverse, only) for reverse in (False, True) for only in (False, True)},
+        scans={
+            (reverse, only): _scan(layout, n, reverse, only)
+            for reverse in (False, True)
+            for only in (False, True)
+        },
         rows_of_span=_rows_of_span(layout, n),
         **_rows(layout, n),
         **_applied(n),
@@ -94,20 +98,30 @@ def _time(layout: Layout, milliseconds: str) -> str:
     """Milliseconds as the column keeps them."""
     if not layout.timestamps:
         return milliseconds
-    return f"strftime('%Y-%m-%d %H:%M:%f', min({milliseconds}, {EXPIRES_MAX}) / 1000.0, 'unixepoch')"
+    return (
+        f"strftime('%Y-%m-%d %H:%M:%f', min({milliseconds}, {EXPIRES_MAX}) / 1000.0, 'unixepoch')"
+    )
 
 
 def _milliseconds(layout: Layout, column: str) -> str:
-    return f"unixepoch({column}) * 1000 + CAST(substr({column}, 21, 3) AS INTEGER)" if layout.timestamps else column
+    return (
+        f"unixepoch({column}) * 1000 + CAST(substr({column}, 21, 3) AS INTEGER)"
+        if layout.timestamps
+        else column
+    )
 
 
 def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
     time, default = ("TEXT", " DEFAULT CURRENT_TIMESTAMP") if layout.timestamps else ("INTEGER", "")
-    stamps = [f"{name} {time}{default} NOT NULL," for name in (n.created, n.updated) if name is not None]
+    stamps = [
+        f"{name} {time}{default} NOT NULL," for name in (n.created, n.updated) if name is not None
+    ]
     large = (
         ()
         if n.large_values is None
-        else (f"CREATE TABLE {n.large_values} (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",)
+        else (
+            f"CREATE TABLE {n.large_values} (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",
+        )
     )
     return (
         f"""CREATE TABLE {n.rows} ({n.space} TEXT NOT NULL, {n.key} TEXT NOT NULL, {n.revision} INTEGER NOT NULL,
@@ -115,7 +129,11 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
             {n.value} TEXT {"" if large else "NOT NULL"}, PRIMARY KEY ({n.space}, {n.key}))
             STRICT {", WITHOUT ROWID" if large else ""}""",
         f"CREATE INDEX {n.by_expiry} ON {n.rows} ({n.expires}) WHERE {n.expires} IS NOT NULL",
-        *([f"CREATE INDEX {n.by_key} ON {n.rows} ({n.space}, {n.key})"] if n.by_key is not None else []),
+        *(
+            [f"CREATE INDEX {n.by_key} ON {n.rows} ({n.space}, {n.key})"]
+            if n.by_key is not None
+            else []
+        ),
         *large,
         *beside_the_tables(layout),
         f"CREATE TABLE {n.changes} (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
@@ -132,7 +150,9 @@ def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
     expires = _milliseconds(layout, n.expires)
     read = f"CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows}"
-    identity = "rowid" if n.large_values is None else f"{n.space}, {n.key}"  # what the index of expiries ends with
+    identity = (
+        "rowid" if n.large_values is None else f"{n.space}, {n.key}"
+    )  # what the index of expiries ends with
     expired = f"""FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")} ORDER BY {n.expires}, {identity} LIMIT ?"""
     return {
         "read": f"SELECT {read} {this}",

@@ -18,7 +18,14 @@ from keyhouse.engines.sqlite.changes import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
-POISON = (ArithmeticError, TypeError, ValueError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+POISON = (
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+)
 """What SQLite or the driver says of a value that it can't keep: the batch's own fault, not the transaction's."""
 
 PutRow = tuple[str | bytes | int | None, ...]
@@ -31,9 +38,22 @@ class SpoiledError(Exception):
 class Transaction:
     """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
 
-    __slots__ = ("_cursor", "_gathered", "_gathers", "_log", "_sql", "_stamp", "_touched", "now", "revision", "wrote")
+    __slots__ = (
+        "_cursor",
+        "_gathered",
+        "_gathers",
+        "_log",
+        "_sql",
+        "_stamp",
+        "_touched",
+        "now",
+        "revision",
+        "wrote",
+    )
 
-    def __init__(self, cursor: apsw.Cursor, sql: Statements, now: int, *, gathers: bool = True) -> None:
+    def __init__(
+        self, cursor: apsw.Cursor, sql: Statements, now: int, *, gathers: bool = True
+    ) -> None:
         self._cursor = cursor
         self._sql = sql
         self._gathers = gathers
@@ -56,7 +76,9 @@ class Transaction:
             return self.revision
         revision = self.revision + 1
         large = size > self._sql.inline_bytes_max
-        self._write(space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large)
+        self._write(
+            space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large
+        )
         if batch.id is not None:
             self._cursor.execute(self._sql.remember, (space, batch.id, revision, self.now))
         return revision
@@ -92,7 +114,9 @@ class Transaction:
             self._cursor.executemany(self._sql.log, self._log)
 
     def _applied(self, space: str, batch_id: str) -> int | None:
-        revision: int | None = self._cursor.execute(self._sql.applied, (space, batch_id, self._forgotten())).get
+        revision: int | None = self._cursor.execute(
+            self._sql.applied, (space, batch_id, self._forgotten())
+        ).get
         return revision
 
     def _forgotten(self) -> int:
@@ -123,11 +147,18 @@ class Transaction:
         return sums
 
     def _write(
-        self, space: str, revision: int, puts: Sequence[Put], deletes: tuple[str, ...], maybe_large: bool
+        self,
+        space: str,
+        revision: int,
+        puts: Sequence[Put],
+        deletes: tuple[str, ...],
+        maybe_large: bool,
     ) -> None:
         rows: list[PutRow]
         if stamp := self._stamp:
-            rows = [(space, put.key, revision, put.expires, None, put.value, *stamp) for put in puts]
+            rows = [
+                (space, put.key, revision, put.expires, None, put.value, *stamp) for put in puts
+            ]
         else:
             rows = [(space, put.key, revision, put.expires, None, put.value) for put in puts]
         keys = [put.key for put in puts]

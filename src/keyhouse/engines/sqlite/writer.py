@@ -35,7 +35,11 @@ class Writer(GroupWriter):
     """`committed` is called on the loop after each group."""
 
     def __init__(
-        self, connection: apsw.Connection, sql: Statements, clock: Clock, committed: Callable[[], None]
+        self,
+        connection: apsw.Connection,
+        sql: Statements,
+        clock: Clock,
+        committed: Callable[[], None],
     ) -> None:
         super().__init__("sqlite")
         self.connection = connection
@@ -69,7 +73,9 @@ class Writer(GroupWriter):
         while True:
             self._cursor.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(self._cursor, self._sql, self._clock.now(), gathers=gathers)
+                transaction = Transaction(
+                    self._cursor, self._sql, self._clock.now(), gathers=gathers
+                )
                 sound = self._run(group, transaction)
             except SpoiledError:
                 self._roll_back()

@@ -8,4 +8,13 @@ from keyhouse.serve.auth.jwt_auth import TENANT_PATTERN, JwtAuth, jwt_auth
 from keyhouse.serve.auth.mint import mint
 from keyhouse.serve.auth.settings import JwtSettings
 
-__all__ = ["TENANT_PATTERN", "Authenticator", "Caller", "HeaderPairs", "JwtAuth", "JwtSettings", "jwt_auth", "mint"]
+__all__ = [
+    "TENANT_PATTERN",
+    "Authenticator",
+    "Caller",
+    "HeaderPairs",
+    "JwtAuth",
+    "JwtSettings",
+    "jwt_auth",
+    "mint",
+]

@@ -20,7 +20,9 @@ class Credentials:
         bearer = once.get(b"authorization")
         if bearer is None or b"cookie" in once or len(once) != len(headers):
             return self._chosen(headers)
-        return _checked(_of_bearer(bearer)), False  # nothing came twice, so there is one way to read it
+        return _checked(
+            _of_bearer(bearer)
+        ), False  # nothing came twice, so there is one way to read it
 
     def _chosen(self, headers: HeaderPairs) -> tuple[bytes, bool]:
         cookies: list[bytes] = []
@@ -37,7 +39,11 @@ class Credentials:
 
     def _of_cookie(self, header: bytes) -> list[bytes]:
         start = self._cookie
-        return [part.removeprefix(start) for each in header.split(b";") if (part := each.strip()).startswith(start)]
+        return [
+            part.removeprefix(start)
+            for each in header.split(b";")
+            if (part := each.strip()).startswith(start)
+        ]
 
 
 def _of_bearer(header: bytes) -> list[bytes]:

@@ -88,7 +88,9 @@ class JwtAuth:
         version = keys.version
         verified = await self._verifier.verify(token)
         caller = Caller(tenant=verified.tenant, scopes=verified.scopes, ambient=ambient)
-        if version == keys.version:  # else the keys changed meanwhile, and the next request asks again
+        if (
+            version == keys.version
+        ):  # else the keys changed meanwhile, and the next request asks again
             while len(self._kept) >= self._kept_max:
                 del self._kept[next(iter(self._kept))]
             self._kept[digest] = (verified, caller)
@@ -104,16 +106,23 @@ def jwt_auth(
     clock: Clock | None = None,
 ) -> JwtAuth:
     """The authenticator that the settings ask for. HS256 without a secret makes one in `data`, for this system."""
-    return JwtAuth(settings, _keys(settings, data, system), tenant_pattern=tenant_pattern, clock=clock)
+    return JwtAuth(
+        settings, _keys(settings, data, system), tenant_pattern=tenant_pattern, clock=clock
+    )
 
 
 def _keys(settings: JwtSettings, data: Path, system: str) -> Keys:
     if settings.jwt_algorithm == "HS256":
         return SecretKey(settings.jwt_secret or kept_secret(data, system))
     if settings.jwt_keys is None:
-        raise UsageError("This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm)
+        raise UsageError(
+            "This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm
+        )
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
-        _log.warning("the file of the key set is not there: no token is accepted until it is", file=settings.jwt_keys)
+        _log.warning(
+            "the file of the key set is not there: no token is accepted until it is",
+            file=settings.jwt_keys,
+        )
     return KeySet(
         source(settings.jwt_keys),
         settings.jwt_algorithm,

@@ -91,14 +91,20 @@ class KeySet:
         if not self._keys and (self._fetching is not None or self._now() >= self._next_fetch_at):
             await asyncio.wait([self._fetch()], timeout=CHECK_SECONDS_MAX)
         if not self._keys:
-            raise UnavailableError("The key set can't be read, so that no token is accepted; the log says why.")
+            raise UnavailableError(
+                "The key set can't be read, so that no token is accepted; the log says why."
+            )
 
     async def find(self, name: str | None) -> Any:
-        if not self._has(name) and (self._fetching is not None or self._now() >= self._next_fetch_at):
+        if not self._has(name) and (
+            self._fetching is not None or self._now() >= self._next_fetch_at
+        ):
             await asyncio.wait([self._fetch()], timeout=JWKS_SECONDS_MAX)
         else:
             self.nudge()
-        if not self._keys or (self._fetching is not None and not self._has(name)):  # what is on its way may have it
+        if not self._keys or (
+            self._fetching is not None and not self._has(name)
+        ):  # what is on its way may have it
             raise UnavailableError("The keys that verify tokens could not be fetched: try again.")
         if name is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))

@@ -29,13 +29,21 @@ def mint(
     UsageError when the service's tokens are signed elsewhere (RS256, ES256), or the tenant can't be one.
     """
     if settings.jwt_algorithm != "HS256":
-        raise UsageError("Only whoever has the private key makes these tokens.", algorithm=settings.jwt_algorithm)
+        raise UsageError(
+            "Only whoever has the private key makes these tokens.", algorithm=settings.jwt_algorithm
+        )
     if not re.fullmatch(tenant_pattern, tenant):
         raise UsageError("No tenant can be called so.", tenant=tenant, pattern=tenant_pattern)
     if not 0 < seconds <= 366 * 86_400:
-        raise UsageError("A token lives for more than nothing, and a year at most.", seconds=seconds)
+        raise UsageError(
+            "A token lives for more than nothing, and a year at most.", seconds=seconds
+        )
     now = (clock or SystemClock()).now() // 1_000
-    claims: dict[str, object] = {settings.jwt_tenant_claims[0]: tenant, "iat": now, "exp": now + int(seconds)}
+    claims: dict[str, object] = {
+        settings.jwt_tenant_claims[0]: tenant,
+        "iat": now,
+        "exp": now + int(seconds),
+    }
     if scopes is not None:
         claims["scope"] = " ".join(scopes)
     if settings.jwt_issuer is not None:

@@ -24,7 +24,8 @@ def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
         if not path.exists():
             if not make:
                 raise UsageError(
-                    "There is no secret yet: start the service once, or name its data folder.", file=str(path)
+                    "There is no secret yet: start the service once, or name its data folder.",
+                    file=str(path),
                 )
             _make(path)
         with path.open("rb") as file:
@@ -37,7 +38,10 @@ def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
             reason=error.strerror,
         ) from None
     if os.name == "posix" and mode & 0o077:
-        raise UsageError("Others can read the secret: make a new one, or chmod 600 it if none has.", file=str(path))
+        raise UsageError(
+            "Others can read the secret: make a new one, or chmod 600 it if none has.",
+            file=str(path),
+        )
     try:
         secret = text.decode("ascii").strip()
     except UnicodeDecodeError:
@@ -50,7 +54,9 @@ def kept_secret(folder: Path, system: str = "", *, make: bool = True) -> str:
 
 def _make(path: Path) -> None:
     """Written whole under another name, then linked: nobody ever reads half a secret, and the first one stays."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # as `keyhouse serve` does: rows will be beside it
+    path.parent.mkdir(
+        mode=0o700, parents=True, exist_ok=True
+    )  # as `keyhouse serve` does: rows will be beside it
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -13,7 +13,14 @@ from threading import Event, Thread
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import AbstractHTTPHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import (
+    AbstractHTTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import JWKS_BYTES_MAX, JWKS_SECONDS_MAX
@@ -26,7 +33,9 @@ def source(place: str) -> Callable[[], bytes]:
     parts = urlsplit(place)
     if parts.scheme in ("http", "https"):
         if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            raise UsageError("A key set is fetched by https, because whoever changes it makes tokens.", url=place)
+            raise UsageError(
+                "A key set is fetched by https, because whoever changes it makes tokens.", url=place
+            )
         return lambda: _fetched(place)
     if "://" in place:
         raise UsageError("A key set is a file, or a URL that starts with https://.", place=place)

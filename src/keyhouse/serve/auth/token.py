@@ -59,7 +59,9 @@ class Verified(msgspec.Struct, frozen=True):
 class Verifier:
     """Tokens of one kind, for one sort of tenants: `tenant_pattern` is what a tenant's name must be, as a whole."""
 
-    def __init__(self, settings: JwtSettings, keys: Keys, *, tenant_pattern: str, clock: Clock) -> None:
+    def __init__(
+        self, settings: JwtSettings, keys: Keys, *, tenant_pattern: str, clock: Clock
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._tenant = re.compile(tenant_pattern)
@@ -119,12 +121,16 @@ class Verifier:
         leeway = self._settings.jwt_leeway_seconds
         starts = max(claims.nbf or 0, claims.iat or 0)
         scopes = self._settings.jwt_scopes if claims.scope is None else claims.scope.split()
-        return Verified(tenant, frozenset(scopes), (starts - leeway) * 1_000, (claims.exp + leeway) * 1_000)
+        return Verified(
+            tenant, frozenset(scopes), (starts - leeway) * 1_000, (claims.exp + leeway) * 1_000
+        )
 
 
 def _header(token: bytes) -> _Header:
     try:
         text = token.partition(b".")[0]
-        return msgspec.json.decode(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)), type=_Header)
+        return msgspec.json.decode(
+            base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)), type=_Header
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         raise TokenError("The token is not a JSON Web Token.") from None

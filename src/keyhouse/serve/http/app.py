@@ -22,7 +22,14 @@ from keyhouse.serve.http.docs import docs_routes
 from keyhouse.serve.http.endpoint import Answer, Endpoint, Options, Section, encode
 from keyhouse.serve.http.metrics import HttpMetrics
 from keyhouse.serve.http.pages import leading_route
-from keyhouse.serve.http.problem import GUARDS, PROBLEM, DrainingError, MethodError, problem, problem_headers
+from keyhouse.serve.http.problem import (
+    GUARDS,
+    PROBLEM,
+    DrainingError,
+    MethodError,
+    problem,
+    problem_headers,
+)
 from keyhouse.serve.http.request import GoneError, Request
 from keyhouse.serve.http.route import Route
 from keyhouse.serve.http.settings import HttpSettings
@@ -61,7 +68,9 @@ class App:
         alone: bool,
     ) -> None:
         if alone and len(sections) != 1:
-            raise DeclarationError("Only one part can stand alone.", parts=[section.name for section in sections])
+            raise DeclarationError(
+                "Only one part can stand alone.", parts=[section.name for section in sections]
+            )
         self.settings = settings
         self.metrics = HttpMetrics(registry)
         self._table: Table[Endpoint] = Table()
@@ -72,7 +81,11 @@ class App:
             for route in section.routes:
                 self._add(route, section, "" if alone else f"/{section.name}")
                 if route.path == "/" and not alone:
-                    self._add(leading_route(f"/{section.name}", f"/{section.name}/", "To its page."), None, "")
+                    self._add(
+                        leading_route(f"/{section.name}", f"/{section.name}/", "To its page."),
+                        None,
+                        "",
+                    )
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)
         self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
@@ -138,9 +151,19 @@ class App:
                 if status != 204 and status != 304:
                     headers.append((b"content-length", b"%d" % len(body)))
                 await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+                await send(
+                    {
+                        "type": "http.response.body",
+                        "body": b"" if request.method == "HEAD" else body,
+                    }
+                )
             seconds = perf_counter() - start
-            metrics.count(request.method, _UNMATCHED if endpoint is None else endpoint.template, status, seconds)
+            metrics.count(
+                request.method,
+                _UNMATCHED if endpoint is None else endpoint.template,
+                status,
+                seconds,
+            )
             if seconds >= self._slow_seconds or status >= self._logged_from:
                 self._say(request, status, seconds)
         finally:
@@ -167,17 +190,23 @@ class App:
 
     def _refusal(self, error: Exception, request: Request) -> Answer:
         if not isinstance(error, KeyhouseError):
-            self._log.error("an error of ours", id=request.id, trace=_trace(error), **_named(request))
+            self._log.error(
+                "an error of ours", id=request.id, trace=_trace(error), **_named(request)
+            )
         elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
         document = problem(error, request.id)
         headers = [(b"content-type", PROBLEM), *problem_headers(error)]
         return Answer(document.status, headers, encode(document))
 
-    async def _stream(self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any) -> None:
+    async def _stream(
+        self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any
+    ) -> None:
         """An answer that is made piece by piece. A HEAD makes none of it, so it says no length either."""
         if request.method == "HEAD":
-            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send(
+                {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+            )
             await send({"type": "http.response.body", "body": b""})
             return
         response = StreamingResponse(_fairly(answer.body), answer.status)  # type: ignore[arg-type]  # these are no bytes
@@ -185,7 +214,9 @@ class App:
         try:
             await response(scope, receive, send)
         except Exception as error:  # half is sent: all that can be done is to cut it off
-            self._log.error("an answer broke off", id=request.id, trace=_trace(error), **_named(request))
+            self._log.error(
+                "an answer broke off", id=request.id, trace=_trace(error), **_named(request)
+            )
             raise
 
     def _say(self, request: Request, status: int, seconds: float) -> None:

@@ -49,12 +49,18 @@ def taken(route: Route) -> Taken:
     fields = list(path_fields(route.path))
     for name in names:
         if name not in hints:
-            raise DeclarationError("A handler's arguments need types.", path=route.path, argument=name)
+            raise DeclarationError(
+                "A handler's arguments need types.", path=route.path, argument=name
+            )
         if name not in fields and name not in ARGUMENTS:
-            raise DeclarationError("No part of a request has this name.", path=route.path, argument=name)
+            raise DeclarationError(
+                "No part of a request has this name.", path=route.path, argument=name
+            )
     for name in fields:
         if name not in names:
-            raise DeclarationError("The handler does not take a field of its path.", path=route.path, field=name)
+            raise DeclarationError(
+                "The handler does not take a field of its path.", path=route.path, field=name
+            )
     if "caller" in names and route.scope is None:
         raise DeclarationError("A route that wants its caller needs a scope.", path=route.path)
     if "body" in names and route.method == "GET":
@@ -62,7 +68,9 @@ def taken(route: Route) -> Taken:
     given = {name: hints.get(name) if name in names else None for name in ("query", "headers")}
     for name, kind in given.items():
         if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-            raise DeclarationError("This argument must be a Struct.", path=route.path, argument=name)
+            raise DeclarationError(
+                "This argument must be a Struct.", path=route.path, argument=name
+            )
     return Taken(
         path={name: hints[name] for name in fields},
         query=given["query"],
@@ -103,10 +111,20 @@ class Binding:
     def __init__(self, route: Route, *, body_bytes_max: int, body_seconds_max: float) -> None:
         self.taken = taken(route)
         self._names = tuple(self.taken.path)
-        self._read = [(name, _path_reader(name, kind)) for name, kind in self.taken.path.items() if kind is not str]
-        self._query = Parameters(self.taken.query, "parameter") if self.taken.query is not None else None
-        self._headers = Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
-        self._takes_more = self.taken.headers is not None or self.taken.conditions or self.taken.root
+        self._read = [
+            (name, _path_reader(name, kind))
+            for name, kind in self.taken.path.items()
+            if kind is not str
+        ]
+        self._query = (
+            Parameters(self.taken.query, "parameter") if self.taken.query is not None else None
+        )
+        self._headers = (
+            Parameters(self.taken.headers, "header") if self.taken.headers is not None else None
+        )
+        self._takes_more = (
+            self.taken.headers is not None or self.taken.conditions or self.taken.root
+        )
         self._read_body = reader(self.taken.body)
         self.body_bytes_max = route.body_bytes_max or body_bytes_max
         self._seconds_max = body_seconds_max
@@ -172,7 +190,9 @@ def _path_reader(name: str, kind: Any) -> Callable[[str], Any]:
         try:
             return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise NotFoundError("Nothing can have this address.", field=name, reason=str(error)) from None
+            raise NotFoundError(
+                "Nothing can have this address.", field=name, reason=str(error)
+            ) from None
 
     return read
 
@@ -194,7 +214,9 @@ def reader(kind: Any) -> Callable[[bytes], Any]:
                 return decode(text)
             except msgspec.ValidationError as error:
                 _decode_any(text)  # not JSON that can be kept: then that is what is wrong with it
-                raise RecordError("The body is not what this route takes.", reason=str(error)) from None
+                raise RecordError(
+                    "The body is not what this route takes.", reason=str(error)
+                ) from None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise DocumentError("The body is not a JSON document.", reason=str(error)) from None
 
@@ -228,7 +250,9 @@ class Parameters:
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:
-                raise UsageError(f"There is no such {self._what}.", name=name, known=sorted(self._names))
+                raise UsageError(
+                    f"There is no such {self._what}.", name=name, known=sorted(self._names)
+                )
             if name in self._lists:
                 found.setdefault(name, []).append(value)
             elif name in found:

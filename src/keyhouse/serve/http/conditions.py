@@ -37,7 +37,9 @@ class Conditions(msgspec.Struct, frozen=True):
         """Raise RevisionError (412) unless a write may go on, over a record at `revision`; None: there is no record."""
         tag = None if revision is None else etag(revision)
         if self.if_match is not None and not _found(tag, self.if_match):
-            raise RevisionError("The record is not the one that If-Match names: read it again.", now=tag)
+            raise RevisionError(
+                "The record is not the one that If-Match names: read it again.", now=tag
+            )
         if self.if_none_match is not None and _found(tag, self.if_none_match):
             raise RevisionError("There is a record that If-None-Match rules out.", now=tag)
 
@@ -67,5 +69,7 @@ def _tags(header: str, text: str, *, weak: bool) -> tuple[str, ...]:
     if text.strip() == "*":
         return ("*",)
     if not _TAGS.fullmatch(text):
-        raise UsageError("A condition is * or a list of tags, each in quotes.", header=header, value=text)
+        raise UsageError(
+            "A condition is * or a list of tags, each in quotes.", header=header, value=text
+        )
     return tuple(found[2] for found in _TAG.finditer(text) if weak or found[1] is None)

@@ -21,7 +21,13 @@ class Cors(CORSMiddleware):
             app,
             allow_origins=settings.origins,
             allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "If-Match",
+                "If-None-Match",
+                "X-Request-Id",
+            ],
             allow_credentials=settings.credentials,
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
         )
@@ -30,7 +36,9 @@ class Cors(CORSMiddleware):
         response = super().preflight_response(request_headers)
         id = secrets.token_hex(8)
         if response.status_code >= 400:
-            refused = AccessError("A page of this site may not ask this: name its origin in http.origins.")
+            refused = AccessError(
+                "A page of this site may not ask this: name its origin in http.origins."
+            )
             response.status_code = refused.status
             response.body = msgspec.json.encode(problem(refused, id))
             response.headers["content-type"] = PROBLEM.decode()

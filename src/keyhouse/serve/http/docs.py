@@ -54,7 +54,11 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         prefix = "" if alone else f"/{section.name}"
         others = [] if alone else [(each.name, f"../{each.name}/docs") for each in shown]
         page = _page(
-            section.title or section.name, "openapi.json", others, section.name, "docs" if alone else "../docs"
+            section.title or section.name,
+            "openapi.json",
+            others,
+            section.name,
+            "docs" if alone else "../docs",
         )
         yield _document(section, prefix)
         yield page_route(f"{prefix}/docs", page, "The reference of this system.", policy=_POLICY)
@@ -68,12 +72,16 @@ def docs_routes(sections: Sequence[Section], *, alone: bool) -> Iterator[Route]:
         yield file_route(f"/docs/{name}", _ASSETS / name, cache="max-age=3600")
 
 
-def _page(title: str, document: str, links: list[tuple[str, str]], current: str, assets: str) -> bytes:
+def _page(
+    title: str, document: str, links: list[tuple[str, str]], current: str, assets: str
+) -> bytes:
     shown = "".join(
         f'<a href="{html.escape(link)}"{" aria-current=page" if name == current else ""}>{html.escape(name)}</a>'
         for name, link in links
     )
-    return _PAGE.format(title=html.escape(title), document=html.escape(document), links=shown, assets=assets).encode()
+    return _PAGE.format(
+        title=html.escape(title), document=html.escape(document), links=shown, assets=assets
+    ).encode()
 
 
 def _document(section: Section, prefix: str) -> Route:
@@ -83,4 +91,6 @@ def _document(section: Section, prefix: str) -> Route:
         body = msgspec.json.encode(made | {"servers": [{"url": root + prefix or "/"}]})
         return Reply(body, headers=(("Cache-Control", "no-cache"),), etag=tag_of(body))
 
-    return constant_route(f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system.")
+    return constant_route(
+        f"{prefix}/openapi.json", document, JSON, "The OpenAPI document of this system."
+    )

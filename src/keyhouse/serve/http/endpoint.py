@@ -87,21 +87,29 @@ class Endpoint:
         "template",
     )
 
-    def __init__(self, route: Route, section: Section | None, prefix: str, settings: HttpSettings) -> None:
+    def __init__(
+        self, route: Route, section: Section | None, prefix: str, settings: HttpSettings
+    ) -> None:
         self.route = route
         self.template = prefix + route.path
         self.binding = Binding(
-            route, body_bytes_max=settings.body_bytes_max, body_seconds_max=settings.body_seconds_max
+            route,
+            body_bytes_max=settings.body_bytes_max,
+            body_seconds_max=settings.body_seconds_max,
         )
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None
         self._scope = route.scope or ""
         self._remembered: Remembered = getattr(self._auth, "remembered", _nobody)
         if route.scope is not None and self._auth is None:
-            raise DeclarationError("A route has a scope, and its system no way to tell who asks.", path=self.template)
+            raise DeclarationError(
+                "A route has a scope, and its system no way to tell who asks.", path=self.template
+            )
         self._origins = frozenset(settings.origins)
         replies = self.binding.taken.replies
-        self._gives = next((each.media_type for each in replies.values() if each.type is not NOTHING), JSON)
+        self._gives = next(
+            (each.media_type for each in replies.values() if each.type is not NOTHING), JSON
+        )
         self._has_body = self.binding.taken.has_body
         self._private = self._auth is not None
         self._headers = (_JSON_TYPE, _PRIVATE) if self._private else (_JSON_TYPE,)
@@ -122,7 +130,9 @@ class Endpoint:
         accept = sent.get(b"accept")
         if accept is not None and accept != b"*/*" and self._gives is not ANYTHING:
             check_accepted(accept.decode("latin-1"), self._gives)
-        given = request_conditions(request) if b"if-match" in sent or b"if-none-match" in sent else NONE
+        given = (
+            request_conditions(request) if b"if-match" in sent or b"if-none-match" in sent else NONE
+        )
         arguments = self.binding.arguments(request, values, caller, given)
         if self._has_body:
             arguments["body"] = await self.binding.body(request)
@@ -147,7 +157,10 @@ class Endpoint:
     def _of_reply(self, reply: Reply[Any], given: Conditions) -> Answer:
         headers: Headers = [_PRIVATE] if self._private else []
         if reply.headers:
-            told = [(name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in reply.headers]
+            told = [
+                (name.lower().encode("latin-1"), text.encode("latin-1"))
+                for name, text in reply.headers
+            ]
             headers = told if any(name == b"cache-control" for name, _ in told) else headers + told
         if reply.etag is not None:
             headers.append((b"etag", reply.etag.encode("latin-1")))

@@ -14,7 +14,9 @@ def check_json(content_type: str | None, encoding: str | None) -> None:
     kind, _, rest = (content_type or "").lower().partition(";")
     charset = rest.replace(" ", "").replace('"', "")
     kind = kind.strip()
-    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    is_json = kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
     if not is_json or charset not in ("", "charset=utf-8"):
         raise MediaTypeError("Send the body as application/json, in UTF-8.", sent=content_type)
 
@@ -30,7 +32,10 @@ def check_accepted(accept: str | None, media_type: str) -> None:
         name, *parameters = [each.strip() for each in part.split(";")]
         if name:
             weights[name] = _weight(parameters)
-    best = next((weights[name] for name in (kind, family, "*/*") if name in weights), 0.0 if weights else 1.0)
+    best = next(
+        (weights[name] for name in (kind, family, "*/*") if name in weights),
+        0.0 if weights else 1.0,
+    )
     if best <= 0:
         raise AcceptError("This route gives another media type.", gives=media_type)
 

@@ -7,7 +7,12 @@ Counted in plain integers, as the engines' are, and made into metrics when someb
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from keyhouse.serve.metrics import Timing
 
@@ -43,9 +48,13 @@ class HttpMetrics:
             seconds.add_metric([method, route, str(status)], timing.rising(), timing.seconds)
         yield seconds
         refused = CounterMetricFamily(
-            "keyhouse_http_refused", "What was refused before it reached a route, by status.", labels=["status"]
+            "keyhouse_http_refused",
+            "What was refused before it reached a route, by status.",
+            labels=["status"],
         )
         for status, count in self._refused.copy().items():
             refused.add_metric([str(status)], count)
         yield refused
-        yield GaugeMetricFamily("keyhouse_http_in_flight", "Requests being answered now.", value=self.in_flight)
+        yield GaugeMetricFamily(
+            "keyhouse_http_in_flight", "Requests being answered now.", value=self.in_flight
+        )

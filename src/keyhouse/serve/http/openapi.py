@@ -26,7 +26,13 @@ from keyhouse.errors import (
 )
 from keyhouse.serve.http.binding import NOTHING, Taken, taken
 from keyhouse.serve.http.endpoint import Section
-from keyhouse.serve.http.problem import AcceptError, MediaTypeError, Problem, SlowError, problem_type
+from keyhouse.serve.http.problem import (
+    AcceptError,
+    MediaTypeError,
+    Problem,
+    SlowError,
+    problem_type,
+)
 from keyhouse.serve.http.reply import JSON, Returns
 from keyhouse.serve.http.route import Route
 
@@ -53,7 +59,9 @@ class _Document:
         paths: Json = {}
         names: set[str] = set()
         for route, each in self._routes:
-            paths.setdefault(route.path, {})[route.method.lower()] = self._operation(route, each, names)
+            paths.setdefault(route.path, {})[route.method.lower()] = self._operation(
+                route, each, names
+            )
         auth = self._section.auth
         return {
             "openapi": VERSION,
@@ -73,7 +81,10 @@ class _Document:
 
     def _operation(self, route: Route, each: Taken, names: set[str]) -> Json:
         summary, _, description = (getdoc(route.handler) or "").partition("\n")
-        operation: Json = {"operationId": _fresh(_name(route), names), "summary": summary.rstrip(".").replace("`", "")}
+        operation: Json = {
+            "operationId": _fresh(_name(route), names),
+            "summary": summary.rstrip(".").replace("`", ""),
+        }
         if description.strip():
             operation["description"] = description.strip()
         operation["tags"] = [route.tag or route.path.split("/")[1]]
@@ -95,7 +106,10 @@ class _Document:
             if struct is not None:
                 yield from self._members(place, struct)
         if each.conditions:
-            for name, what in (("If-Match", "one of these tags"), ("If-None-Match", "none of these tags")):
+            for name, what in (
+                ("If-Match", "one of these tags"),
+                ("If-None-Match", "none of these tags"),
+            ):
                 yield {
                     "name": name,
                     "in": "header",
@@ -108,7 +122,13 @@ class _Document:
         for name, schema in shape["properties"].items():
             about = {"description": schema["description"]} if "description" in schema else {}
             required = name in shape.get("required", ())
-            yield {"name": name, "in": place, "required": required, "schema": _parameter(schema), **about}
+            yield {
+                "name": name,
+                "in": place,
+                "required": required,
+                "schema": _parameter(schema),
+                **about,
+            }
 
     def _body(self, route: Route, each: Taken) -> Json:
         if each.body is bytes:
@@ -117,8 +137,12 @@ class _Document:
         return {"required": True, "content": {JSON: content}}
 
     def _replies(self, route: Route, each: Taken) -> Json:
-        replies = {str(status): self._reply(status, returns) for status, returns in each.replies.items()}
-        if route.method == "GET" and any("ETag" in returns.headers for returns in each.replies.values()):
+        replies = {
+            str(status): self._reply(status, returns) for status, returns in each.replies.items()
+        }
+        if route.method == "GET" and any(
+            "ETag" in returns.headers for returns in each.replies.values()
+        ):
             replies["304"] = {"description": "The client has it already, by its If-None-Match."}
         return replies
 
@@ -126,7 +150,8 @@ class _Document:
         reply: Json = {"description": returns.about or HTTPStatus(status).phrase}
         if returns.headers:
             reply["headers"] = {
-                name: {"description": what, "schema": {"type": "string"}} for name, what in returns.headers.items()
+                name: {"description": what, "schema": {"type": "string"}}
+                for name, what in returns.headers.items()
             }
         if returns.type is not NOTHING:
             is_json = returns.media_type == JSON
@@ -136,10 +161,15 @@ class _Document:
 
     def _problems(self, route: Route, each: Taken) -> Json:
         by_status: dict[int, list[type[KeyhouseError]]] = {}
-        for kind in (*route.problems, *face_problems(route, each, limited=self._section.rates is not None)):
+        for kind in (
+            *route.problems,
+            *face_problems(route, each, limited=self._section.rates is not None),
+        ):
             if kind not in by_status.setdefault(kind.status, []):
                 by_status[kind.status].append(kind)
-        return {str(status): self._problem(status, by_status[status]) for status in sorted(by_status)}
+        return {
+            str(status): self._problem(status, by_status[status]) for status in sorted(by_status)
+        }
 
     def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         """Written once, however many routes give it."""
@@ -151,9 +181,18 @@ class _Document:
     def _problem_reply(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         first = kinds[0]
         phrase = HTTPStatus(status).phrase
-        example = Problem(problem_type(first), phrase, status, "What is wrong, in a sentence.", first.code, "4f1d-2a")
+        example = Problem(
+            problem_type(first),
+            phrase,
+            status,
+            "What is wrong, in a sentence.",
+            first.code,
+            "4f1d-2a",
+        )
         reply: Json = {
-            "description": f"{phrase}: " + ", ".join(f"`{problem_type(kind)}`" for kind in kinds) + ".",
+            "description": f"{phrase}: "
+            + ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
+            + ".",
             "content": {
                 "application/problem+json": {
                     "schema": self._types.schema(Problem),
@@ -162,7 +201,9 @@ class _Document:
             },
         }
         if status in (429, 503):
-            reply["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+            reply["headers"] = {
+                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+            }
         return reply
 
 
@@ -192,7 +233,9 @@ class _Types:
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         wanted = [*kinds, Problem]
-        schemas, self.components = msgspec.json.schema_components(wanted, ref_template=_REFERENCE + "{name}")
+        schemas, self.components = msgspec.json.schema_components(
+            wanted, ref_template=_REFERENCE + "{name}"
+        )
         self._schemas = list(zip(wanted, schemas, strict=True))
 
     def schema(self, kind: Any) -> Json:
@@ -201,7 +244,9 @@ class _Types:
 
     def inside(self, struct: type[msgspec.Struct]) -> Json:
         """The schema of a Struct that is no document of its own, such as a query."""
-        [[reference], components] = msgspec.json.schema_components((struct,), ref_template=_REFERENCE + "{name}")
+        [[reference], components] = msgspec.json.schema_components(
+            (struct,), ref_template=_REFERENCE + "{name}"
+        )
         name = reference["$ref"].removeprefix(_REFERENCE)
         found: Json = components.pop(name)
         self.components.update(components)

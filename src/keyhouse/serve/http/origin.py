@@ -23,4 +23,6 @@ def check_origin(request: Request, allowed: frozenset[str]) -> None:
     else:
         ours = origin is None or origin.partition("://")[2] == request.header(b"host")
     if not ours:
-        raise AccessError("A page of another site sent this with a cookie: use a bearer token, or allow its origin.")
+        raise AccessError(
+            "A page of another site sent this with a cookie: use a bearer token, or allow its origin."
+        )

@@ -57,10 +57,16 @@ def file_route(path: str, file: Path, *, cache: str = "no-cache") -> Route:
 
     async def unpacked(headers: _Encodings) -> Reply[bytes]:
         if _GZIP.search(headers.accepted):
-            return Reply(body, headers=(*said, ("Content-Encoding", "gzip")), etag=tag, media_type=media_type)
-        return Reply(gzip.decompress(body), headers=said, etag=tag_of(b"plain" + body), media_type=media_type)
+            return Reply(
+                body, headers=(*said, ("Content-Encoding", "gzip")), etag=tag, media_type=media_type
+            )
+        return Reply(
+            gzip.decompress(body), headers=said, etag=tag_of(b"plain" + body), media_type=media_type
+        )
 
-    return constant_route(path, unpacked if packed.exists() else plain, media_type, "A file of the page.")
+    return constant_route(
+        path, unpacked if packed.exists() else plain, media_type, "A file of the page."
+    )
 
 
 def leading_route(path: str, to: str, about: str) -> Route:
@@ -73,8 +79,12 @@ def leading_route(path: str, to: str, about: str) -> Route:
     return Route(method="GET", path=path, handler=lead, replies=replies, listed=False)
 
 
-def constant_route(path: str, handler: Callable[..., Awaitable[Any]], media_type: str, about: str) -> Route:
-    returns = Returns(type=bytes, about=about, media_type=media_type, headers={"ETag": "Of what it holds."})
+def constant_route(
+    path: str, handler: Callable[..., Awaitable[Any]], media_type: str, about: str
+) -> Route:
+    returns = Returns(
+        type=bytes, about=about, media_type=media_type, headers={"ETag": "Of what it holds."}
+    )
     return Route(method="GET", path=path, handler=handler, replies={200: returns}, listed=False)
 
 

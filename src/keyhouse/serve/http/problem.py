@@ -88,7 +88,9 @@ def problem(error: Exception, request_id: str) -> Problem:
         detail=error.sentence,
         code=error.code,
         request_id=request_id,
-        fields={} if error.status >= 500 else {name: _shown(value) for name, value in error.fields.items()},
+        fields={}
+        if error.status >= 500
+        else {name: _shown(value) for name, value in error.fields.items()},
     )
 
 

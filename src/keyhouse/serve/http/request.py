@@ -28,7 +28,11 @@ class Request:
         self.headers: dict[bytes, bytes] = dict(self.pairs)
         self.query: bytes = scope["query_string"]
         self.raw_path = _path(scope)
-        self.id = new_id if b"x-request-id" not in self.headers else _wished(self.headers[b"x-request-id"], new_id)
+        self.id = (
+            new_id
+            if b"x-request-id" not in self.headers
+            else _wished(self.headers[b"x-request-id"], new_id)
+        )
 
     @property
     def root(self) -> str:

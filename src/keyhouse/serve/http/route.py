@@ -46,9 +46,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise DeclarationError("A route's method is one of these.", method=self.method, known=METHODS)
+            raise DeclarationError(
+                "A route's method is one of these.", method=self.method, known=METHODS
+            )
         if not self.path.startswith("/") or "//" in self.path:
-            raise DeclarationError("A route's path starts with a slash, and has none beside another.", path=self.path)
+            raise DeclarationError(
+                "A route's path starts with a slash, and has none beside another.", path=self.path
+            )
 
     def returns(self, status: int) -> Returns:
         found = self.replies[status]

@@ -46,7 +46,9 @@ class Table(Generic[T]):
         for segment in path[1:].split("/"):
             node = self._below(node, segment, path)
         if method in node.by_method:
-            raise DeclarationError("Two routes have the same method and path.", method=method, path=path)
+            raise DeclarationError(
+                "Two routes have the same method and path.", method=method, path=path
+            )
         node.by_method[method] = entry
         self._is_compiled = False
 
@@ -59,12 +61,16 @@ class Table(Generic[T]):
             return None
         by_method, values_of = self._ends[found.lastindex]
         values = values_of(found)
-        return by_method, values if b"%" not in raw_path else [value.replace(_SLASH, "/") for value in values]
+        return by_method, values if b"%" not in raw_path else [
+            value.replace(_SLASH, "/") for value in values
+        ]
 
     def _below(self, node: _Node[T], segment: str, path: str) -> _Node[T]:
         found = _SEGMENT.fullmatch(segment)
         if found is None:
-            raise DeclarationError("A segment of a path has one field at most, in braces.", path=path)
+            raise DeclarationError(
+                "A segment of a path has one field at most, in braces.", path=path
+            )
         if found[2] is None:
             return node.texts.setdefault(segment, _Node())
         before, after = found[1], found[3]
@@ -81,13 +87,18 @@ class Table(Generic[T]):
         self._match = re.compile(self._pattern(self._root, ())).fullmatch
         self._is_compiled = True
 
-    def _pattern(self, node: _Node[T], fields: tuple[int, ...], groups: list[int] | None = None) -> str:
+    def _pattern(
+        self, node: _Node[T], fields: tuple[int, ...], groups: list[int] | None = None
+    ) -> str:
         """What may follow a node: first its texts, then its fields, then the end, which an empty group marks.
 
         `fields` are the groups of the fields before it; `groups` counts all, because the last one tells which end it was.
         """
         count = groups if groups is not None else [0]
-        ways = [f"/{re.escape(text)}{self._pattern(below, fields, count)}" for text, below in node.texts.items()]
+        ways = [
+            f"/{re.escape(text)}{self._pattern(below, fields, count)}"
+            for text, below in node.texts.items()
+        ]
         for before, after, below in node.fields:
             count[0] += 1
             own = f"([^/]{'+' if after else '++'})"
@@ -120,7 +131,9 @@ def _text(raw_path: bytes) -> str:
     try:
         if b"%" not in raw_path:
             return raw_path.decode()
-        parts = [unquote_to_bytes(part).decode().replace("/", _SLASH) for part in raw_path.split(b"/")]
+        parts = [
+            unquote_to_bytes(part).decode().replace("/", _SLASH) for part in raw_path.split(b"/")
+        ]
         return "/".join(parts)
     except UnicodeDecodeError:
         raise UsageError("A path's escapes must spell UTF-8.") from None

@@ -41,7 +41,16 @@ def begin(loop: asyncio.AbstractEventLoop, work: Work, ended: Ended) -> bool:
 class StandIn:
     """Answers for a task that there is not yet: what a task answers to whoever may cancel it."""
 
-    __slots__ = ("__weakref__", "_cancelling", "_ended", "_loop", "_must_cancel", "_task", "_waits_for", "_work")
+    __slots__ = (
+        "__weakref__",
+        "_cancelling",
+        "_ended",
+        "_loop",
+        "_must_cancel",
+        "_task",
+        "_waits_for",
+        "_work",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work, ended: Ended) -> None:
         self._loop = loop
@@ -59,7 +68,9 @@ class StandIn:
             self._waits_for = waits_for
             waits_for.add_done_callback(self._go_on)
             if self._must_cancel and waits_for.cancel():
-                self._must_cancel = False  # whoever works on what is waited for is told, and then the coroutine is
+                self._must_cancel = (
+                    False  # whoever works on what is waited for is told, and then the coroutine is
+                )
         elif self._must_cancel:
             self._loop.call_soon(self._go_on, None)
         else:

@@ -85,7 +85,12 @@ class Connection(NatsDriver):
         """
         line = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data)
         flusher = self._flusher_task
-        if self._status != Client.CONNECTED or self._flush_queue is None or flusher is None or flusher.done():
+        if (
+            self._status != Client.CONNECTED
+            or self._flush_queue is None
+            or flusher is None
+            or flusher.done()
+        ):
             return False
         if len(data) > self._max_payload or self._pending_data_size + len(line) > BUFFER_BYTES:
             return False
@@ -119,12 +124,18 @@ class Connection(NatsDriver):
             taker(subject.decode(), reply.decode(), data)
         except UnicodeDecodeError:
             self._drop()
-        except Exception as error:  # raised further, it would end the driver's reading, and with it the service
-            _log.error("nats message lost", subject=subject.decode(errors="replace"), exc_info=error)
+        except (
+            Exception
+        ) as error:  # raised further, it would end the driver's reading, and with it the service
+            _log.error(
+                "nats message lost", subject=subject.decode(errors="replace"), exc_info=error
+            )
         self._given = (self._given + 1) % GIVEN_AT_ONCE
         return not self._given
 
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any
+    ) -> None:
         taker = self.takers.get(b"%d" % sid)
         if taker is None:
             await super()._process_msg(sid, subject, reply, data, headers)
@@ -146,9 +157,13 @@ class Connection(NatsDriver):
 
     def _drop(self) -> None:
         self.dropped += 1
-        if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
+        if (
+            now := time.monotonic()
+        ) - self._told >= 1:  # a flood of them is not to become one of lines
             self._told = now
-            _log.warning("nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped)
+            _log.warning(
+                "nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped
+            )
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         if not headers:
@@ -194,7 +209,9 @@ async def connect(url: str, *, name: str = "keyhouse", **options: Any) -> AsyncI
             if state.last is not None and is_refusal(state.last)
             else unfit(state.last or error) or "No NATS server answers."
         )
-        raise UnavailableError(sentence, servers=_bare(url), reason=str(state.last or error)) from error
+        raise UnavailableError(
+            sentence, servers=_bare(url), reason=str(state.last or error)
+        ) from error
     except BaseException:
         await _close(client)
         raise
@@ -251,7 +268,9 @@ class _State:
         self._told = -math.inf
 
     async def trouble(self, error: Exception) -> None:
-        if self.connected or self.last is None or not is_hopeless(self.last):  # a refused connection is cut off besides
+        if (
+            self.connected or self.last is None or not is_hopeless(self.last)
+        ):  # a refused connection is cut off besides
             self.last = error
         if (
             not self.connected and self.opening is not None and is_hopeless(error)
@@ -260,7 +279,9 @@ class _State:
                 self.opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
         reason = str(error) or type(error).__name__
         self._troubles += 1
-        if self.connected and (self._is_due() if self._client.is_connected else self._is_news(reason)):
+        if self.connected and (
+            self._is_due() if self._client.is_connected else self._is_news(reason)
+        ):
             _log.warning("nats trouble", reason=reason, troubles=self._troubles)
 
     def _is_due(self) -> bool:
@@ -279,7 +300,10 @@ class _State:
 
     async def disconnected(self) -> None:
         if self.connected and not self.closing:
-            _log.warning("nats disconnected", reason=str(self.last) if self.last else "the connection was lost")
+            _log.warning(
+                "nats disconnected",
+                reason=str(self.last) if self.last else "the connection was lost",
+            )
 
     async def reconnected(self) -> None:
         self._said = ("", -math.inf)

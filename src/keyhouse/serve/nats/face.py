@@ -90,7 +90,11 @@ class NatsFace:
             await self._subscribe(endpoint)
         await self._micro.start()
         await settle(self._client)
-        self._log.info("nats serving", subjects=[endpoint.subject for endpoint in self._endpoints], queue=self._queue)
+        self._log.info(
+            "nats serving",
+            subjects=[endpoint.subject for endpoint in self._endpoints],
+            queue=self._queue,
+        )
 
     async def drain(self) -> None:
         """Take nothing more, finish what was taken, end what accompanies. A second call does nothing."""
@@ -142,7 +146,9 @@ class NatsFace:
 
     async def _subscribe(self, endpoint: Endpoint) -> None:
         queue = endpoint.queue or self._queue
-        tallies = {word: Tally(word, subject, queue) for word, subject in endpoint.operations.items()}
+        tallies = {
+            word: Tally(word, subject, queue) for word, subject in endpoint.operations.items()
+        }
         other = Tally(endpoint.name, endpoint.subject, queue)
         self._micro.tallies += [*tallies.values(), *([] if tallies else [other])]
         self._subscriptions.append(
@@ -154,7 +160,10 @@ class NatsFace:
             tally = tallies.get(subject.rpartition(".")[2], other)
             if self._in_flight < self._in_flight_max and not self._waiting:
                 self._begin(self._answer(endpoint, tally, subject, reply, data))
-            elif len(self._waiting) < self._waiting_max and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX:
+            elif (
+                len(self._waiting) < self._waiting_max
+                and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX
+            ):
                 self._waiting.append((endpoint, tally, subject, reply, data))
                 self._waiting_bytes += len(data)
             else:
@@ -193,7 +202,9 @@ class NatsFace:
         elif not self._in_flight and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
-    async def _answer(self, endpoint: Endpoint, tally: Tally, subject: str, reply: str, data: bytes) -> None:
+    async def _answer(
+        self, endpoint: Endpoint, tally: Tally, subject: str, reply: str, data: bytes
+    ) -> None:
         """Never raises: whatever happens, the next message is answered too."""
         start = now_ns()
         tally.requests += 1
@@ -221,20 +232,31 @@ class NatsFace:
             await self._client.publish(reply, answer)
         except MaxPayloadError:
             most = self._client.max_payload
-            too_large = LimitError("The answer is larger than NATS lets through.", bytes=len(answer), limit=most)
+            too_large = LimitError(
+                "The answer is larger than NATS lets through.", bytes=len(answer), limit=most
+            )
             await self._send(reply, failure(too_large))
         except (NatsError, OSError) as error:
             self._log.warning("nats answer lost", reason=str(error) or type(error).__name__)
 
     def _refuse(self, endpoint: Endpoint, subject: str, reply: str) -> None:
         self._refused += 1
-        if (now := time.monotonic()) - self._told >= 1:  # a flood of them is not to become one of lines
+        if (
+            now := time.monotonic()
+        ) - self._told >= 1:  # a flood of them is not to become one of lines
             self._told = now
-            self._log.warning("nats overflow", subject=subject, waiting_max=self._waiting_max, refused=self._refused)
+            self._log.warning(
+                "nats overflow",
+                subject=subject,
+                waiting_max=self._waiting_max,
+                refused=self._refused,
+            )
         if endpoint.refused is not None and not endpoint.refused(subject, reply):
             return
         if reply:
-            busy = BusyError("More requests are waiting than can be taken; try again.", waiting=self._waiting_max)
+            busy = BusyError(
+                "More requests are waiting than can be taken; try again.", waiting=self._waiting_max
+            )
             self._client.answer(reply, failure(busy))  # or not, where not even that has room
 
 

@@ -9,7 +9,14 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.errors import AccessError, CallerError, ConflictError, CounterError, KeyhouseError, UnknownOutcomeError
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    ConflictError,
+    CounterError,
+    KeyhouseError,
+    UnknownOutcomeError,
+)
 
 _IN_DOUBT: Final = "The outcome is unknown: it may have been done, or not. Read what is there before you repeat it."
 _TOLD_IN_FULL: Final = (AccessError, CallerError, ConflictError, CounterError)
@@ -27,9 +34,15 @@ def failure(error: BaseException) -> bytes:
     """What is answered when `error` was raised. One that is none of ours says nothing of itself."""
     if not isinstance(error, KeyhouseError):
         return _encode(
-            _Failure(False, KeyhouseError.code, "Something unexpected went wrong; the service's log has it.")
+            _Failure(
+                False,
+                KeyhouseError.code,
+                "Something unexpected went wrong; the service's log has it.",
+            )
         )
     if isinstance(error, UnknownOutcomeError):
         return _encode(_Failure(False, error.code, _IN_DOUBT))
     message = str(error) if isinstance(error, _TOLD_IN_FULL) else error.sentence
-    return _encode(_Failure(False, error.code, message.encode("utf-8", "backslashreplace").decode()))
+    return _encode(
+        _Failure(False, error.code, message.encode("utf-8", "backslashreplace").decode())
+    )

@@ -36,7 +36,9 @@ class Tally:
 class Micro:
     """One running service, as `id`, among those of the same name."""
 
-    def __init__(self, client: Client, *, name: str, version: str, description: str, id: str) -> None:
+    def __init__(
+        self, client: Client, *, name: str, version: str, description: str, id: str
+    ) -> None:
         self.tallies: list[Tally] = []
         self._client = client
         self._identity = {"name": name, "id": id, "version": version, "metadata": {}}
@@ -45,22 +47,36 @@ class Micro:
         self._subscriptions: list[Subscription] = []
 
     async def start(self) -> None:
-        answers: dict[str, Callable[[], dict[str, Any]]] = {"PING": dict, "INFO": self._info, "STATS": self._stats}
+        answers: dict[str, Callable[[], dict[str, Any]]] = {
+            "PING": dict,
+            "INFO": self._info,
+            "STATS": self._stats,
+        }
         for verb in VERBS:
             answer = self._answering(verb, answers[verb])
-            for tail in ("", f".{self._identity['name']}", f".{self._identity['name']}.{self._identity['id']}"):
-                self._subscriptions.append(await self._client.subscribe(f"$SRV.{verb}{tail}", cb=answer))
+            for tail in (
+                "",
+                f".{self._identity['name']}",
+                f".{self._identity['name']}.{self._identity['id']}",
+            ):
+                self._subscriptions.append(
+                    await self._client.subscribe(f"$SRV.{verb}{tail}", cb=answer)
+                )
 
     async def stop(self) -> None:
         for subscription in self._subscriptions:
             await subscription.unsubscribe()
         self._subscriptions.clear()
 
-    def _answering(self, verb: str, more: Callable[[], dict[str, Any]]) -> Callable[[Msg], Awaitable[None]]:
+    def _answering(
+        self, verb: str, more: Callable[[], dict[str, Any]]
+    ) -> Callable[[Msg], Awaitable[None]]:
         async def answer(message: Msg) -> None:
             if message.reply:
                 kind = {"type": _TYPE.format(verb.lower())}
-                await self._client.publish(message.reply, msgspec.json.encode(kind | self._identity | more()))
+                await self._client.publish(
+                    message.reply, msgspec.json.encode(kind | self._identity | more())
+                )
 
         return answer
 
@@ -68,7 +84,12 @@ class Micro:
         return {
             "description": self._description,
             "endpoints": [
-                {"name": each.name, "subject": each.subject, "queue_group": each.queue, "metadata": {}}
+                {
+                    "name": each.name,
+                    "subject": each.subject,
+                    "queue_group": each.queue,
+                    "metadata": {},
+                }
                 for each in self.tallies
             ],
         }

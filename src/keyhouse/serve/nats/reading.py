@@ -12,8 +12,12 @@ from nats.protocol import parser
 
 # To the server a word ends at a space or a tab. The driver's expressions end it at any white space: a subject with a form
 # feed in it would be taken for a broken protocol, and cost the connection.
-parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
-parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
+parser.MSG_RE = re.compile(
+    rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n"
+)
+parser.HMSG_RE = re.compile(
+    rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n"
+)
 
 
 class Parser(parser.Parser):

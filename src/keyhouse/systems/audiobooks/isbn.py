@@ -13,8 +13,13 @@ def isbn10(text: str) -> str:
     """An ISBN-10 without hyphens and spaces, its X upper case; RecordError when it is none."""
     plain = _SEPARATORS.sub("", text).upper()
     if not _ISBN10.fullmatch(plain):
-        raise RecordError("An ISBN-10 has nine digits and a check digit, which may be X.", isbn10=text)
-    if sum(weight * _value(digit) for weight, digit in zip(range(10, 0, -1), plain, strict=True)) % 11:
+        raise RecordError(
+            "An ISBN-10 has nine digits and a check digit, which may be X.", isbn10=text
+        )
+    if (
+        sum(weight * _value(digit) for weight, digit in zip(range(10, 0, -1), plain, strict=True))
+        % 11
+    ):
         raise RecordError("The check digit of the ISBN-10 is wrong.", isbn10=text)
     return plain
 

@@ -53,7 +53,11 @@ def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap 
         position_seconds=event.position_seconds,
         moment=place,
         play_speed=event.play_speed,
-        started_at=event.created_at if event.event_type == "start" else None if state is None else state.started_at,
+        started_at=event.created_at
+        if event.event_type == "start"
+        else None
+        if state is None
+        else state.started_at,
         rest=listened % 1,
     )
     return Counted(state=after, plays=int(_is_play(state, event)), listen_seconds=int(listened))
@@ -106,7 +110,11 @@ def _listened(state: Listening | None, event: PlaybackEvent, place: float | None
 def _step(state: Listening, event: PlaybackEvent, place: float | None) -> float:
     if state.moment is not None and place is not None:
         return place - state.moment
-    return event.position_seconds - state.position_seconds if state.segment_id == event.segment_id else 0.0
+    return (
+        event.position_seconds - state.position_seconds
+        if state.segment_id == event.segment_id
+        else 0.0
+    )
 
 
 def _seconds(start: str, end: str) -> float:

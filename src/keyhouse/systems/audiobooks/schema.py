@@ -74,7 +74,9 @@ USER = Record(
     updated="updated_at",
     private=("password_hash",),
 )
-USER_SECRETS = Record(UserSecrets, "ua:{user_id:ulid}", name="user_secrets", version=VERSION, private=("hashes",))
+USER_SECRETS = Record(
+    UserSecrets, "ua:{user_id:ulid}", name="user_secrets", version=VERSION, private=("hashes",)
+)
 
 # Session
 
@@ -110,8 +112,12 @@ AUTHOR = Record(
 
 # Series
 
-SERIES_BY_NAME_AND_AUTHOR = Index("idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}:{id:ulid}")
-SERIES_BY_NAME = First("idx:series:name:{normalized_name:norm}", value="id", among=SERIES_BY_NAME_AND_AUTHOR)
+SERIES_BY_NAME_AND_AUTHOR = Index(
+    "idx:series:name_author:{normalized_name:norm}:{author_id:ulid?}:{id:ulid}"
+)
+SERIES_BY_NAME = First(
+    "idx:series:name:{normalized_name:norm}", value="id", among=SERIES_BY_NAME_AND_AUTHOR
+)
 SERIES_OF_AUTHOR = Index("idx:series:author:{author_id:ulid}:{id:ulid}")
 SERIES = Record(
     Series,
@@ -126,7 +132,9 @@ SERIES = Record(
 
 # Work (title-level logical grouping)
 
-WORK_BY_TITLE = Unique("idx:work:title:{normalized_title:norm}:author:{author_id:ulid?}", value="id")
+WORK_BY_TITLE = Unique(
+    "idx:work:title:{normalized_title:norm}:author:{author_id:ulid?}", value="id"
+)
 WORK = Record(
     Work,
     "w:{id:ulid}",
@@ -145,12 +153,20 @@ def is_listed(book: Book) -> bool:
 
 
 BOOKS_BY_AUTHOR = Index("idx:book:author:{author_id:ulid}:{id:ulid}", when=is_listed)
-BOOKS_BY_SERIES = Index("idx:book:series:{series_id:ulid}:{series_position:010.3f?}:{id:ulid}", when=is_listed)
+BOOKS_BY_SERIES = Index(
+    "idx:book:series:{series_id:ulid}:{series_position:010.3f?}:{id:ulid}", when=is_listed
+)
 BOOKS_BY_TITLE = Index("idx:book:title:{normalized_title:norm}:{id:ulid}", when=is_listed)
 BOOKS_BY_TAG = Index("idx:book:tag:{tag:norm}:{id:ulid}", each={"tag": "tags"}, when=is_listed)
-BOOKS_BY_GENRE = Index("idx:book:genre:{genre:norm}:{id:ulid}", each={"genre": "genres"}, when=is_listed)
-BOOKS_BY_ISBN10 = Index(Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Match("[0-9]{9}[0-9X]")), when=is_listed)
-BOOKS_BY_ISBN13 = Index(Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Match("[0-9]{13}")), when=is_listed)
+BOOKS_BY_GENRE = Index(
+    "idx:book:genre:{genre:norm}:{id:ulid}", each={"genre": "genres"}, when=is_listed
+)
+BOOKS_BY_ISBN10 = Index(
+    Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Match("[0-9]{9}[0-9X]")), when=is_listed
+)
+BOOKS_BY_ISBN13 = Index(
+    Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Match("[0-9]{13}")), when=is_listed
+)
 BOOKS_BY_WORK = Index("idx:book:work:{work_id:ulid}:{id:ulid}", when=is_listed)
 BOOK = Record(
     Book,
@@ -199,7 +215,10 @@ PLAYLIST = Record(
     updated="updated_at",
 )
 PLAYLIST_ITEM = Record(
-    str, "pli:{playlist_id:ulid}:{position:010d}", name="playlist_item", doc="The book at that position."
+    str,
+    "pli:{playlist_id:ulid}:{position:010d}",
+    name="playlist_item",
+    doc="The book at that position.",
 )
 
 # Playback progress (latest snapshot), and durations for offset conversion
@@ -212,15 +231,23 @@ PROGRESS = Record(
     version=VERSION,
     updated="updated_at",
 )
-DURATION_MAP = Record(DurationMap, "b:duration_map:{book_id:ulid}", name="duration_map", version=VERSION)
+DURATION_MAP = Record(
+    DurationMap, "b:duration_map:{book_id:ulid}", name="duration_map", version=VERSION
+)
 
 # Stats aggregates (derived)
 
 BOOK_PLAYS = Counter("stats:book:plays:{book_id:ulid}", name="book_plays")
-USER_LISTEN_SECONDS = Counter("stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds")
-BOOK_LISTEN_SECONDS = Counter("stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds")
+USER_LISTEN_SECONDS = Counter(
+    "stats:user:listen_seconds:{user_id:ulid}", name="user_listen_seconds"
+)
+BOOK_LISTEN_SECONDS = Counter(
+    "stats:book:listen_seconds:{book_id:ulid}", name="book_listen_seconds"
+)
 WORK_PLAYS = Counter("stats:work:plays:{work_id:ulid}", name="work_plays")
-WORK_LISTEN_SECONDS = Counter("stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds")
+WORK_LISTEN_SECONDS = Counter(
+    "stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds"
+)
 
 # Playback event (immutable): each moves the snapshot and the statistics, in its own commit
 
@@ -254,7 +281,9 @@ def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any
             (WORK_PLAYS, counted.plays, {"work_id": book.work_id}),
             (WORK_LISTEN_SECONDS, counted.listen_seconds, {"work_id": book.work_id}),
         ]
-    return Folded(counted.state, puts=[(PROGRESS, progress, {})], adds=[add for add in adds if add[1]])
+    return Folded(
+        counted.state, puts=[(PROGRESS, progress, {})], adds=[add for add in adds if add[1]]
+    )
 
 
 WATERMARK = Record(Listening, "playw:{user_id:ulid}:{book_id:ulid}", name="watermark")
@@ -273,12 +302,18 @@ PLAYBACK = Log(
 OPERATION = Record(Operation, "op:{id:ulid}", version=VERSION)
 NEXT_SEQ = Counter("op:{operation_id:ulid}:next_seq", name="next_seq")
 OPERATION_LOG = Log(
-    OperationLine, "opl:{operation_id:ulid}:{seq:010d}", name="operation_line", version=VERSION, sequence=NEXT_SEQ
+    OperationLine,
+    "opl:{operation_id:ulid}:{seq:010d}",
+    name="operation_line",
+    version=VERSION,
+    sequence=NEXT_SEQ,
 )
 
 # Security, and future extensions
 
-ARGON2_PARAMS = Record(Argon2Params, "meta:auth:argon2_params", name="argon2_params", version=VERSION)
+ARGON2_PARAMS = Record(
+    Argon2Params, "meta:auth:argon2_params", name="argon2_params", version=VERSION
+)
 ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, created="created_at")
 
 # Migrations: `mig:<versionPadded>` and `meta:version`, where the store keeps them by itself
@@ -300,10 +335,14 @@ async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
     book = entry.record
     if book.work_id is not None:
         return
-    key = WORK_BY_TITLE.template.build({"normalized_title": book.title, "author_id": book.author_id})
+    key = WORK_BY_TITLE.template.build(
+        {"normalized_title": book.title, "author_id": book.author_id}
+    )
     row = await tx.row(key)
     if row is None:
-        work = Work(id=book.id, title=book.title, author_id=book.author_id, series_id=book.series_id)
+        work = Work(
+            id=book.id, title=book.title, author_id=book.author_id, series_id=book.series_id
+        )
         await tx.put(WORK, work, expect=None)
         await join_work(tx, book, work.id)
     else:

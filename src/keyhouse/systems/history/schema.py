@@ -96,7 +96,9 @@ ASSETS_IN_SEASON = Summary(
 )
 
 BY_HIERARCHY = Index(
-    Template("path.hierarchy{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()),
+    Template(
+        "path.hierarchy{path}|{state:IN_PROGRESS|COMPLETED}|{asset}", escape=PARTS, path=Path()
+    ),
     each={"path": lambda entry: whole_prefixes(hierarchy(entry.ext))},
 )
 
@@ -118,7 +120,13 @@ ENTRY = Record(
     computed={"attr": with_percentage},
 )
 
-_BESIDE_STATES: tuple[Declared, ...] = (ENTRY, ASSETS_OF_TEAM, ASSETS_IN_SEASON, BY_HIERARCHY, BY_SPORT)
+_BESIDE_STATES: tuple[Declared, ...] = (
+    ENTRY,
+    ASSETS_OF_TEAM,
+    ASSETS_IN_SEASON,
+    BY_HIERARCHY,
+    BY_SPORT,
+)
 
 SCHEMAS: tuple[Schema, ...] = (
     Schema(

@@ -56,7 +56,10 @@ CURRENT = Record(Snapshot, _at("current"), name="current", version=VERSION)
 SNAPSHOT = Record(Snapshot, _at("snapshots/{snapshot_id}"), name="snapshot", version=VERSION)
 
 SNAPSHOTS = _bucket(
-    "kryten_playlist_snapshot", CURRENT, SNAPSHOT, doc="Which catalog snapshot is current, and those before it."
+    "kryten_playlist_snapshot",
+    CURRENT,
+    SNAPSHOT,
+    doc="Which catalog snapshot is current, and those before it.",
 )
 
 # 4.3.2 kryten_playlist_acl
@@ -108,7 +111,11 @@ def index_entry(playlist: Playlist) -> dict[str, str]:
 
 
 PLAYLIST_INDEX = Summary(
-    _at("playlists/index"), member="playlist_id", under="playlists", entry=index_entry, constant={"schema_version": 1}
+    _at("playlists/index"),
+    member="playlist_id",
+    under="playlists",
+    entry=index_entry,
+    constant={"schema_version": 1},
 )
 PLAYLIST_NAME = Unique(_at("names/{name:norm}"), value="playlist_id")
 PLAYLIST = Record(
@@ -122,7 +129,10 @@ PLAYLIST = Record(
 )
 
 PLAYLISTS = _bucket(
-    "kryten_playlist_playlists", PLAYLIST, doc="Saved playlists.", overlaps=((PLAYLIST, PLAYLIST_INDEX),)
+    "kryten_playlist_playlists",
+    PLAYLIST,
+    doc="Saved playlists.",
+    overlaps=((PLAYLIST, PLAYLIST_INDEX),),
 )
 
 # 4.3.4 kryten_playlist_auth
@@ -164,10 +174,20 @@ OTP_REQUEST = Record(
     private=("otp_hash",),
     expiry=at_field("expires_at"),
 )
-SESSION = Record(Session, _at("session/{session_id}"), version=VERSION, expiry=at_field("expires_at"))
-IP_BLOCK = Record(IpBlock, _at("ipblock/{ip}"), name="ip_block", version=VERSION, expiry=at_field("blocked_until"))
+SESSION = Record(
+    Session, _at("session/{session_id}"), version=VERSION, expiry=at_field("expires_at")
+)
+IP_BLOCK = Record(
+    IpBlock, _at("ipblock/{ip}"), name="ip_block", version=VERSION, expiry=at_field("blocked_until")
+)
 
-AUTH = _bucket("kryten_playlist_auth", OTP_REQUEST, SESSION, IP_BLOCK, doc="Codes, sessions and blocked addresses.")
+AUTH = _bucket(
+    "kryten_playlist_auth",
+    OTP_REQUEST,
+    SESSION,
+    IP_BLOCK,
+    doc="Codes, sessions and blocked addresses.",
+)
 
 # 4.3.5 kryten_playlist_analytics
 
@@ -208,7 +228,11 @@ class DayPlays(Struct, kw_only=True):
 
 
 GLOBAL_COUNTERS = Record(
-    GlobalCounters, _at("counters/global"), name="global_counters", version=VERSION, updated="updated_at"
+    GlobalCounters,
+    _at("counters/global"),
+    name="global_counters",
+    version=VERSION,
+    updated="updated_at",
 )
 ITEM_COUNTERS = Record(ItemCounters, _at("items/{video_id}"), name="item_counters", version=VERSION)
 PLAYLIST_COUNTERS = Record(
@@ -261,9 +285,19 @@ class DayLikes(Struct, kw_only=True):
     schema_version: int = 1
 
 
-ITEM_LIKES = Record(ItemLikes, _at("items/{video_id}/likes"), name="item_likes", version=VERSION, updated="updated_at")
+ITEM_LIKES = Record(
+    ItemLikes,
+    _at("items/{video_id}/likes"),
+    name="item_likes",
+    version=VERSION,
+    updated="updated_at",
+)
 LIKED = Record(
-    Liked, _at("dedupe/{video_id}/{user_id:norm}"), name="liked", version=VERSION, expiry=at_field("expires_at")
+    Liked,
+    _at("dedupe/{video_id}/{user_id:norm}"),
+    name="liked",
+    version=VERSION,
+    expiry=at_field("expires_at"),
 )
 DAY_LIKES = Record(
     DayLikes,
@@ -273,6 +307,8 @@ DAY_LIKES = Record(
     expiry=fixed(DAYS_KEPT * 24 * 3_600),
 )
 
-LIKES = _bucket("kryten_playlist_likes", ITEM_LIKES, LIKED, DAY_LIKES, doc="What was liked, and by whom lately.")
+LIKES = _bucket(
+    "kryten_playlist_likes", ITEM_LIKES, LIKED, DAY_LIKES, doc="What was liked, and by whom lately."
+)
 
 SCHEMAS: tuple[Schema, ...] = (SNAPSHOTS, ACL, PLAYLISTS, AUTH, ANALYTICS, LIKES)

@@ -31,7 +31,9 @@ class User(msgspec.Struct, frozen=True):
 
 
 def users(
-    plugins: Sequence[str], settings: Settings | None = None, passwords: Mapping[str, str] | None = None
+    plugins: Sequence[str],
+    settings: Settings | None = None,
+    passwords: Mapping[str, str] | None = None,
 ) -> list[User]:
     """The service, and each plugin. Passwords that are not given are drawn."""
     settings, given = settings or Settings(), passwords or {}
@@ -39,9 +41,13 @@ def users(
         try:
             SCHEMAS[0].space.bound(plugin)
         except KeyFieldError:
-            raise PluginNameError("A plugin's name is 1 to 100 of a-z, 0-9, _ and -.", plugin=plugin) from None
+            raise PluginNameError(
+                "A plugin's name is 1 to 100 of a-z, 0-9, _ and -.", plugin=plugin
+            ) from None
         if plugin == SERVICE:
-            raise PluginNameError("That name is the service's own user: a plugin can't have it here.", plugin=plugin)
+            raise PluginNameError(
+                "That name is the service's own user: a plugin can't have it here.", plugin=plugin
+            )
     each = [_plugin(plugin, settings, given) for plugin in dict.fromkeys(plugins)]
     return [_service(settings, given, [f"{plugin.inbox_prefix}.>" for plugin in each]), *each]
 

@@ -18,7 +18,11 @@ class Census:
     """`account_of` gives the account of a plugin that has one: what it counts is kept there, and carried along."""
 
     def __init__(
-        self, engine: Engine, figures: Figures, journal: Journal, account_of: Callable[[str], Account | None]
+        self,
+        engine: Engine,
+        figures: Figures,
+        journal: Journal,
+        account_of: Callable[[str], Account | None],
     ) -> None:
         self._engine = engine
         self._figures = figures
@@ -50,7 +54,9 @@ class Census:
     async def count(self, plugin: str) -> Room:
         """What one plugin keeps now."""
         account = self._account_of(plugin)
-        room = await (measure(Store(SCHEMAS[0], self._engine, plugin)) if account is None else account.count())
+        room = await (
+            measure(Store(SCHEMAS[0], self._engine, plugin)) if account is None else account.count()
+        )
         return Room(room.keys, room.bytes)
 
     def of(self, plugin: str) -> tuple[Room | None, int | None]:

@@ -159,7 +159,10 @@ class PluginStorage:
         timeout: float = 5.0,
     ) -> None:
         if _PLUGIN.fullmatch(plugin) is None:  # before it is part of a subject
-            raise InvalidRequest("INVALID_PLUGIN_NAME", f"A plugin's name is 1 to 100 of a-z, 0-9, _ and -: {plugin!r}")
+            raise InvalidRequest(
+                "INVALID_PLUGIN_NAME",
+                f"A plugin's name is 1 to 100 of a-z, 0-9, _ and -: {plugin!r}",
+            )
         self.plugin = plugin
         self._connection = connection
         self._prefix = f"{prefix}.{plugin}"
@@ -209,7 +212,9 @@ class PluginStorage:
         """Add to a whole number, and return it. No two of these get lost, whoever else counts."""
         return int((await self._ask("incr", {"key": key, "by": by, "ttl": ttl}))["value"])
 
-    async def cas(self, key: str, value: Any, revision: int | None, *, ttl: int | None = None) -> int:
+    async def cas(
+        self, key: str, value: Any, revision: int | None, *, ttl: int | None = None
+    ) -> int:
         """Set the key only if it is at this revision (`None`: not there); its new revision. Else `Conflict`."""
         body = {"key": key, "value": value, "revision": revision, "ttl": ttl}
         return int((await self._ask("cas", body))["revision"])
@@ -220,11 +225,17 @@ class PluginStorage:
 
     async def batch(self, *operations: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Several writes, all or none: `kv.batch({"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "b"})`."""
-        results: list[dict[str, Any]] = (await self._ask("batch", {"ops": list(operations)}))["results"]
+        results: list[dict[str, Any]] = (await self._ask("batch", {"ops": list(operations)}))[
+            "results"
+        ]
         return results
 
     async def watch(
-        self, prefix: str = "", *, since: int | None = None, begun: Callable[[int], None] | None = None
+        self,
+        prefix: str = "",
+        *,
+        since: int | None = None,
+        begun: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
         """The changes of the keys that begin so, from now on or after revision `since`, without end. Begun anew by itself
         when the service is restarted or a message was lost; then a change may come twice, and none is missed. Where that
@@ -234,7 +245,9 @@ class PluginStorage:
             subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
             messages = await self._connection.subscribe(subject)
             try:
-                answer = await self._ask("watch", {"subject": subject, "prefix": prefix, "since": since})
+                answer = await self._ask(
+                    "watch", {"subject": subject, "prefix": prefix, "since": since}
+                )
                 since = int(answer["revision"])
                 if begun is not None:
                     begun(since)
@@ -276,11 +289,17 @@ class PluginStorage:
             )
         except MaxPayloadError:
             most = self._connection.max_payload
-            raise ValueTooLarge("VALUE_TOO_LARGE", f"The request is larger than the {most} bytes of NATS.") from None
+            raise ValueTooLarge(
+                "VALUE_TOO_LARGE", f"The request is larger than the {most} bytes of NATS."
+            ) from None
         except NoRespondersError:
-            raise ServiceUnavailable("NO_ANSWER", "No plugin storage is running on this NATS.") from None
+            raise ServiceUnavailable(
+                "NO_ANSWER", "No plugin storage is running on this NATS."
+            ) from None
         except NatsTimeoutError:
-            raise ServiceUnavailable("NO_ANSWER", f"No answer within {self._timeout:g} s.") from None
+            raise ServiceUnavailable(
+                "NO_ANSWER", f"No answer within {self._timeout:g} s."
+            ) from None
         answer: dict[str, Any] = _decode(message.data)
         if answer["success"]:
             return answer
@@ -293,10 +312,14 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
         data = _encode(body)
     except UnicodeEncodeError:
-        raise InvalidRequest("VALIDATION_ERROR", "A text holds a lone surrogate, which no UTF-8 has.") from None
+        raise InvalidRequest(
+            "VALIDATION_ERROR", "A text holds a lone surrogate, which no UTF-8 has."
+        ) from None
     if b"null" in data:
         try:
             json.dumps(msgspec.to_builtins(body, str_keys=True), allow_nan=False)
         except ValueError:
-            raise InvalidRequest("VALIDATION_ERROR", "A number in the value is not finite.") from None
+            raise InvalidRequest(
+                "VALIDATION_ERROR", "A number in the value is not finite."
+            ) from None
     return data

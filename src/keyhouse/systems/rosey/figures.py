@@ -8,7 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from keyhouse.serve.metrics import Timing
 from keyhouse.systems.rosey.quota import Room
@@ -60,8 +65,16 @@ class Figures:
     def timings(self, plugin: str | None = None) -> dict[str, list[Timing]]:
         """How often and how long, by operation: of one plugin, or of all. What was never done is left out."""
         if plugin is None:
-            return {operation: [*by_plugin.values()] for operation, by_plugin in self._timings.items() if by_plugin}
-        return {operation: [found[plugin]] for operation, found in self._timings.items() if plugin in found}
+            return {
+                operation: [*by_plugin.values()]
+                for operation, by_plugin in self._timings.items()
+                if by_plugin
+            }
+        return {
+            operation: [found[plugin]]
+            for operation, found in self._timings.items()
+            if plugin in found
+        }
 
     def failures(self, plugin: str | None = None) -> dict[str, int]:
         """What was refused or failed, by its code: of one plugin, or of all."""
@@ -73,9 +86,13 @@ class Figures:
 
     def collect(self) -> Iterator[Metric]:
         for operation, by_plugin in self._timings.items():
-            total = CounterMetricFamily(f"rosey_kv_{operation}", f"Operations `{operation}`.", labels=["plugin"])
+            total = CounterMetricFamily(
+                f"rosey_kv_{operation}", f"Operations `{operation}`.", labels=["plugin"]
+            )
             seconds = HistogramMetricFamily(
-                f"rosey_kv_{operation}_duration_seconds", f"How long `{operation}` took.", labels=["plugin"]
+                f"rosey_kv_{operation}_duration_seconds",
+                f"How long `{operation}` took.",
+                labels=["plugin"],
             )
             for plugin, timing in by_plugin.copy().items():
                 total.add_metric([plugin], sum(timing.steps))
@@ -86,23 +103,33 @@ class Figures:
         yield from self._storage()
 
     def _failures(self) -> Iterator[Metric]:
-        errors = CounterMetricFamily("rosey_kv_errors", "Refused or failed.", labels=["plugin", "error_code"])
+        errors = CounterMetricFamily(
+            "rosey_kv_errors", "Refused or failed.", labels=["plugin", "error_code"]
+        )
         for (plugin, code), count in self.errors.copy().items():
             errors.add_metric([plugin, code], count)
         yield errors
 
     def _storage(self) -> Iterator[Metric]:
-        keys = GaugeMetricFamily("rosey_kv_keys_total", "Keys of a plugin, when last counted.", labels=["plugin"])
+        keys = GaugeMetricFamily(
+            "rosey_kv_keys_total", "Keys of a plugin, when last counted.", labels=["plugin"]
+        )
         size = GaugeMetricFamily(
-            "rosey_kv_storage_bytes", "Bytes of a plugin's keys and values, when last counted.", labels=["plugin"]
+            "rosey_kv_storage_bytes",
+            "Bytes of a plugin's keys and values, when last counted.",
+            labels=["plugin"],
         )
         for plugin, (count, total) in self.stored.items():
             keys.add_metric([plugin], count)
             size.add_metric([plugin], total)
         yield keys
         yield size
-        cleanup = HistogramMetricFamily("rosey_kv_cleanup_duration_seconds", "How long a cleanup took.")
+        cleanup = HistogramMetricFamily(
+            "rosey_kv_cleanup_duration_seconds", "How long a cleanup took."
+        )
         cleanup.add_metric([], self.cleanups.rising(), self.cleanups.seconds)
         yield cleanup
-        yield CounterMetricFamily("rosey_kv_cleanup_deleted", "Keys that cleanups removed.", value=self.cleaned)
+        yield CounterMetricFamily(
+            "rosey_kv_cleanup_deleted", "Keys that cleanups removed.", value=self.cleaned
+        )
         yield GaugeMetricFamily("rosey_kv_watches", "Watches that are running.", value=self.watches)

@@ -29,7 +29,14 @@ SAMPLED_ABOVE: Final = 1_000
 
 SAMPLE: Final = 0.01
 
-OUTAGES: Final = (UnavailableError, UnknownOutcomeError, FullError, LockedError, AccessError, ConflictError)
+OUTAGES: Final = (
+    UnavailableError,
+    UnknownOutcomeError,
+    FullError,
+    LockedError,
+    AccessError,
+    ConflictError,
+)
 """What is foreseen of an engine, or of many callers at once, and comes with every request while it lasts."""
 
 CHARS_MAX: Final = 255
@@ -61,10 +68,24 @@ class Journal:
             **_short(fields),
         )
 
-    def failed(self, operation: str, plugin: str, error: Exception, *, answered: bool, fields: dict[str, Any]) -> None:
+    def failed(
+        self,
+        operation: str,
+        plugin: str,
+        error: Exception,
+        *,
+        answered: bool,
+        fields: dict[str, Any],
+    ) -> None:
         """A mistake of the plugin's that it is told of is nobody else's concern; one that it isn't told of is here only."""
         code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
-        said = {"operation": f"kv_{operation}", "plugin": plugin, "error": code, "reason": str(error), **_short(fields)}
+        said = {
+            "operation": f"kv_{operation}",
+            "plugin": plugin,
+            "error": code,
+            "reason": str(error),
+            **_short(fields),
+        }
         if not isinstance(error, KeyhouseError) or error.status >= 500:
             if not isinstance(error, OUTAGES) or self._is_drawn():
                 self._log.error(f"kv {operation} failed", **said, **origin(error))
@@ -81,10 +102,14 @@ class Journal:
             self._log.info("kv cleanup", **said)
 
     def sweep_failed(self, error: KeyhouseError) -> None:
-        self._log.error("kv cleanup failed", operation="kv_cleanup", reason=str(error), **origin(error))
+        self._log.error(
+            "kv cleanup failed", operation="kv_cleanup", reason=str(error), **origin(error)
+        )
 
     def census_failed(self, error: KeyhouseError) -> None:
-        self._log.error("kv census failed", operation="kv_census", reason=str(error), **origin(error))
+        self._log.error(
+            "kv census failed", operation="kv_census", reason=str(error), **origin(error)
+        )
 
     def _is_drawn(self) -> bool:
         second = int(time.monotonic())
@@ -105,6 +130,8 @@ def origin(error: BaseException | None) -> dict[str, Any]:
 
 def _short(fields: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: f"{value[:CHARS_MAX]}…" if isinstance(value, str) and len(value) > CHARS_MAX else value
+        name: f"{value[:CHARS_MAX]}…"
+        if isinstance(value, str) and len(value) > CHARS_MAX
+        else value
         for name, value in fields.items()
     }

@@ -11,8 +11,19 @@ import msgspec
 from msgspec import UNSET
 
 from keyhouse.engine import Engine
-from keyhouse.errors import CounterError, LimitError, MissingFieldError, RecordError, UnreadableError
-from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX, PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
+from keyhouse.errors import (
+    CounterError,
+    LimitError,
+    MissingFieldError,
+    RecordError,
+    UnreadableError,
+)
+from keyhouse.limits import (
+    COUNTER_MAX,
+    PAGE_ROWS_MAX,
+    PLUGIN_BATCH_KEYS_MAX,
+    PLUGIN_VALUE_BYTES_MAX,
+)
 from keyhouse.schema import Compact, compact
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.rosey import requests as asked
@@ -54,7 +65,10 @@ class Plugin:
             return _ABSENT
         _check_stored(key, row.value)
         if body.revision:
-            return b'{"success":true,"exists":true,"value":%b,"revision":%d}' % (row.value, row.revision)
+            return b'{"success":true,"exists":true,"value":%b,"revision":%d}' % (
+                row.value,
+                row.revision,
+            )
         return b'{"success":true,"exists":true,"value":%b}' % row.value
 
     async def mget(self, body: asked.Mget) -> bytes:
@@ -68,7 +82,11 @@ class Plugin:
             if (written := await tx.row(key)) is not None:
                 _check_stored(key, written[0])
                 found[key] = msgspec.Raw(written[0])
-        answer = {"success": True, "values": found, "missing": [key for key in keys if key not in found]}
+        answer = {
+            "success": True,
+            "values": found,
+            "missing": [key for key in keys if key not in found],
+        }
         return self._fitting(_encode(answer))
 
     async def list(self, body: asked.List) -> bytes:
@@ -79,7 +97,12 @@ class Plugin:
         if fitting < len(keys):
             self._refuse_none(fitting)
             keys, cursor = await self._keys(body, fitting)
-        answer = {"success": True, "keys": keys, "count": len(keys), "truncated": cursor is not None}
+        answer = {
+            "success": True,
+            "keys": keys,
+            "count": len(keys),
+            "truncated": cursor is not None,
+        }
         return _encode(answer if cursor is None else answer | {"cursor": cursor})
 
     async def scan(self, body: asked.Scan) -> bytes:
@@ -90,13 +113,18 @@ class Plugin:
             page = await self.store.page(
                 VALUE, limit=min(left, _SCAN_ROWS), cursor=cursor, starting=body.prefix or None
             )
-            shown = [_encode({"key": e.key, "value": e.record, "revision": e.revision}) for e in page.entries]
+            shown = [
+                _encode({"key": e.key, "value": e.record, "revision": e.revision})
+                for e in page.entries
+            ]
             fitting = self._count_that_fits((len(each) + 1 for each in shown), room)
             parts += shown[:fitting]
             if fitting < len(shown):
                 self._refuse_none(len(parts))
                 if fitting:
-                    page = await self.store.page(VALUE, limit=fitting, cursor=cursor, starting=body.prefix or None)
+                    page = await self.store.page(
+                        VALUE, limit=fitting, cursor=cursor, starting=body.prefix or None
+                    )
                     cursor = page.cursor
                 break
             room -= sum(len(each) + 1 for each in shown)
@@ -114,7 +142,9 @@ class Plugin:
         await self.turns.after_all_writes()
         total, cursor = 0, None
         while True:
-            keys, cursor = await self.store.keys(VALUE, limit=_COUNT_ROWS, cursor=cursor, starting=body.prefix or None)
+            keys, cursor = await self.store.keys(
+                VALUE, limit=_COUNT_ROWS, cursor=cursor, starting=body.prefix or None
+            )
             total += len(keys)
             if cursor is None:
                 return b'{"success":true,"count":%d}' % total
@@ -126,7 +156,9 @@ class Plugin:
         key = _given(body.key)
         value = _compact(body.value)
         if self.account is not None:
-            await self._commit([_build({"key": key})], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key))
+            await self._commit(
+                [_build({"key": key})], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key)
+            )
             return _OK
         with self.turns.write(key) as earlier:
             for write in earlier:
@@ -148,7 +180,9 @@ class Plugin:
         key = _build({"key": body.key})
         value = _compact(body.value)
         expect: Any = body.revision
-        _, revision = await self._commit([key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, expect=expect, key=key))
+        _, revision = await self._commit(
+            [key], lambda tx: tx.put(VALUE, value, ttl=body.ttl, expect=expect, key=key)
+        )
         return b'{"success":true,"revision":%d}' % revision
 
     async def touch(self, body: asked.Touch) -> bytes:
@@ -168,7 +202,9 @@ class Plugin:
         answer = {"success": True, "results": results}
         return self._fitting(_encode(answer | {"revision": revision} if revision else answer))
 
-    async def _commit(self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]) -> tuple[T, int]:
+    async def _commit(
+        self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]
+    ) -> tuple[T, int]:
         """What `work` gave, and the revision of its commit (0: it wrote nothing)."""
 
         async def whole(tx: Transaction) -> tuple[T, Transaction]:
@@ -186,7 +222,9 @@ class Plugin:
     # Answers that fit
 
     async def _keys(self, body: asked.List, limit: int) -> tuple[Sequence[str], str | None]:
-        return await self.store.keys(VALUE, limit=limit, cursor=body.cursor, starting=body.prefix or None)
+        return await self.store.keys(
+            VALUE, limit=limit, cursor=body.cursor, starting=body.prefix or None
+        )
 
     def _count_that_fits(self, sizes: Any, room: int | None = None) -> int:
         left = self._reply_bytes_max if room is None else room
@@ -202,13 +240,16 @@ class Plugin:
         """A page without anything, and with more behind it, would be asked for again and again."""
         if not count:
             raise LimitError(
-                "Not even the first of them fits into an answer: see reply_bytes_max.", limit=self._reply_bytes_max
+                "Not even the first of them fits into an answer: see reply_bytes_max.",
+                limit=self._reply_bytes_max,
             )
 
     def _fitting(self, answer: bytes) -> bytes:
         if len(answer) > self._reply_bytes_max:
             raise LimitError(
-                "The answer would be too large: ask for less.", bytes=len(answer), limit=self._reply_bytes_max
+                "The answer would be too large: ask for less.",
+                bytes=len(answer),
+                limit=self._reply_bytes_max,
             )
         return answer
 
@@ -221,14 +262,20 @@ def _given(value: Any) -> Any:
 
 def _refuse_many(count: int) -> None:
     if count > PLUGIN_BATCH_KEYS_MAX:
-        raise LimitError("Too many keys or operations in one request.", count=count, limit=PLUGIN_BATCH_KEYS_MAX)
+        raise LimitError(
+            "Too many keys or operations in one request.", count=count, limit=PLUGIN_BATCH_KEYS_MAX
+        )
 
 
 def _compact(value: Any) -> Compact:
     """The value as it is stored, of what was read from a body; LimitError when it is too large."""
     document = compact(value)
     if len(document.text) > PLUGIN_VALUE_BYTES_MAX:
-        raise LimitError("The value is larger than 64 KiB.", bytes=len(document.text), limit=PLUGIN_VALUE_BYTES_MAX)
+        raise LimitError(
+            "The value is larger than 64 KiB.",
+            bytes=len(document.text),
+            limit=PLUGIN_VALUE_BYTES_MAX,
+        )
     return document
 
 
@@ -270,7 +317,9 @@ def _checked(op: asked.Operation) -> asked.Operation:
         raise MissingFieldError("Missing required field.", field="op")
     required = asked.OPERATION_REQUIRED.get(op.op)
     if required is None:
-        raise RecordError("There is no such operation in a batch.", op=op.op, known=list(asked.OPERATION_REQUIRED))
+        raise RecordError(
+            "There is no such operation in a batch.", op=op.op, known=list(asked.OPERATION_REQUIRED)
+        )
     for name in required:
         if getattr(op, name) is UNSET:
             raise MissingFieldError("Missing required field.", field=name, op=op.op)

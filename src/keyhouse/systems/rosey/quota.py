@@ -53,10 +53,16 @@ class Quota:
     def check(self, room: Room, keys: int, bytes: int) -> None:
         """Whether so much more may be kept; QuotaError if not. What makes less of it is always allowed."""
         if self.keys_max and keys > 0 and room.keys + keys > self.keys_max:
-            raise QuotaError("The plugin's quota of keys is used up: delete some.", keys=room.keys, limit=self.keys_max)
+            raise QuotaError(
+                "The plugin's quota of keys is used up: delete some.",
+                keys=room.keys,
+                limit=self.keys_max,
+            )
         if self.bytes_max and bytes > 0 and room.bytes + bytes > self.bytes_max:
             raise QuotaError(
-                "The plugin's quota of bytes is used up: delete something.", bytes=room.bytes, limit=self.bytes_max
+                "The plugin's quota of bytes is used up: delete something.",
+                bytes=room.bytes,
+                limit=self.bytes_max,
             )
 
 
@@ -89,7 +95,10 @@ class Count:
 
     def add(self, growth: Growth) -> None:
         """A write of this process, unless it was there when its page was read."""
-        if not growth.revision or growth.revision > self._revisions[bisect_left(self._ends, growth.key)]:
+        if (
+            not growth.revision
+            or growth.revision > self._revisions[bisect_left(self._ends, growth.key)]
+        ):
             self.room.grow(growth.keys, growth.bytes)
 
 
@@ -155,7 +164,9 @@ class Account:
     def _reserve(self, held: Room, grown: Sequence[Growth]) -> None:
         keys, size = sum(each.keys for each in grown), sum(each.bytes for each in grown)
         room = self.kept or Room()
-        self._quota.check(Room(room.keys + self._reserved.keys, room.bytes + self._reserved.bytes), keys, size)
+        self._quota.check(
+            Room(room.keys + self._reserved.keys, room.bytes + self._reserved.bytes), keys, size
+        )
         held.grow(max(0, keys), max(0, size))  # room that is only to become free is nobody's yet
         self._reserved.grow(held.keys, held.bytes)
 

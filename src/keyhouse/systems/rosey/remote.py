@@ -88,7 +88,10 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
         cause = connection.told[-1] if connection.told else error
-        sentence = unfit(cause) or "No NATS server lets us in there: start keyhouse serve, or name another."
+        sentence = (
+            unfit(cause)
+            or "No NATS server lets us in there: start keyhouse serve, or name another."
+        )
         raise UnavailableError(sentence, reason=str(cause) or type(cause).__name__) from None
     except BaseException:
         await connection.close()
@@ -120,7 +123,9 @@ class _Connection(NatsDriver):
     async def check_inbox(self) -> None:
         """Answers can be heard. Before anything is asked for: of a write whose answer can't be heard one would not know."""
         inbox = await self.subscribe(f"{self.new_inbox()}.*")
-        for _ in range(2):  # the first ping may overtake the subscription in the driver, and the second can't
+        for _ in range(
+            2
+        ):  # the first ping may overtake the subscription in the driver, and the second can't
             await self.flush(CONNECT_SECONDS)
         self._check()
         await inbox.unsubscribe()
@@ -134,7 +139,9 @@ class _Connection(NatsDriver):
         headers: dict[str, Any] | None = None,
     ) -> Msg:
         async with self._turn:
-            return await self._request(super().request(subject, payload, timeout, old_style, headers))
+            return await self._request(
+                super().request(subject, payload, timeout, old_style, headers)
+            )
 
     async def _request(self, asked: Coroutine[Any, Any, Msg]) -> Msg:
         answer = asyncio.ensure_future(asked)
@@ -159,17 +166,23 @@ class PluginRemote:
         self._connection = connection
         self._storage = storage
 
-    def _translated(self, silent: type[EngineError] = UnavailableError) -> AbstractContextManager[None]:
+    def _translated(
+        self, silent: type[EngineError] = UnavailableError
+    ) -> AbstractContextManager[None]:
         return _translated(silent, space=self._storage.plugin)
 
     async def get(self, key: str) -> Told | None:
         with self._translated():
             found = await self._storage.found(key)
-        return None if found is None else Told(key, msgspec.json.encode(found.value), found.revision)
+        return (
+            None if found is None else Told(key, msgspec.json.encode(found.value), found.revision)
+        )
 
     async def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
         if reverse:
-            raise UsageError("Plugin storage lists keys from the first to the last only: name the rows by --store.")
+            raise UsageError(
+                "Plugin storage lists keys from the first to the last only: name the rows by --store."
+            )
         with self._translated():
             if keys_only:
                 for key in await self._storage.keys(prefix):
@@ -182,23 +195,31 @@ class PluginRemote:
         with self._translated():
             return await self._storage.count(prefix)
 
-    async def watch(self, prefix: str, since: int | None, begun: Callable[[int], None]) -> AsyncGenerator[Told, None]:
+    async def watch(
+        self, prefix: str, since: int | None, begun: Callable[[int], None]
+    ) -> AsyncGenerator[Told, None]:
         await self.get("-")  # somebody must be there: a watch would wait for a service without end
         with self._translated():
             async with aclosing(self._storage.watch(prefix, since=since, begun=begun)) as changes:
                 async for change in changes:
                     yield _told(change)
 
-    async def put(self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None) -> Told:
+    async def put(
+        self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
+    ) -> Told:
         document: Any = msgspec.json.decode(value)
         if isinstance(expect, Unset):
             await self._written(self._storage.set(key, document, ttl=ttl))
             return Told(key, value)
-        return Told(key, value, await self._written(self._storage.cas(key, document, expect, ttl=ttl)))
+        return Told(
+            key, value, await self._written(self._storage.cas(key, document, expect, ttl=ttl))
+        )
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
         if expect is not ANY:
-            raise UsageError("Plugin storage deletes a key at whatever revision: name the rows by --store.")
+            raise UsageError(
+                "Plugin storage deletes a key at whatever revision: name the rows by --store."
+            )
         return await self._written(self._storage.delete(key))
 
     async def close(self) -> None:
@@ -227,7 +248,9 @@ def _translated(silent: type[EngineError] = UnavailableError, *, space: str) -> 
             reason=str(error),
         ) from None
     except NatsError as error:
-        raise silent("The connection to NATS was lost.", reason=str(error) or type(error).__name__) from None
+        raise silent(
+            "The connection to NATS was lost.", reason=str(error) or type(error).__name__
+        ) from None
 
 
 def _told(change: Change) -> Told:

@@ -21,5 +21,10 @@ VALUE: Record[Any] = Record(
 )
 
 SCHEMAS: tuple[Schema, ...] = (
-    Schema("rosey", VALUE, space=Space("a plugin", segment=PLUGIN), doc="Key-value storage of chat-bot plugins."),
+    Schema(
+        "rosey",
+        VALUE,
+        space=Space("a plugin", segment=PLUGIN),
+        doc="Key-value storage of chat-bot plugins.",
+    ),
 )

@@ -80,10 +80,14 @@ class PluginService:
         self._quota = Quota(self.settings.quota_keys, self.settings.quota_bytes)
         rate = self.settings.rate_per_second
         self._rates = (
-            RateLimiter(rate, burst=self.settings.rate_burst or None, clock=context.engine.clock) if rate else None
+            RateLimiter(rate, burst=self.settings.rate_burst or None, clock=context.engine.clock)
+            if rate
+            else None
         )
         self._journal = Journal(self.settings.slow_ms)
-        self._watches = Watches(self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures)
+        self._watches = Watches(
+            self.settings.changes_prefix, self.settings.heartbeat_seconds, self.figures
+        )
         self._plugins: dict[str, Plugin] = {}
         self._ways: dict[str, _Way] = {}
         self.census = Census(self._engine, self.figures, self._journal, self._account)
@@ -133,7 +137,9 @@ class PluginService:
             way.timing = self.figures.timing(way.operation, way.plugin.name)
         way.timing.add(seconds)
         if self._journal.wants(seconds):
-            self._journal.done(way.operation, way.plugin.name, seconds, _said(way.operation, body, answer))
+            self._journal.done(
+                way.operation, way.plugin.name, seconds, _said(way.operation, body, answer)
+            )
         return answer
 
     def _may_answer(self, request: Request, start: int) -> bool:
@@ -144,7 +150,9 @@ class PluginService:
         if not reply:
             return operation not in READS
         if not self._may_hear(plugin, reply):
-            error = SubjectError("An answer can't be sent to that subject.", reply=reply, subject=request.subject)
+            error = SubjectError(
+                "An answer can't be sent to that subject.", reply=reply, subject=request.subject
+            )
             known = operation if operation in BODIES else "request"
             self._journal.failed(known, plugin, error, answered=False, fields={})
             self.figures.failed(plugin if plugin in self._plugins else "", error.code)
@@ -167,10 +175,13 @@ class PluginService:
             plugin = Plugin(name, self._engine, self._quota, self.settings.reply_bytes_max)
         except KeyFieldError as error:
             raise PluginNameError(
-                "A plugin's name is 1 to 100 of a-z, 0-9, _ and -.", plugin=error.fields.get("value", name)
+                "A plugin's name is 1 to 100 of a-z, 0-9, _ and -.",
+                plugin=error.fields.get("value", name),
             ) from None
         if len(self._plugins) >= PLUGINS_KEPT:
-            self._plugins = {name: known for name, known in self._plugins.items() if not known.turns.quiet}
+            self._plugins = {
+                name: known for name, known in self._plugins.items() if not known.turns.quiet
+            }
             self._ways = {}
         self._plugins[name] = plugin
         return plugin
@@ -232,7 +243,11 @@ def part(context: Context) -> Part:
         about="What plugins keep, for their operator. Plugins themselves ask over NATS.",
         routes=service.view().routes(),
         auth=jwt_auth(
-            service.settings, context.data, system=NAME, tenant_pattern=OPERATOR_PATTERN, clock=context.engine.clock
+            service.settings,
+            context.data,
+            system=NAME,
+            tenant_pattern=OPERATOR_PATTERN,
+            clock=context.engine.clock,
         ),
         endpoints=service.endpoints(),
         queue=service.settings.queue,
@@ -240,11 +255,21 @@ def part(context: Context) -> Part:
     )
 
 
-def operator_token(settings: Mapping[str, Any], data: Path, operator: str, *, seconds: float) -> str:
+def operator_token(
+    settings: Mapping[str, Any], data: Path, operator: str, *, seconds: float
+) -> str:
     """A token for the operator's view, as `keyhouse token rosey --operator` prints it. UsageError when it can't be made
     here."""
     read = read_settings(Settings, settings, table=NAME)
-    return mint(read, data, operator, system=NAME, scopes=[SCOPE], seconds=seconds, tenant_pattern=OPERATOR_PATTERN)
+    return mint(
+        read,
+        data,
+        operator,
+        system=NAME,
+        scopes=[SCOPE],
+        seconds=seconds,
+        tenant_pattern=OPERATOR_PATTERN,
+    )
 
 
 def _read_subject(subject: str, start: int) -> tuple[str, str]:

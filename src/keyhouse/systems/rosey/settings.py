@@ -25,37 +25,67 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
         setting("Subjects begin with one of these: `db.kv.<plugin>.<operation>`."),
     ] = ("db.kv", "rosey.db.kv")
     changes_prefix: Annotated[
-        str, PREFIX, setting("A plugin may have its changes sent to subjects below `<this>.<plugin>`.")
+        str,
+        PREFIX,
+        setting("A plugin may have its changes sent to subjects below `<this>.<plugin>`."),
     ] = "db.changes"
-    queue: Annotated[str, PREFIX, setting("The queue group that the processes of one service share.")] = "rosey"
-    sweep_seconds: Annotated[float, Positive, setting("How often expired keys are removed.")] = 300.0
+    queue: Annotated[
+        str, PREFIX, setting("The queue group that the processes of one service share.")
+    ] = "rosey"
+    sweep_seconds: Annotated[float, Positive, setting("How often expired keys are removed.")] = (
+        300.0
+    )
     census_seconds: Annotated[
         float,
         AtLeastNone,
-        setting("How often keys and bytes are counted for metrics and quotas; 0: never, and no quota."),
+        setting(
+            "How often keys and bytes are counted for metrics and quotas; 0: never, and no quota."
+        ),
     ] = 300.0
-    quota_keys: Annotated[int, AtLeastNone, setting("Keys that one plugin may keep; 0: as many as it likes.")] = 0
+    quota_keys: Annotated[
+        int, AtLeastNone, setting("Keys that one plugin may keep; 0: as many as it likes.")
+    ] = 0
     quota_bytes: Annotated[
-        int, AtLeastNone, setting("Bytes of keys and values that one plugin may keep; 0: as many as it likes.")
+        int,
+        AtLeastNone,
+        setting("Bytes of keys and values that one plugin may keep; 0: as many as it likes."),
     ] = 0
     rate_per_second: Annotated[
-        float, AtLeastNone, setting("Operations that one plugin may ask for in a second, in the long run; 0: no limit.")
+        float,
+        AtLeastNone,
+        setting(
+            "Operations that one plugin may ask for in a second, in the long run; 0: no limit."
+        ),
     ] = 0.0
-    rate_burst: Annotated[int, AtLeastNone, setting("Operations at once within that rate; 0: one second's.")] = 0
-    slow_ms: Annotated[float, Positive, setting("An operation that takes longer is logged as a warning.")] = 100.0
+    rate_burst: Annotated[
+        int, AtLeastNone, setting("Operations at once within that rate; 0: one second's.")
+    ] = 0
+    slow_ms: Annotated[
+        float, Positive, setting("An operation that takes longer is logged as a warning.")
+    ] = 100.0
     reply_bytes_max: Annotated[
-        int, Positive, setting("A page is cut where its answer would be larger; NATS lets 1 MiB through by default.")
+        int,
+        Positive,
+        setting(
+            "A page is cut where its answer would be larger; NATS lets 1 MiB through by default."
+        ),
     ] = 1_000_000
     heartbeat_seconds: Annotated[
-        float, Positive, setting("How often a watch says that it is alive, and asks whether anybody listens.")
+        float,
+        Positive,
+        setting("How often a watch says that it is alive, and asks whether anybody listens."),
     ] = 5.0
     jwt_tenant_claims: Annotated[
         tuple[str, ...],
-        setting("The claims that may name the operator. The first that a token has counts, and no other."),
+        setting(
+            "The claims that may name the operator. The first that a token has counts, and no other."
+        ),
     ] = ("sub",)
     jwt_scopes: Annotated[
         tuple[str, ...],
-        setting("The scopes of a token that has no claim `scope`; `operator` opens the operator's view."),
+        setting(
+            "The scopes of a token that has no claim `scope`; `operator` opens the operator's view."
+        ),
     ] = ()
 
     def __post_init__(self) -> None:

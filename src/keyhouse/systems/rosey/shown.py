@@ -21,7 +21,9 @@ class PluginsQuery(Struct, forbid_unknown_fields=True):
 class PluginQuery(Struct, forbid_unknown_fields=True):
     count: Annotated[
         Literal["known", "now"],
-        Meta(description="`now`: count what it keeps, which reads all of it; `known`: as it was last counted."),
+        Meta(
+            description="`now`: count what it keeps, which reads all of it; `known`: as it was last counted."
+        ),
     ] = "known"
 
 
@@ -30,12 +32,15 @@ class KeysQuery(Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=KEYS_SHOWN_MAX, description="How many at most.")] = 100
     cursor: Annotated[str | None, Meta(description="As the page before gave it.")] = None
     fields: Annotated[
-        Literal["all", "keys"], Meta(description="`keys`: without sizes, revisions and times, which is cheaper.")
+        Literal["all", "keys"],
+        Meta(description="`keys`: without sizes, revisions and times, which is cheaper."),
     ] = "all"
 
 
 class ValueQuery(Struct, forbid_unknown_fields=True):
-    key: Annotated[str, Meta(description="The whole key.", min_length=1, max_length=255, examples=["theme"])]
+    key: Annotated[
+        str, Meta(description="The whole key.", min_length=1, max_length=255, examples=["theme"])
+    ]
 
 
 class Work(Struct):
@@ -43,7 +48,9 @@ class Work(Struct):
 
     count: int
     mean_ms: float
-    p95_ms: Annotated[float | None, Meta(description="At most: the end of its step; `null` beyond the last step.")]
+    p95_ms: Annotated[
+        float | None, Meta(description="At most: the end of its step; `null` beyond the last step.")
+    ]
 
 
 class PluginLine(Struct):

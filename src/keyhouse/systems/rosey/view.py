@@ -40,7 +40,12 @@ _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 class View:
     def __init__(
-        self, engine: Engine, figures: Figures, census: Census, quota: Quota, rates: RateLimiter | None
+        self,
+        engine: Engine,
+        figures: Figures,
+        census: Census,
+        quota: Quota,
+        rates: RateLimiter | None,
     ) -> None:
         self._engine = engine
         self._figures = figures
@@ -85,17 +90,25 @@ class View:
             errors=errors,
         )
 
-    async def keys(self, plugin: shown.PluginName, query: shown.KeysQuery) -> Reply[shown.KeysShown]:
+    async def keys(
+        self, plugin: shown.PluginName, query: shown.KeysQuery
+    ) -> Reply[shown.KeysShown]:
         """A plugin's keys in the order of their bytes, with sizes, revisions and times, or without."""
         store = self._store(plugin)
         found, cursor = await store.keys(
             VALUE, limit=query.limit, cursor=query.cursor or None, starting=query.prefix or None
         )
-        lines = [shown.KeyLine(key) for key in found] if query.fields == "keys" else await self._sized(store, found)
+        lines = (
+            [shown.KeyLine(key) for key in found]
+            if query.fields == "keys"
+            else await self._sized(store, found)
+        )
         page = shown.KeysShown(lines, truncated=cursor is not None, cursor=cursor or msgspec.UNSET)
         return Reply(page, headers=_PRIVATE)
 
-    async def value(self, plugin: shown.PluginName, query: shown.ValueQuery, caller: Caller) -> Reply[shown.ValueShown]:
+    async def value(
+        self, plugin: shown.PluginName, query: shown.ValueQuery, caller: Caller
+    ) -> Reply[shown.ValueShown]:
         """One key's value, with its revision and when it expires."""
         row = await self._store(plugin).row(VALUE.template.build({"key": query.key}))
         if row is None:
@@ -120,7 +133,13 @@ class View:
         return (
             *page_routes(),
             Route(method="GET", path="/plugins", handler=self.plugins, scope=SCOPE),
-            Route(method="GET", path="/plugins/{plugin}", handler=self.plugin, scope=SCOPE, problems=one),
+            Route(
+                method="GET",
+                path="/plugins/{plugin}",
+                handler=self.plugin,
+                scope=SCOPE,
+                problems=one,
+            ),
             Route(
                 method="GET",
                 path="/plugins/{plugin}/keys",
@@ -162,7 +181,11 @@ class View:
 
     def _rate(self, plugin: str) -> shown.RateShown | None:
         rates = self._rates
-        return None if rates is None else shown.RateShown(rates.per_second, rates.burst, rates.left(plugin))
+        return (
+            None
+            if rates is None
+            else shown.RateShown(rates.per_second, rates.burst, rates.left(plugin))
+        )
 
     async def _sized(self, store: Store, keys: Sequence[str]) -> list[shown.KeyLine]:
         """What went away since the keys were listed is left out."""
@@ -170,17 +193,24 @@ class View:
         for start in range(0, len(keys), _READ_ROWS):
             for row in await self._engine.read(store.space, keys[start : start + _READ_ROWS]):
                 if row is not None:
-                    lines.append(shown.KeyLine(row.key, len(row.value), row.revision, _time(row.expires)))
+                    lines.append(
+                        shown.KeyLine(row.key, len(row.value), row.revision, _time(row.expires))
+                    )
         return lines
 
 
 def _value(row: Row) -> shown.ValueShown:
-    value = shown.ValueShown(row.key, msgspec.Raw(row.value), len(row.value), row.revision, _time(row.expires))
+    value = shown.ValueShown(
+        row.key, msgspec.Raw(row.value), len(row.value), row.revision, _time(row.expires)
+    )
     try:
         row.value.decode()
         _is_json(row.value)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value.value, value.unreadable = msgspec.Raw(b"null"), row.value.decode(errors="backslashreplace")
+        value.value, value.unreadable = (
+            msgspec.Raw(b"null"),
+            row.value.decode(errors="backslashreplace"),
+        )
     return value
 
 
@@ -196,7 +226,9 @@ def _work(timings: list[Timing]) -> shown.Work:
         if below >= 0.95 * count:
             p95 = end * 1_000
             break
-    return shown.Work(count, round(sum(timing.seconds for timing in timings) * 1_000 / max(count, 1), 3), p95)
+    return shown.Work(
+        count, round(sum(timing.seconds for timing in timings) * 1_000 / max(count, 1), 3), p95
+    )
 
 
 def _count(timings: list[Timing]) -> int:

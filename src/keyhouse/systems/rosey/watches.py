@@ -54,12 +54,20 @@ class Watches:
         if body.stop:
             return _encode({"success": True, "stopped": earlier is not None})
         if len(self._running) >= WATCHES_MAX:
-            raise BusyError("As many watches are running as there may be; try again later.", limit=WATCHES_MAX)
+            raise BusyError(
+                "As many watches are running as there may be; try again later.", limit=WATCHES_MAX
+            )
         if sum(plugin == store.space for plugin, _ in self._running) >= PLUGIN_WATCHES_MAX:
-            raise QuotaError("The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX)
+            raise QuotaError(
+                "The plugin has as many watches as it may: stop one.", limit=PLUGIN_WATCHES_MAX
+            )
         if body.prefix:
-            VALUE.template.check({"key": body.prefix})  # it is kept: one longer than any key would only fill the memory
-        ended = self._running[place] = asyncio.Event()  # before anything is waited for: others may ask meanwhile
+            VALUE.template.check(
+                {"key": body.prefix}
+            )  # it is kept: one longer than any key would only fill the memory
+        ended = self._running[place] = (
+            asyncio.Event()
+        )  # before anything is waited for: others may ask meanwhile
         try:
             page = await store.page(VALUE, limit=1)
             check_since(body.since, page.revision)
@@ -77,7 +85,11 @@ class Watches:
 
     def _own_subject(self, plugin: str, subject: Any) -> str:
         for own in (f"_INBOX_{plugin}.", f"{self._changes_prefix}.{plugin}."):
-            if len(subject) <= SUBJECT_CHARS_MAX and subject.startswith(own) and _WORDS.fullmatch(subject):
+            if (
+                len(subject) <= SUBJECT_CHARS_MAX
+                and subject.startswith(own)
+                and _WORDS.fullmatch(subject)
+            ):
                 return str(subject)
         raise SubjectError(
             "Changes can be sent only to subjects of the plugin's own, without wildcards.",
@@ -86,7 +98,13 @@ class Watches:
         )
 
     async def _run(
-        self, store: Store, prefix: str, since: int, subject: str, courier: Courier, ended: asyncio.Event
+        self,
+        store: Store,
+        prefix: str,
+        since: int,
+        subject: str,
+        courier: Courier,
+        ended: asyncio.Event,
     ) -> None:
         push = _Push(subject, courier, since)
         changes = asyncio.create_task(self._push_changes(store, prefix, since, push))
@@ -95,8 +113,16 @@ class Watches:
         self._figures.watches += 1
         reason = "drained"
         try:
-            done, _ = await asyncio.wait((changes, beating, stopping), return_when=asyncio.FIRST_COMPLETED)
-            reason = "stopped" if stopping in done else "nobody listens" if beating in done else _failure(changes)
+            done, _ = await asyncio.wait(
+                (changes, beating, stopping), return_when=asyncio.FIRST_COMPLETED
+            )
+            reason = (
+                "stopped"
+                if stopping in done
+                else "nobody listens"
+                if beating in done
+                else _failure(changes)
+            )
         finally:
             self._figures.watches -= 1
             self._forget((store.space, subject), ended)
@@ -104,7 +130,13 @@ class Watches:
                 task.cancel()
             await asyncio.gather(changes, beating, stopping, return_exceptions=True)
             await push.send({"end": reason})
-            _log.debug("kv watch ended", operation="kv_watch", plugin=store.space, subject=subject, reason=reason)
+            _log.debug(
+                "kv watch ended",
+                operation="kv_watch",
+                plugin=store.space,
+                subject=subject,
+                reason=reason,
+            )
 
     async def _push_changes(self, store: Store, prefix: str, since: int, push: "_Push") -> None:
         async with aclosing(store.watch(VALUE, since=since, starting=prefix or None)) as events:
@@ -123,7 +155,9 @@ def _failure(changes: "asyncio.Task[None]") -> str:
     error = changes.exception()
     code = error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
     if not isinstance(error, KeyhouseError) or error.status >= 500:
-        _log.error("kv watch failed", operation="kv_watch", error=code, reason=str(error), **origin(error))
+        _log.error(
+            "kv watch failed", operation="kv_watch", error=code, reason=str(error), **origin(error)
+        )
     return code
 
 

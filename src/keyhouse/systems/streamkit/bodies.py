@@ -25,7 +25,11 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "styles": {"fontSize": "24px", "color": "#ffffff"},
         "mode": "browser",
     },
-    "notes": {"id": "note1", "title": "Stream Ideas", "content": "1. Play new game\n2. Chat with viewers"},
+    "notes": {
+        "id": "note1",
+        "title": "Stream Ideas",
+        "content": "1. Play new game\n2. Chat with viewers",
+    },
 }
 
 _TIMES: Final = {"createdAt": "2026-01-18T12:00:00.000Z", "updatedAt": "2026-01-18T12:00:00.000Z"}
@@ -58,18 +62,30 @@ Config = Annotated[
 ]
 StoredConfig = Annotated[
     msgspec.Raw,
-    Meta(description="A config as it is stored.", extra_json_schema={"type": "object", **_schemas(stored=True)}),
+    Meta(
+        description="A config as it is stored.",
+        extra_json_schema={"type": "object", **_schemas(stored=True)},
+    ),
 ]
 
 
 class ListQuery(Struct, frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX, description="How many at most.")] = PAGE_ROWS_MAX
-    cursor: Annotated[str | None, Meta(description="What the page before gave, for what follows.")] = None
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX, description="How many at most.")] = (
+        PAGE_ROWS_MAX
+    )
+    cursor: Annotated[
+        str | None, Meta(description="What the page before gave, for what follows.")
+    ] = None
     since: Annotated[
         str | None,
-        Meta(description="Only what has this `updatedAt` or a later one.", examples=["2026-01-18T12:00:00.000Z"]),
+        Meta(
+            description="Only what has this `updatedAt` or a later one.",
+            examples=["2026-01-18T12:00:00.000Z"],
+        ),
     ] = None
-    fields: Annotated[Literal["ids"] | None, Meta(description="`ids`: of each config only its id.")] = None
+    fields: Annotated[
+        Literal["ids"] | None, Meta(description="`ids`: of each config only its id.")
+    ] = None
 
 
 class TopQuery(Struct, frozen=True):
@@ -98,7 +114,8 @@ class Listing(Struct, frozen=True):
 
 class Batch(Struct, frozen=True, forbid_unknown_fields=True):
     operations: Annotated[
-        list[Operation], Meta(min_length=1, max_length=BATCH_OPERATIONS_MAX, description="All are done, or none.")
+        list[Operation],
+        Meta(min_length=1, max_length=BATCH_OPERATIONS_MAX, description="All are done, or none."),
     ]
 
 
@@ -117,7 +134,9 @@ class Outcomes(Struct, frozen=True):
 
 
 class Switch(Struct, frozen=True, rename="camel"):
-    scene_name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, description="The scene switched to.")]
+    scene_name: Annotated[
+        str, Meta(min_length=1, max_length=NAME_CHARS_MAX, description="The scene switched to.")
+    ]
 
 
 class Switched(Struct, frozen=True, rename="camel"):

@@ -44,13 +44,17 @@ RECORDS: Final[dict[type[Any], Record[Any]]] = {
 class StreamkitError(Exception):
     """The service said no. `status` and `code` are for programs, `detail` for people, `fields` is what varies."""
 
-    def __init__(self, problem: dict[str, Any], status: int, retry_after: float | None = None) -> None:
+    def __init__(
+        self, problem: dict[str, Any], status: int, retry_after: float | None = None
+    ) -> None:
         self.status = status
         self.code = str(problem.get("code", ""))
         self.detail = str(problem.get("detail", ""))
         self.fields: dict[str, Any] = problem.get("fields", {})
         varies = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
-        super().__init__(f"{status}: {self.detail or 'no reason was given'}" + (f" ({varies})" if varies else ""))
+        super().__init__(
+            f"{status}: {self.detail or 'no reason was given'}" + (f" ({varies})" if varies else "")
+        )
         self.request_id = str(problem.get("requestId", ""))
         self.retry_after = retry_after
 
@@ -108,16 +112,26 @@ class Streamkit:
     """One customer's view of a service: the customer is whom the token names."""
 
     def __init__(
-        self, url: str, *, token: str, timeout: float = 10.0, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        *,
+        token: str,
+        timeout: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, transport=transport
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -138,8 +152,12 @@ class Streamkit:
     def replace(self, config: C, *, if_match: str | None = None) -> Found[C]:
         """Put it in place of the one of its id. `if_match`: only if that is still in this state, else ChangedError."""
         headers = {} if if_match is None else {"If-Match": if_match}
-        answer = self._ask("PUT", _path(type(config), config.id), json=_plain(config), headers=headers)
-        return Found(_record(type(config)).accepted(answer.json()["config"]), answer.headers["etag"])
+        answer = self._ask(
+            "PUT", _path(type(config), config.id), json=_plain(config), headers=headers
+        )
+        return Found(
+            _record(type(config)).accepted(answer.json()["config"]), answer.headers["etag"]
+        )
 
     def delete(self, kind: type[C], id: str, *, if_match: str | None = None) -> bool:
         """Whether there was one."""
@@ -159,9 +177,9 @@ class Streamkit:
     def batch(self, kind: type[C], operations: Sequence[Operation]) -> list[dict[str, Any]]:
         """All of the operations, or none: see `Create`, `Update` and `Delete`. What became of each."""
         body = {"operations": msgspec.to_builtins(operations)}
-        found: list[dict[str, Any]] = self._ask("POST", f"/configs/{_record(kind).name}:batch", json=body).json()[
-            "results"
-        ]
+        found: list[dict[str, Any]] = self._ask(
+            "POST", f"/configs/{_record(kind).name}:batch", json=body
+        ).json()["results"]
         return found
 
     def record_scene(self, name: str) -> SceneActivity:
@@ -171,7 +189,10 @@ class Streamkit:
     def top_scenes(self, limit: int = 10) -> Sequence[SceneActivity]:
         """The scenes that were switched to most often, the most used first."""
         return [
-            _scene(each) for each in self._ask("GET", "/scene-activity/top", params={"limit": limit}).json()["scenes"]
+            _scene(each)
+            for each in self._ask("GET", "/scene-activity/top", params={"limit": limit}).json()[
+                "scenes"
+            ]
         ]
 
     def export(self) -> bytes:
@@ -184,7 +205,9 @@ class Streamkit:
         done: dict[str, Any] = self._ask("POST", "/import", content=file, headers=headers).json()
         return done
 
-    def _pages(self, kind: type[Any], *, since: str | None, page: int, ids: bool) -> Iterator[dict[str, Any]]:
+    def _pages(
+        self, kind: type[Any], *, since: str | None, page: int, ids: bool
+    ) -> Iterator[dict[str, Any]]:
         query: dict[str, Any] = {
             "limit": page,
             **({"since": since} if since else {}),
@@ -206,7 +229,9 @@ class Streamkit:
         except ValueError:
             problem = {}
         after = answer.headers.get("retry-after")
-        kind = _KINDS.get(answer.status_code, ServiceError if answer.status_code >= 500 else StreamkitError)
+        kind = _KINDS.get(
+            answer.status_code, ServiceError if answer.status_code >= 500 else StreamkitError
+        )
         plain = problem if isinstance(problem, dict) else {}
         raise kind(plain, answer.status_code, float(after) if after and after.isdigit() else None)
 
@@ -225,4 +250,6 @@ def _plain(config: Any) -> dict[str, Any]:
 
 
 def _scene(plain: dict[str, Any]) -> SceneActivity:
-    return SceneActivity(scene_name=plain["sceneName"], count=plain["count"], last_used=plain["lastUsed"])
+    return SceneActivity(
+        scene_name=plain["sceneName"], count=plain["count"], last_used=plain["lastUsed"]
+    )

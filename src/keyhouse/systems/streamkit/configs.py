@@ -9,7 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from keyhouse.engine import Row
-from keyhouse.errors import ConflictError, KeyFieldError, LimitError, NotFoundError, RecordError, RevisionError
+from keyhouse.errors import (
+    ConflictError,
+    KeyFieldError,
+    LimitError,
+    NotFoundError,
+    RecordError,
+    RevisionError,
+)
 from keyhouse.limits import BATCH_OPERATIONS_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.store import Entry, Transaction
@@ -42,7 +49,14 @@ class Create(msgspec.Struct, frozen=True, tag_field="op", tag="create", forbid_u
     config: dict[str, Any]
 
 
-class Update(msgspec.Struct, frozen=True, tag_field="op", tag="update", forbid_unknown_fields=True, rename="camel"):
+class Update(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="op",
+    tag="update",
+    forbid_unknown_fields=True,
+    rename="camel",
+):
     """A config in place of the one that is there; `ifMatch`: only if that one has this ETag."""
 
     id: str
@@ -95,7 +109,9 @@ class Configs:
 
         return _at(*await self._write(who, work))
 
-    async def replace(self, customer: str, category: str, id: str, plain: Plain, guard: Guard) -> Kept:
+    async def replace(
+        self, customer: str, category: str, id: str, plain: Plain, guard: Guard
+    ) -> Kept:
         pair = CONFIG_PAIRS[category]
 
         async def work(tx: Transaction, room: Room) -> Kept:
@@ -125,10 +141,15 @@ class Configs:
         """All of them in one commit, or none; the error says which one stood in the way. `tag` writes a revision."""
         if len(operations) > BATCH_OPERATIONS_MAX:
             raise LimitError(
-                "A batch has too many operations: send several.", operations=len(operations), limit=BATCH_OPERATIONS_MAX
+                "A batch has too many operations: send several.",
+                operations=len(operations),
+                limit=BATCH_OPERATIONS_MAX,
             )
         pair, who = CONFIG_PAIRS[category], self._customers.get(customer)
-        ids = [self._new_id(who, each.config) if isinstance(each, Create) else each.id for each in operations]
+        ids = [
+            self._new_id(who, each.config) if isinstance(each, Create) else each.id
+            for each in operations
+        ]
         if len(set(ids)) != len(ids):
             twice = next(id for id in ids if ids.count(id) > 1)
             raise RecordError("A batch names each config once.", id=twice)
@@ -148,7 +169,9 @@ class Configs:
 
         return (await self._write(who, work))[0]
 
-    async def _write(self, customer: Customer, work: Callable[[Transaction, Room], Awaitable[R]]) -> tuple[R, int]:
+    async def _write(
+        self, customer: Customer, work: Callable[[Transaction, Room], Awaitable[R]]
+    ) -> tuple[R, int]:
         """Run `work` until it is committed, within the customer's quota; its result, and the revision of the commit."""
 
         async def reserved(room: Room) -> tuple[R, int]:
@@ -161,7 +184,12 @@ class Configs:
         return await customer.quota.within(reserved)
 
     async def _one(
-        self, tx: Transaction, pair: Pair[Any], operation: Operation, id: str, tag: Callable[[int], str]
+        self,
+        tx: Transaction,
+        pair: Pair[Any],
+        operation: Operation,
+        id: str,
+        tag: Callable[[int], str],
     ) -> tuple[Done, Size]:
         if isinstance(operation, Delete):
             gone = await self._delete(tx, pair, id, _anything)
@@ -173,15 +201,22 @@ class Configs:
 
         def guard(revision: int) -> None:
             if wanted is not None and wanted not in ("*", tag(revision)):
-                raise RevisionError("The config is not the one that ifMatch names: read it again.", now=tag(revision))
+                raise RevisionError(
+                    "The config is not the one that ifMatch names: read it again.",
+                    now=tag(revision),
+                )
 
         kept, added = await self._replace(tx, pair, id, operation.config, guard)
         return Done("update", id, kept.value), added
 
-    async def _create(self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain) -> tuple[Kept, Size]:
+    async def _create(
+        self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain
+    ) -> tuple[Kept, Size]:
         before = await pair.entry(tx, id)
         if before is not None:
-            raise ConflictError("There is a config of this id: replace it, or choose another id.", id=id)
+            raise ConflictError(
+                "There is a config of this id: replace it, or choose another id.", id=id
+            )
         return await self._put(tx, pair, id, plain, None)
 
     async def _replace(

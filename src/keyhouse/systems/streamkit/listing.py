@@ -52,7 +52,9 @@ async def listed(
     after = None if cursor is None else _opened(pair, customer, cursor)
     found: list[tuple[str, bytes | None]] = []
     size = 0
-    async for id, row in pair.rows(engine, customer, after=after, keys_only=ids_only and moment is None):
+    async for id, row in pair.rows(
+        engine, customer, after=after, keys_only=ids_only and moment is None
+    ):
         if moment is not None and _updated(row.key, row.value) < moment:
             continue
         if len(found) == limit or (found and size + len(row.value) > LIST_BYTES_MAX):
@@ -66,7 +68,9 @@ def _updated(key: str, value: bytes) -> str:
     try:
         return _times(value).updated_at
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreadableError("A stored row is not a config; see `keyhouse verify`.", key=key) from error
+        raise UnreadableError(
+            "A stored row is not a config; see `keyhouse verify`.", key=key
+        ) from error
 
 
 def _cursor(id: str) -> str:
@@ -76,11 +80,15 @@ def _cursor(id: str) -> str:
 def _opened(pair: Pair[object], customer: str, cursor: str) -> str:
     """The id behind which the page starts. Whoever makes one up starts behind that id, among their own configs."""
     try:
-        text = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True)
+        text = base64.b64decode(
+            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True
+        )
         id = text.removeprefix(_MARK).decode()
         pair.v1.template.join((customer, id))
     except (binascii.Error, ValueError, KeyFieldError):
-        raise CursorError("Not a cursor: pass one exactly as a page gave it.", cursor=cursor) from None
+        raise CursorError(
+            "Not a cursor: pass one exactly as a page gave it.", cursor=cursor
+        ) from None
     if not text.startswith(_MARK):
         raise CursorError("Not a cursor: pass one exactly as a page gave it.", cursor=cursor)
     return id

@@ -54,7 +54,11 @@ async def migrate_keys(
     counts = dict.fromkeys(PHASES, 0)
     for phase in PHASES[:1] if dry_run else PHASES:
         for pair in PAIRS.values():
-            report = None if on_progress is None else partial(on_progress, customer, f"{phase} {pair.category}")
+            report = (
+                None
+                if on_progress is None
+                else partial(on_progress, customer, f"{phase} {pair.category}")
+            )
             step = partial(_STEPS[phase], pair, conflicts)
             if dry_run:
                 state = await try_job(store, pair.v1, step, on_progress=report)

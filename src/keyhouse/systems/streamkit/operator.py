@@ -42,7 +42,9 @@ def read_items(text: bytes, *, now: int | None = None) -> list[Read]:
     return list(read(file, SystemClock().now() if now is None else now))
 
 
-async def import_items(engine: Engine, entries: Collection[Read], *, keys: KeyVersion = "v1") -> Imported:
+async def import_items(
+    engine: Engine, entries: Collection[Read], *, keys: KeyVersion = "v1"
+) -> Imported:
     """Put them over what is there, each into its customer's space. All were read before the first is written."""
     refuse_twice(entries)
     by_customer: dict[str, list[Read]] = {}

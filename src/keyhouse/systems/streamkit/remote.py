@@ -59,11 +59,15 @@ async def connect(url: str, space: str, token: str | None) -> "ConfigRemote":
     if not url.startswith(("http://", "https://")):
         raise UsageError("Streamkit is asked over HTTP: --service http://host:8080.")
     if token is None:
-        raise UsageError("Streamkit asks for a token: --token, or KEYHOUSE_TOKEN; `keyhouse token` makes one.")
+        raise UsageError(
+            "Streamkit asks for a token: --token, or KEYHOUSE_TOKEN; `keyhouse token` makes one."
+        )
     customer = space_of(token)
     if customer != space:
         raise UsageError("The token stands for another customer.", customer=customer, space=space)
-    return ConfigRemote(Streamkit(url if urlsplit(url).path.strip("/") else url.rstrip("/") + MOUNT, token=token))
+    return ConfigRemote(
+        Streamkit(url if urlsplit(url).path.strip("/") else url.rstrip("/") + MOUNT, token=token)
+    )
 
 
 class _Config(NamedTuple):
@@ -98,16 +102,24 @@ class ConfigRemote:
     async def count(self, prefix: str) -> int:
         return sum(told.key.startswith(prefix) for told in await self._all())
 
-    def watch(self, prefix: str, since: int | None, begun: Callable[[int], None]) -> AsyncGenerator[Told, None]:
-        raise UsageError("Streamkit's service tells no changes: watch the rows, by --store or --data.")
+    def watch(
+        self, prefix: str, since: int | None, begun: Callable[[int], None]
+    ) -> AsyncGenerator[Told, None]:
+        raise UsageError(
+            "Streamkit's service tells no changes: watch the rows, by --store or --data."
+        )
 
-    async def put(self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None) -> Told:
+    async def put(
+        self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
+    ) -> Told:
         record, id = _written(key)
         if ttl is not None:
             raise UsageError("A config has no time to live.", key=key)
         config = record.parse(value)
         if config.id != id:
-            raise UsageError("The value is called another thing than its key.", key=key, id=config.id)
+            raise UsageError(
+                "The value is called another thing than its key.", key=key, id=config.id
+            )
         with _translated(UnknownOutcomeError):
             found = await asyncio.to_thread(self._put, config, expect)
         return Told(key, record.encode(found.value), _revision(found.etag), None)
@@ -125,7 +137,9 @@ class ConfigRemote:
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
         record, id = _written(key)
         if expect is None:
-            raise UsageError("What is to be deleted can't be expected to be absent: name its revision.", key=key)
+            raise UsageError(
+                "What is to be deleted can't be expected to be absent: name its revision.", key=key
+            )
         tag = _etag(expect) if isinstance(expect, int) else None
         with _translated(UnknownOutcomeError):
             return await asyncio.to_thread(self._panel.delete, record.type, id, if_match=tag)
@@ -135,7 +149,9 @@ class ConfigRemote:
 
     async def _all(self) -> list[Told]:
         with _translated():
-            items = msgspec.json.decode(await asyncio.to_thread(self._panel.export), type=list[Item])
+            items = msgspec.json.decode(
+                await asyncio.to_thread(self._panel.export), type=list[Item]
+            )
         return [
             Told(
                 str(each.key),
@@ -159,7 +175,8 @@ def _written(key: str) -> _Config:
     config = _config(key)
     if config is None:
         raise UsageError(
-            "A scene is counted by the service itself, at each switch to it: it can't be written.", key=key
+            "A scene is counted by the service itself, at each switch to it: it can't be written.",
+            key=key,
         )
     return config
 
@@ -169,9 +186,13 @@ def space_of(token: str) -> str:
     the one that was asked for."""
     try:
         body = token.split(".")[1]
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any])
+        claims = msgspec.json.decode(
+            base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any]
+        )
     except (IndexError, binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, ValueError):
-        raise UsageError("This is not a token: `keyhouse token streamkit --customer ID` makes one.") from None
+        raise UsageError(
+            "This is not a token: `keyhouse token streamkit --customer ID` makes one."
+        ) from None
     named = next((str(claims[name]) for name in TENANT_CLAIMS if name in claims), None)
     if named is None:
         raise UsageError("The token names no customer.", claims=list(TENANT_CLAIMS))
@@ -201,10 +222,13 @@ def _translated(silent: type[EngineError] = UnavailableError) -> Iterator[None]:
     except client.StreamkitError as error:
         kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
         raise kind(
-            "The service refused it.", **error.fields | {"status": error.status, "reason": _reason(error)}
+            "The service refused it.",
+            **error.fields | {"status": error.status, "reason": _reason(error)},
         ) from None
     except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise UnavailableError("The service can't be reached.", reason=str(error)) from None
     except (httpx.HTTPError, msgspec.MsgspecError, ValueError, KeyError) as error:
         reason = str(error) or type(error).__name__
-        raise silent("What answers there is no Streamkit service, or it broke off.", reason=reason) from None
+        raise silent(
+            "What answers there is no Streamkit service, or it broke off.", reason=reason
+        ) from None

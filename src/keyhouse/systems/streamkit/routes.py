@@ -83,7 +83,9 @@ class Handlers:
         row = await self._configs.read(caller.tenant, type, id)
         return Reply(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the answer
 
-    async def replace(self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions) -> Reply[Saved]:
+    async def replace(
+        self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions
+    ) -> Reply[Saved]:
         """Replace a config; `createdAt` stays. With `If-Match`: only if it is still in that state."""
         kept = await self._configs.replace(caller.tenant, type, id, body, conditions.check)
         return Reply(Saved(True, msgspec.Raw(kept.value)), etag=etag(kept.revision))
@@ -106,7 +108,9 @@ class Handlers:
         """The scenes that were switched to most often."""
         async with self._customers.get(caller.tenant).lists:
             scenes = await self._scenes.top(caller.tenant, query.limit)
-        return Top([Scene(each.scene_name, each.count, each.last_used) for each in scenes], len(scenes))
+        return Top(
+            [Scene(each.scene_name, each.count, each.last_used) for each in scenes], len(scenes)
+        )
 
     async def export(self, caller: Caller) -> Reply[Stream]:
         """All that the customer keeps, as a file that `wrangler kv bulk put` and `POST /import` read."""
@@ -116,7 +120,9 @@ class Handlers:
     async def load(self, body: File, caller: Caller) -> ImportedReply:
         """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
         customer = self._customers.get(caller.tenant)
-        done = await imported(customer, await _fairly(read(body, self._engine.clock.now())), self._customers.keys)
+        done = await imported(
+            customer, await _fairly(read(body, self._engine.clock.now())), self._customers.keys
+        )
         return ImportedReply(True, done.written, done.unchanged, done.expired)
 
     async def health(self) -> Health:
@@ -130,7 +136,12 @@ def routes(customers: Customers) -> Sequence[Route]:
     on = Handlers(customers)
     saved = {"success": True, "config": CONFIG_EXAMPLE}
     tag = {"ETag": "This state of the config, for If-Match and If-None-Match."}
-    created = Returns(type=Saved, about="It was made.", example=saved, headers={"Location": "Where it is now.", **tag})
+    created = Returns(
+        type=Saved,
+        about="It was made.",
+        example=saved,
+        headers={"Location": "Where it is now.", **tag},
+    )
     room = [QuotaError, KeyFieldError]
     file_bytes_max = 2 * customers.most.bytes + 1_024 * 1_024  # escaped in JSON, text grows
     return (
@@ -161,14 +172,25 @@ def routes(customers: Customers) -> Sequence[Route]:
             problems=[NotFoundError, RevisionError, *room],
             example=EXAMPLES["notes"],
         ),
-        Route(method="DELETE", path="/configs/{type}/{id}", handler=on.delete, scope=WRITE, problems=[RevisionError]),
+        Route(
+            method="DELETE",
+            path="/configs/{type}/{id}",
+            handler=on.delete,
+            scope=WRITE,
+            problems=[RevisionError],
+        ),
         Route(
             method="POST",
             path="/configs/{type}:batch",
             handler=on.batch,
             scope=WRITE,
             problems=[NotFoundError, ConflictError, RevisionError, *room],
-            example={"operations": [{"op": "create", "config": EXAMPLES["notes"]}, {"op": "delete", "id": "old"}]},
+            example={
+                "operations": [
+                    {"op": "create", "config": EXAMPLES["notes"]},
+                    {"op": "delete", "id": "old"},
+                ]
+            },
             body_bytes_max=file_bytes_max,
         ),
         Route(
@@ -185,7 +207,9 @@ def routes(customers: Customers) -> Sequence[Route]:
             path="/export",
             handler=on.export,
             scope=READ,
-            replies={200: Returns(type=list[Item], about="One entry for each config and each scene.")},
+            replies={
+                200: Returns(type=list[Item], about="One entry for each config and each scene.")
+            },
         ),
         Route(
             method="POST",
@@ -194,7 +218,10 @@ def routes(customers: Customers) -> Sequence[Route]:
             scope=WRITE,
             problems=room,
             example=[
-                {"key": "cust_12345_streamkit_notes_note1", "value": msgspec.json.encode(CONFIG_EXAMPLE).decode()}
+                {
+                    "key": "cust_12345_streamkit_notes_note1",
+                    "value": msgspec.json.encode(CONFIG_EXAMPLE).decode(),
+                }
             ],
             body_bytes_max=file_bytes_max,
         ),
@@ -215,7 +242,9 @@ async def _fairly(entries: Iterator[Read]) -> list[Read]:
 def _outcome(done: Done) -> Outcome:
     if done.value is None:
         return Outcome("delete", done.id, deleted=done.deleted)
-    return Outcome("create" if done.op == "create" else "update", done.id, config=msgspec.Raw(done.value))
+    return Outcome(
+        "create" if done.op == "create" else "update", done.id, config=msgspec.Raw(done.value)
+    )
 
 
 async def _written(items: AsyncIterator[Item]) -> AsyncIterator[bytes]:

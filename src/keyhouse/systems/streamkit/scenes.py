@@ -64,7 +64,9 @@ class Scenes:
             async def work(tx: Transaction) -> SceneActivity:
                 before = await SCENES.entry(tx, name)
                 count = by if before is None else before.record.count + by
-                value = SceneActivity(scene_name=name, count=count, last_used=MILLISECONDS.format(tx.now))
+                value = SceneActivity(
+                    scene_name=name, count=count, last_used=MILLISECONDS.format(tx.now)
+                )
                 expires = tx.now + SCENE_ACTIVITY_SECONDS * 1_000
                 entry = await SCENES.restore(tx, value, before, version, expires)
                 written = await tx.row(entry.key)

@@ -20,8 +20,14 @@ from msgspec import UNSET, Struct, UnsetType
 from keyhouse.keys import Match, Template, Text
 from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
-CUSTOMER = Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",), says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -")
-CONFIG_ID = Match("[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -")
+CUSTOMER = Match(
+    "[A-Za-z0-9_-]{1,64}",
+    without=("_streamkit_",),
+    says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -",
+)
+CONFIG_ID = Match(
+    "[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
+)
 NO_IDS = frozenset({".", ".."})
 """Config ids that no URL leads to: clients take them for steps up and down. None is made; one that is stored can be read."""
 SCENE_NAME = Text(chars_max=200)
@@ -65,7 +71,9 @@ class TextCycler(Struct, kw_only=True, rename="camel"):
     extra: dict[str, Any] = {}
 
 
-TEXT_CYCLER = _config(TextCycler, "cust_{customer}_streamkit_text-cyclers_{id}", name="text-cyclers")
+TEXT_CYCLER = _config(
+    TextCycler, "cust_{customer}_streamkit_text-cyclers_{id}", name="text-cyclers"
+)
 
 # 2. Swap configs
 
@@ -160,15 +168,21 @@ def _scene_activity(at: str, *, name: str) -> Record[SceneActivity]:
     )
 
 
-SCENE_ACTIVITY = _scene_activity("cust_{customer}_streamkit_scene_activity_{scene_name}", name="scene_activity")
+SCENE_ACTIVITY = _scene_activity(
+    "cust_{customer}_streamkit_scene_activity_{scene_name}", name="scene_activity"
+)
 
-CONFIGS: dict[str, Record[Any]] = {record.name: record for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE)}
+CONFIGS: dict[str, Record[Any]] = {
+    record.name: record for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE)
+}
 """The configs by their category: the `{type}` of `GET /configs/{type}`."""
 
 # Key migration: the same records at versioned keys, which reads try first. See `migration`.
 
 CONFIGS_V2: dict[str, Record[Any]] = {
-    "text-cyclers": _config(TextCycler, "cust_{customer}_streamkit_v2_text-cyclers_{id}", name="v2_text-cyclers"),
+    "text-cyclers": _config(
+        TextCycler, "cust_{customer}_streamkit_v2_text-cyclers_{id}", name="v2_text-cyclers"
+    ),
     "swaps": _config(Swap, "cust_{customer}_streamkit_v2_swaps_{id}", name="v2_swaps"),
     "layouts": _config(Layout, "cust_{customer}_streamkit_v2_layouts_{id}", name="v2_layouts"),
     "notes": _config(Note, "cust_{customer}_streamkit_v2_notes_{id}", name="v2_notes"),

@@ -24,7 +24,9 @@ def part(context: Context) -> Part:
     """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
     settings = read_settings(Settings, context.settings, table=NAME)
     engine, most = context.engine, Size(settings.quota_keys, settings.quota_bytes)
-    auth = jwt_auth(settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock)
+    auth = jwt_auth(
+        settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock
+    )
     rates = RateLimiter(settings.rate_per_second, burst=settings.rate_burst, clock=engine.clock)
     return Part(
         name=NAME,
@@ -39,14 +41,31 @@ def part(context: Context) -> Part:
 
 
 def token(
-    settings: Mapping[str, Any], data: Path, customer: str, *, scopes: Sequence[str] | None, seconds: float
+    settings: Mapping[str, Any],
+    data: Path,
+    customer: str,
+    *,
+    scopes: Sequence[str] | None,
+    seconds: float,
 ) -> str:
     """A development token for a customer, as `keyhouse token` prints it. UsageError when it can't be made here, or for a
     scope that nothing here asks for."""
     if unknown := [scope for scope in scopes or () if scope not in SCOPES]:
-        raise UsageError("There is no such scope: nothing would be allowed by it.", scope=unknown[0], known=SCOPES)
+        raise UsageError(
+            "There is no such scope: nothing would be allowed by it.",
+            scope=unknown[0],
+            known=SCOPES,
+        )
     read = read_settings(Settings, settings, table=NAME)
-    return mint(read, data, customer, system=NAME, scopes=scopes, seconds=seconds, tenant_pattern=TENANT_PATTERN)
+    return mint(
+        read,
+        data,
+        customer,
+        system=NAME,
+        scopes=scopes,
+        seconds=seconds,
+        tenant_pattern=TENANT_PATTERN,
+    )
 
 
 def _sweeping(engine: Engine, seconds: float) -> Callable[[], Awaitable[None]]:

@@ -15,16 +15,25 @@ class Settings(JwtSettings, frozen=True, kw_only=True):
     """The table `[streamkit]` of the settings."""
 
     quota_keys: Annotated[int, setting("Configs and scenes that one customer may keep.")] = 10_000
-    quota_bytes: Annotated[int, setting("Bytes of keys and values that one customer may keep.")] = 16 * 1_024 * 1_024
-    rate_per_second: Annotated[float, setting("Requests a second that one customer may make in the long run.")] = 100.0
-    rate_burst: Annotated[int, setting("Requests that one customer may make at once.")] = 1_000
-    keys: Annotated[KeyVersion, setting("The version of the keys of what is new: v1, or v2 for the key migration.")] = (
-        "v1"
+    quota_bytes: Annotated[int, setting("Bytes of keys and values that one customer may keep.")] = (
+        16 * 1_024 * 1_024
     )
-    sweep_seconds: Annotated[float, setting("How often expired scenes are taken off the disk.")] = 60.0
+    rate_per_second: Annotated[
+        float, setting("Requests a second that one customer may make in the long run.")
+    ] = 100.0
+    rate_burst: Annotated[int, setting("Requests that one customer may make at once.")] = 1_000
+    keys: Annotated[
+        KeyVersion,
+        setting("The version of the keys of what is new: v1, or v2 for the key migration."),
+    ] = "v1"
+    sweep_seconds: Annotated[float, setting("How often expired scenes are taken off the disk.")] = (
+        60.0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("quota_keys", "quota_bytes", "rate_per_second", "rate_burst", "sweep_seconds"):
             if not getattr(self, name) > 0:
-                raise UsageError("This setting must be greater than nothing.", setting=f"streamkit.{name}")
+                raise UsageError(
+                    "This setting must be greater than nothing.", setting=f"streamkit.{name}"
+                )

@@ -55,7 +55,9 @@ async def imported(customer: Customer, entries: list[Read], version: KeyVersion)
         return written
 
     written = await customer.quota.within(write)
-    return Imported(written=written, unchanged=len(live) - written, expired=len(entries) - len(live))
+    return Imported(
+        written=written, unchanged=len(live) - written, expired=len(entries) - len(live)
+    )
 
 
 def refuse_twice(entries: Collection[Read]) -> None:
@@ -65,7 +67,10 @@ def refuse_twice(entries: Collection[Read]) -> None:
         named = each.customer, each.pair.category, each.identifier
         if named in seen:
             raise RecordError(
-                "The file names something twice: leave one of them.", customer=named[0], type=named[1], id=named[2]
+                "The file names something twice: leave one of them.",
+                customer=named[0],
+                type=named[1],
+                id=named[2],
             )
         seen.add(named)
 
@@ -97,7 +102,9 @@ async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) 
         if len(entries) == 1:
             raise
     half = len(entries) // 2
-    return await _commit(customer, entries[:half], version) + await _commit(customer, entries[half:], version)
+    return await _commit(customer, entries[:half], version) + await _commit(
+        customer, entries[half:], version
+    )
 
 
 async def _added(customer: Customer, entries: list[Read]) -> Size:
@@ -105,7 +112,9 @@ async def _added(customer: Customer, entries: list[Read]) -> Size:
     added = NOTHING
     for number, each in enumerate(entries, 1):
         if number % _COMMIT_ITEMS == 0:
-            await asyncio.sleep(0)  # an engine that has the row at hand waits for nothing, and others would
+            await asyncio.sleep(
+                0
+            )  # an engine that has the row at hand waits for nothing, and others would
         row = await each.pair.row(customer.store.engine, customer.id, each.identifier)
         there = NOTHING if row is None else size_of(row.key, row.value)
         key = each.pair.v1.template.join((customer.id, each.identifier)) if row is None else row.key

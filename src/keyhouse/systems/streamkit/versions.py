@@ -54,7 +54,12 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
         return second or first
 
     async def restore(
-        self, tx: Transaction, value: T, before: Entry[T] | None, version: KeyVersion, expires: int | None = None
+        self,
+        tx: Transaction,
+        value: T,
+        before: Entry[T] | None,
+        version: KeyVersion,
+        expires: int | None = None,
     ) -> Entry[T]:
         """Write the value where it belongs; `before` is what `entry` gave."""
         record = self.v2 if version == "v2" or self._is_second(tx, before) else self.v1
@@ -78,11 +83,14 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
         """
         while True:
             pages = [
-                await self._page(engine, customer, record, after, keys_only=keys_only) for record in (self.v1, self.v2)
+                await self._page(engine, customer, record, after, keys_only=keys_only)
+                for record in (self.v1, self.v2)
             ]
             found = dict(pages[0][0]) | dict(pages[1][0])
             ends = [rows[-1][0] for rows, more in pages if more]
-            for identifier in sorted(found):  # beyond the end of a page, the other version may hold what comes first
+            for identifier in sorted(
+                found
+            ):  # beyond the end of a page, the other version may hold what comes first
                 if not ends or identifier <= min(ends):
                     yield identifier, found[identifier]
             if not ends:
@@ -90,18 +98,30 @@ class Pair(msgspec.Struct, Generic[T], frozen=True):
             after = min(ends)
 
     async def _page(
-        self, engine: Engine, customer: str, record: Record[T], after: str | None, *, keys_only: bool
+        self,
+        engine: Engine,
+        customer: str,
+        record: Record[T],
+        after: str | None,
+        *,
+        keys_only: bool,
     ) -> tuple[list[tuple[str, Row]], bool]:
         template = record.template
         span: Span = template.span({"customer": customer})
         if after is not None:
             span = span.after(template.join((customer, after)))
         page = await engine.scan(customer, span, limit=_PAGE_ROWS, keys_only=keys_only)
-        rows = [(str(values[-1]), row) for row in page.rows if (values := template.split(row.key)) is not None]
+        rows = [
+            (str(values[-1]), row)
+            for row in page.rows
+            if (values := template.split(row.key)) is not None
+        ]
         return rows, page.more
 
     def _is_second(self, tx: Transaction, before: Entry[T] | None) -> bool:
-        return before is not None and before.key.startswith(tx.binding.record(self.v2).template.head)
+        return before is not None and before.key.startswith(
+            tx.binding.record(self.v2).template.head
+        )
 
 
 @lru_cache(maxsize=_KEYS_KEPT)
@@ -113,7 +133,9 @@ def _keys(category: str, customer: str, identifier: str) -> tuple[str, str]:
 
 SCENES: Final = Pair(SCENE_ACTIVITY, SCENE_ACTIVITY_V2)
 
-CONFIG_PAIRS: Final[dict[str, Pair[Any]]] = {name: Pair(record, CONFIGS_V2[name]) for name, record in CONFIGS.items()}
+CONFIG_PAIRS: Final[dict[str, Pair[Any]]] = {
+    name: Pair(record, CONFIGS_V2[name]) for name, record in CONFIGS.items()
+}
 
 PAIRS: Final[dict[str, Pair[Any]]] = CONFIG_PAIRS | {SCENES.category: SCENES}
 """Every category, by its name."""

@@ -63,7 +63,9 @@ def item(key: str, value: bytes, expires: int | None, now: int) -> Item:
     if expires is None:
         return Item(key=key, value=value.decode())
     return Item(
-        key=key, value=value.decode(), expiration=max(-(-expires // 1_000), now // 1_000 + EXPIRATION_SECONDS_MIN)
+        key=key,
+        value=value.decode(),
+        expiration=max(-(-expires // 1_000), now // 1_000 + EXPIRATION_SECONDS_MIN),
     )
 
 
@@ -81,7 +83,8 @@ def _read(entry: Item, now: int, at: int | str) -> Read:
     if entry.key is None or entry.value is None:
         if entry.name is not None:
             raise RecordError(
-                "This is a list of keys, without values: get those with `wrangler kv bulk get`.", entry=at
+                "This is a list of keys, without values: get those with `wrangler kv bulk get`.",
+                entry=at,
             )
         raise RecordError("An entry has a key and a value.", entry=at)
     for pair in PAIRS.values():
@@ -89,7 +92,9 @@ def _read(entry: Item, now: int, at: int | str) -> Read:
             if (found := record.template.split(entry.key)) is not None:
                 customer, identifier = str(found[0]), str(found[1])
                 try:
-                    return _storable(_placed(customer, pair, identifier, pair.v1.parse(_text(entry)), now))
+                    return _storable(
+                        _placed(customer, pair, identifier, pair.v1.parse(_text(entry)), now)
+                    )
                 except (RecordError, DocumentError, LimitError) as error:
                     error.fields |= {"entry": at, "key": entry.key}
                     raise
@@ -107,7 +112,9 @@ def _text(entry: Item) -> bytes:
 def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any, now: int) -> Read:
     """The record as it will be stored: called what its key says, with times in the one form that there is."""
     if getattr(value, pair.field) != identifier:
-        raise RecordError("The value is called another thing than its key.", value=getattr(value, pair.field))
+        raise RecordError(
+            "The value is called another thing than its key.", value=getattr(value, pair.field)
+        )
     if pair is SCENES:
         return _scene(customer, identifier, value, now)
     if identifier in NO_IDS:
@@ -122,7 +129,9 @@ def _placed(customer: str, pair: Pair[Any], identifier: str, value: Any, now: in
 
 def _scene(customer: str, name: str, value: SceneActivity, now: int) -> Read:
     if not 0 <= value.count <= COUNTER_MAX:
-        raise RecordError("No scene was switched to so often: a count is from 0 to 2^63 - 1.", count=value.count)
+        raise RecordError(
+            "No scene was switched to so often: a count is from 0 to 2^63 - 1.", count=value.count
+        )
     last_used = _moment(value.last_used, "lastUsed", now)
     value = msgspec.structs.replace(value, last_used=MILLISECONDS.format(last_used))
     return Read(customer, SCENES, name, value, last_used + SCENE_ACTIVITY_SECONDS * 1_000)
@@ -139,7 +148,9 @@ def _storable(read: Read) -> Read:
 def _moment(text: str, member: str, now: int) -> int:
     """A time that the file must bring along: an import keeps times, and makes none up."""
     if not text:
-        raise RecordError("The value lacks a time: an import keeps times, so add it to the file.", member=member)
+        raise RecordError(
+            "The value lacks a time: an import keeps times, so add it to the file.", member=member
+        )
     try:
         moment = MILLISECONDS.parse(text)
     except DocumentError as error:
@@ -147,6 +158,8 @@ def _moment(text: str, member: str, now: int) -> int:
         raise
     if moment > now + IMPORT_AHEAD_SECONDS_MAX * 1_000:
         raise RecordError(
-            "The value has a time that is still to come: correct it in the file.", member=member, time=text
+            "The value has a time that is still to come: correct it in the file.",
+            member=member,
+            time=text,
         )
     return moment

@@ -11,7 +11,9 @@ from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
 
 class BatchIds:
     @scenario()
-    async def test_a_repeated_batch_is_not_applied_again_and_gives_its_first_revision(self, stage: Stage) -> None:
+    async def test_a_repeated_batch_is_not_applied_again_and_gives_its_first_revision(
+        self, stage: Stage
+    ) -> None:
         first = await stage.commit(adds={"n": 1}, id="once")
         assert await stage.commit(adds={"n": 1}, id="once") == first
         await stage.put("other")
@@ -19,7 +21,9 @@ class BatchIds:
         assert await stage.value("n") == b"1"
 
     @scenario()
-    async def test_a_repeated_batch_is_recognised_though_its_checks_no_longer_hold(self, stage: Stage) -> None:
+    async def test_a_repeated_batch_is_recognised_though_its_checks_no_longer_hold(
+        self, stage: Stage
+    ) -> None:
         first = await stage.commit(checks={"a": None}, puts={"a": b"1"}, id="once")
         assert first is not None
         assert await stage.commit(checks={"a": None}, puts={"a": b"1"}, id="once") == first
@@ -79,7 +83,9 @@ class BatchIds:
 
     @scenario()
     async def test_a_batch_repeated_at_the_same_time_is_applied_once(self, stage: Stage) -> None:
-        revisions = await asyncio.gather(*(stage.commit(adds={"n": 1}, id="once") for _ in range(16)))
+        revisions = await asyncio.gather(
+            *(stage.commit(adds={"n": 1}, id="once") for _ in range(16))
+        )
         assert len(set(revisions)) == 1
         assert await stage.value("n") == b"1"
 

@@ -36,7 +36,9 @@ class Commits:
     async def test_puts_deletes_and_adds_are_one_commit(self, stage: Stage) -> None:
         await stage.put("gone", "changed", "kept")
         await stage.commit(adds={"count": 1})
-        revision = await stage.commit(puts={"new": b"2", "changed": b"3"}, deletes=("gone",), adds={"count": 4})
+        revision = await stage.commit(
+            puts={"new": b"2", "changed": b"3"}, deletes=("gone",), adds={"count": 4}
+        )
         assert revision is not None
         rows = await stage.engine.read(SPACE, ["new", "changed", "gone", "count", "kept"])
         assert [row and row.value for row in rows] == [b"2", b"3", None, b"5", b"1"]
@@ -57,7 +59,9 @@ class Commits:
         assert await stage.keys() == ["c"]
 
     @scenario()
-    async def test_a_check_of_absence_holds_only_while_the_row_is_absent(self, stage: Stage) -> None:
+    async def test_a_check_of_absence_holds_only_while_the_row_is_absent(
+        self, stage: Stage
+    ) -> None:
         assert await stage.commit(checks={"a": None}, puts={"a": b"1"}) is not None
         assert await stage.commit(checks={"a": None}, puts={"a": b"2"}) is None
         await stage.commit(deletes=("a",))
@@ -95,7 +99,9 @@ class Commits:
         await stage.commit(adds={"n": 1})
         before = await stage.engine.read(SPACE, ["a", "b", "c", "n"])
         for checks in ({"a": first, "b": None}, {"b": None, "a": first}, {"x": None, "y": first}):
-            lost = await stage.commit(checks=checks, puts={"a": b"2", "c": b"2"}, deletes=("b",), adds={"n": 1})
+            lost = await stage.commit(
+                checks=checks, puts={"a": b"2", "c": b"2"}, deletes=("b",), adds={"n": 1}
+            )
             assert lost is None
         assert await stage.engine.read(SPACE, ["a", "b", "c", "n"]) == before
 
@@ -141,7 +147,10 @@ class Commits:
 
     @scenario()
     async def test_a_commit_takes_as_many_rows_as_the_engine_declares(self, stage: Stage) -> None:
-        keys = [f"k{number:05d}" for number in range(min(COMMIT_ROWS_MAX, stage.engine.capabilities.commit_rows_max))]
+        keys = [
+            f"k{number:05d}"
+            for number in range(min(COMMIT_ROWS_MAX, stage.engine.capabilities.commit_rows_max))
+        ]
         assert await stage.commit(puts=dict.fromkeys(keys, b"1")) is not None
         assert await stage.keys() == keys
         assert await stage.commit(deletes=tuple(keys)) is not None

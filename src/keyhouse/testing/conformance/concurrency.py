@@ -14,7 +14,9 @@ class Concurrency:
     async def test_no_add_is_lost(self, stage: Stage) -> None:
         async def add(number: int) -> None:
             for _ in range(5):
-                await stage.commit(adds={"all": 1, f"of {number % 8}": 1}, puts={f"p{number}": b"1"})
+                await stage.commit(
+                    adds={"all": 1, f"of {number % 8}": 1}, puts={f"p{number}": b"1"}
+                )
 
         await asyncio.gather(*(add(number) for number in range(TASKS)))
         assert await stage.value("all") == b"%d" % (TASKS * 5)
@@ -35,9 +37,14 @@ class Concurrency:
     @scenario()
     async def test_of_many_that_create_a_row_one_does(self, stage: Stage) -> None:
         for name in ("a", "b", "c"):
-            creations = (stage.commit(checks={name: None}, puts={name: b"%d" % number}) for number in range(TASKS))
+            creations = (
+                stage.commit(checks={name: None}, puts={name: b"%d" % number})
+                for number in range(TASKS)
+            )
             revisions = await asyncio.gather(*creations)
-            (winner,) = (number for number, revision in enumerate(revisions) if revision is not None)
+            (winner,) = (
+                number for number, revision in enumerate(revisions) if revision is not None
+            )
             assert await stage.value(name) == b"%d" % winner
 
     @scenario()
@@ -52,7 +59,9 @@ class Concurrency:
     @scenario()
     async def test_spaces_are_written_at_the_same_time(self, stage: Stage) -> None:
         spaces = [f"s{number}" for number in range(8)]
-        await asyncio.gather(*(stage.commit(space=space, adds={"n": 1}) for _ in range(10) for space in spaces))
+        await asyncio.gather(
+            *(stage.commit(space=space, adds={"n": 1}) for _ in range(10) for space in spaces)
+        )
         assert [await stage.value("n", space=space) for space in spaces] == [b"10"] * 8
 
     @scenario()
@@ -64,7 +73,9 @@ class Concurrency:
                 case 0:
                     commits.append(stage.commit(puts={f"refused {number}": b"1"}, adds={"text": 1}))
                 case 1:
-                    commits.append(stage.commit(checks={"text": None}, puts={f"lost {number}": b"1"}))
+                    commits.append(
+                        stage.commit(checks={"text": None}, puts={f"lost {number}": b"1"})
+                    )
                 case _:
                     commits.append(stage.commit(puts={f"kept {number}": b"1"}, adds={"n": 1}))
         answers = await asyncio.gather(*commits, return_exceptions=True)
@@ -77,10 +88,14 @@ class Concurrency:
         assert await stage.value("n") == b"%d" % (TASKS // 2)
 
     @scenario()
-    async def test_a_cancelled_commit_is_whole_or_nothing_and_the_others_go_on(self, stage: Stage) -> None:
+    async def test_a_cancelled_commit_is_whole_or_nothing_and_the_others_go_on(
+        self, stage: Stage
+    ) -> None:
         for yields in range(6):
             tasks = [
-                asyncio.ensure_future(stage.commit(puts={f"{yields}/{number}/{part}": b"1" for part in "ab"}))
+                asyncio.ensure_future(
+                    stage.commit(puts={f"{yields}/{number}/{part}": b"1" for part in "ab"})
+                )
                 for number in range(TASKS)
             ]
             for _ in range(yields):
@@ -93,7 +108,9 @@ class Concurrency:
             for number, answer in enumerate(answers):
                 parts = [f"{yields}/{number}/{part}" in keys for part in "ab"]
                 assert parts[0] == parts[1]
-                assert isinstance(answer, int) or (number % 2 == 0 and isinstance(answer, asyncio.CancelledError))
+                assert isinstance(answer, int) or (
+                    number % 2 == 0 and isinstance(answer, asyncio.CancelledError)
+                )
                 assert parts[0] or not isinstance(answer, int)
 
     @scenario()
@@ -105,12 +122,17 @@ class Concurrency:
         ids = []
         for moment, pause in enumerate([0, 0, 0.0003, 0.001, 0.003, 0.01]):
             names = [f"{moment} of {number}" for number in range(4)]
-            tasks = [asyncio.ensure_future(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name)) for name in names]
+            tasks = [
+                asyncio.ensure_future(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name))
+                for name in names
+            ]
             for _ in range(moment):
                 await asyncio.sleep(pause)
             for task in tasks:
                 task.cancel()
-            again = asyncio.gather(*(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name) for name in names))
+            again = asyncio.gather(
+                *(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name) for name in names)
+            )
             first, second = await asyncio.gather(*tasks, return_exceptions=True), await again
             for before, after in zip(first, second, strict=True):
                 assert before == after or isinstance(before, asyncio.CancelledError)
@@ -137,7 +159,9 @@ class Concurrency:
                 while not await _incremented(engine):
                     await asyncio.sleep(0)
 
-            await asyncio.gather(*(increment(engine) for _ in range(10) for engine in (stage.engine, other)))
+            await asyncio.gather(
+                *(increment(engine) for _ in range(10) for engine in (stage.engine, other))
+            )
             assert await stage.value("n") == b"20"
         finally:
             await other.close()
@@ -146,5 +170,7 @@ class Concurrency:
 async def _incremented(engine: Engine) -> bool:
     (row,) = await engine.read(SPACE, ["n"])
     assert row is not None
-    batch = Batch(checks=(Check("n", row.revision),), puts=(Put("n", b"%d" % (int(row.value) + 1)),))
+    batch = Batch(
+        checks=(Check("n", row.revision),), puts=(Put("n", b"%d" % (int(row.value) + 1)),)
+    )
     return await engine.commit(SPACE, batch) is not None

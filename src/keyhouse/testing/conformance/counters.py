@@ -7,7 +7,21 @@ from keyhouse.errors import CounterError
 from keyhouse.limits import COUNTER_MAX
 from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
 
-NOT_COUNTERS = (b'"1"', b"1.0", b"1e3", b"-", b"01", b"+1", b"null", b"true", b"{}", b"[1]", b'""', b"1 2", b"NaN")
+NOT_COUNTERS = (
+    b'"1"',
+    b"1.0",
+    b"1e3",
+    b"-",
+    b"01",
+    b"+1",
+    b"null",
+    b"true",
+    b"{}",
+    b"[1]",
+    b'""',
+    b"1 2",
+    b"NaN",
+)
 
 
 class Counters:
@@ -16,7 +30,11 @@ class Counters:
         revision = await stage.commit(adds={"a": 5, "b": -5, "c": 0})
         assert revision is not None
         rows = await stage.engine.read(SPACE, ["a", "b", "c"])
-        assert rows == [Row("a", b"5", revision), Row("b", b"-5", revision), Row("c", b"0", revision)]
+        assert rows == [
+            Row("a", b"5", revision),
+            Row("b", b"-5", revision),
+            Row("c", b"0", revision),
+        ]
 
     @scenario()
     async def test_adds_add_up(self, stage: Stage) -> None:

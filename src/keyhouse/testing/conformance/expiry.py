@@ -30,7 +30,11 @@ class Expiry:
         await stage.put("a", "c")
         await stage.put("b", expires=stage.later(10))
         stage.clock.advance(milliseconds=10)
-        assert [row and row.key for row in await stage.engine.read(SPACE, ["a", "b", "c"])] == ["a", None, "c"]
+        assert [row and row.key for row in await stage.engine.read(SPACE, ["a", "b", "c"])] == [
+            "a",
+            None,
+            "c",
+        ]
         page = await stage.engine.scan(SPACE, ALL, limit=10, keys_only=True)
         assert [row.key for row in page.rows] == ["a", "c"]
 
@@ -109,7 +113,9 @@ class Expiry:
         assert await stage.engine.sweep(limit=10) == 0
 
     @scenario()
-    async def test_the_last_expiry_that_there_is_is_kept_to_the_millisecond(self, stage: Stage) -> None:
+    async def test_the_last_expiry_that_there_is_is_kept_to_the_millisecond(
+        self, stage: Stage
+    ) -> None:
         await stage.put("a", expires=EXPIRES_MAX)
         row = await stage.row("a")
         assert row is not None and row.expires == EXPIRES_MAX

@@ -85,7 +85,11 @@ class Lifetime:
         await stage.put("k", space="another")
         await stage.reopen()
         page = await stage.engine.scan(SPACE, ALL, limit=10)
-        assert page.rows == [Row("a", b'{"n":1}', first, expires), Row("b", b"2", second), Row("n", b"3", second)]
+        assert page.rows == [
+            Row("a", b'{"n":1}', first, expires),
+            Row("b", b"2", second),
+            Row("n", b"3", second),
+        ]
         assert [space async for space in stage.engine.spaces()] == ["another", SPACE]
 
     @scenario(durable=True)
@@ -98,7 +102,9 @@ class Lifetime:
         assert await stage.commit(checks={"a": revisions[-1]}, puts={"a": b"9"}) is not None
 
     @scenario(durable=True)
-    async def test_revisions_go_on_after_everything_was_deleted_and_pruned(self, stage: Stage) -> None:
+    async def test_revisions_go_on_after_everything_was_deleted_and_pruned(
+        self, stage: Stage
+    ) -> None:
         last = await stage.put("a", expires=stage.later(1))
         stage.clock.advance(seconds=3 * 24 * 3_600)
         await stage.engine.sweep(limit=10)
@@ -130,4 +136,11 @@ async def _spaces(engine: Engine) -> None:
     await anext(engine.spaces())
 
 
-CALLS: tuple[Callable[[Engine], Awaitable[None]], ...] = (_read, _scan, _commit, _watch, _sweep, _spaces)
+CALLS: tuple[Callable[[Engine], Awaitable[None]], ...] = (
+    _read,
+    _scan,
+    _commit,
+    _watch,
+    _sweep,
+    _spaces,
+)

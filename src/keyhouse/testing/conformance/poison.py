@@ -10,7 +10,22 @@ from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
 KEYS = (
     *(chr(code) for code in range(1, 128)),
     *(f"a{chr(code)}b" for code in range(1, 128)),
-    *("..", "a..b", ".a", "a.", "../", "../../etc/passwd", "%2e%2e", "%00", "$", "$KV", "a>", ">", "*", "a.*.b"),
+    *(
+        "..",
+        "a..b",
+        ".a",
+        "a.",
+        "../",
+        "../../etc/passwd",
+        "%2e%2e",
+        "%00",
+        "$",
+        "$KV",
+        "a>",
+        ">",
+        "*",
+        "a.*.b",
+    ),
     *(
         "' OR '1'='1",
         "'; DROP TABLE rows; --",
@@ -26,18 +41,86 @@ KEYS = (
         ":x",
         "@x",
     ),
-    *("fe80::1%eth0", "[::1]:80", "http://a/b?c=d#e", "a\r\nb", "\t", " ", "  ", " a", "a ", "null", "true", "0", "-0"),
+    *(
+        "fe80::1%eth0",
+        "[::1]:80",
+        "http://a/b?c=d#e",
+        "a\r\nb",
+        "\t",
+        " ",
+        "  ",
+        " a",
+        "a ",
+        "null",
+        "true",
+        "0",
+        "-0",
+    ),
     *("é", "e\u0301", "ﬁ", "fi", "ß", "ss", "İ", "i", "ı", "Å", "Å", "A\u030a", "K", "K"),
-    *("\u200b", "a\u200bb", "\u202e", "\ufeff", "a\ufeff", "\u2028", "\ufffd", "\ufffe", "\uffff", "\ud7ff", "\ue000"),
-    *("\U0001f468\u200d\U0001f469", "\U0001f600", "\U0010ffff", "__proto__", "constructor", "x" * KEY_BYTES_MAX),
+    *(
+        "\u200b",
+        "a\u200bb",
+        "\u202e",
+        "\ufeff",
+        "a\ufeff",
+        "\u2028",
+        "\ufffd",
+        "\ufffe",
+        "\uffff",
+        "\ud7ff",
+        "\ue000",
+    ),
+    *(
+        "\U0001f468\u200d\U0001f469",
+        "\U0001f600",
+        "\U0010ffff",
+        "__proto__",
+        "constructor",
+        "x" * KEY_BYTES_MAX,
+    ),
 )
 
 VALUES = (
-    *(b"null", b"true", b'""', b"[]", b"{}", b"0", b"-0", b"-0.0", b"1.0", b"1e400", b"1E+2", b"0.1", b"1.10"),
+    *(
+        b"null",
+        b"true",
+        b'""',
+        b"[]",
+        b"{}",
+        b"0",
+        b"-0",
+        b"-0.0",
+        b"1.0",
+        b"1e400",
+        b"1E+2",
+        b"0.1",
+        b"1.10",
+    ),
     *(b"9007199254740993", b"18446744073709551616", b"-9223372036854775809", b"1" + b"0" * 3_999),
-    *(b'"\\u0000"', b'"\\ud83d\\ude00"', b'"\\/"', b'"/"', '"é"'.encode(), '"e\u0301"'.encode(), '"\u2028"'.encode()),
-    *('"\ufeff"'.encode(), '"\U0010ffff"'.encode(), b'"\x7f"', b'"%s %(x)s ? :x $1"', b'"\'; DROP TABLE rows; --"'),
-    *(b'{"b":1,"a":2}', b'{"a":1,"a":2}', b'{"__proto__":{}}', b'{ "a" : [ 1 , 2 ] }', b" 1 ", b"[1,\n2]"),
+    *(
+        b'"\\u0000"',
+        b'"\\ud83d\\ude00"',
+        b'"\\/"',
+        b'"/"',
+        '"é"'.encode(),
+        '"e\u0301"'.encode(),
+        '"\u2028"'.encode(),
+    ),
+    *(
+        '"\ufeff"'.encode(),
+        '"\U0010ffff"'.encode(),
+        b'"\x7f"',
+        b'"%s %(x)s ? :x $1"',
+        b'"\'; DROP TABLE rows; --"',
+    ),
+    *(
+        b'{"b":1,"a":2}',
+        b'{"a":1,"a":2}',
+        b'{"__proto__":{}}',
+        b'{ "a" : [ 1 , 2 ] }',
+        b" 1 ",
+        b"[1,\n2]",
+    ),
     b"[" * 128 + b"]" * 128,
     b"{" + b",".join(b'"m%d":%d' % (number, number) for number in range(10_000)) + b"}",
 )
@@ -58,15 +141,21 @@ class Poison:
         assert await stage.keys() == sorted(keys, key=str.encode)
 
     @scenario()
-    async def test_every_key_is_its_own_prefix_and_can_be_watched_checked_and_deleted(self, stage: Stage) -> None:
+    async def test_every_key_is_its_own_prefix_and_can_be_watched_checked_and_deleted(
+        self, stage: Stage
+    ) -> None:
         keys = sorted(set(KEYS))
         start = await stage.put("a first one")
         for share in stage.shares(keys):
             await stage.put(*share)
         for key in keys[::5]:
             expected = [other for other in keys if other.startswith(key)]
-            assert [found for found in await stage.keys(Span.prefix(key)) if found != "a first one"] == expected
-        assert {change.key for change in await stage.changes(since=start)} == set(keys) - {"\U0010ffff"}
+            assert [
+                found for found in await stage.keys(Span.prefix(key)) if found != "a first one"
+            ] == expected
+        assert {change.key for change in await stage.changes(since=start)} == set(keys) - {
+            "\U0010ffff"
+        }
         assert await stage.commit(checks=dict.fromkeys(keys, None), puts={"x": b"1"}) is None
         for share in stage.shares(keys):
             await stage.commit(deletes=tuple(share))
@@ -91,14 +180,17 @@ class Poison:
         assert [change.value for change in await stage.changes(since=start)] == list(VALUES)
 
     @scenario()
-    async def test_what_is_no_text_is_kept_to_the_byte_or_refused_by_name(self, stage: Stage) -> None:
+    async def test_what_is_no_text_is_kept_to_the_byte_or_refused_by_name(
+        self, stage: Stage
+    ) -> None:
         for value in NO_TEXT:
             if stage.engine.capabilities.binary:
                 await stage.put("a", "b", value=value)
                 assert await stage.value("a") == value
-                assert [row.value for row in (await stage.engine.scan(SPACE, Span.prefix("a"), limit=2)).rows] == [
-                    value
-                ]
+                assert [
+                    row.value
+                    for row in (await stage.engine.scan(SPACE, Span.prefix("a"), limit=2)).rows
+                ] == [value]
             else:
                 with pytest.raises(DocumentError):
                     await stage.commit(puts={"a": value, "b": b"1"}, adds={"n": 1})

@@ -47,7 +47,9 @@ class Reads:
             assert await stage.value("a") == b"%d" % number
 
     @scenario(shared=True)
-    async def test_whoever_has_the_store_open_sees_what_another_was_told(self, stage: Stage) -> None:
+    async def test_whoever_has_the_store_open_sees_what_another_was_told(
+        self, stage: Stage
+    ) -> None:
         other = await stage.another()
         try:
             for number in range(10):
@@ -56,7 +58,9 @@ class Reads:
                 assert revision is not None
                 assert await two.read(SPACE, ["a"]) == [Row("a", b"%d" % number, revision)]
                 page = await two.scan(SPACE, ALL, limit=1)
-                assert page.rows == [Row("a", b"%d" % number, revision)] and page.revision == revision
+                assert (
+                    page.rows == [Row("a", b"%d" % number, revision)] and page.revision == revision
+                )
                 assert await two.commit(SPACE, Batch(checks=(Check("a", revision),))) == revision
         finally:
             await other.close()

@@ -6,8 +6,39 @@ from keyhouse.engine import Row, Span
 from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
 
 IN_ORDER = (
-    *(" ", "!", "%", "*", "0", "10", "9", "A", "B", "Z", "_", "a", "a ", "a!", "aa", "b", "~", "\x7f", "\x80", "é"),
-    *("\u07ff", "\u0800", "\ud7ff", "\ue000", "\ufb01", "\uffff", "\U00010000", "\U0001f600", "\U0010ffff"),
+    *(
+        " ",
+        "!",
+        "%",
+        "*",
+        "0",
+        "10",
+        "9",
+        "A",
+        "B",
+        "Z",
+        "_",
+        "a",
+        "a ",
+        "a!",
+        "aa",
+        "b",
+        "~",
+        "\x7f",
+        "\x80",
+        "é",
+    ),
+    *(
+        "\u07ff",
+        "\u0800",
+        "\ud7ff",
+        "\ue000",
+        "\ufb01",
+        "\uffff",
+        "\U00010000",
+        "\U0001f600",
+        "\U0010ffff",
+    ),
 )
 """By UTF-8 bytes. UTF-16 would have U+10000 in front of U+E000; a locale would have other ideas."""
 
@@ -58,15 +89,36 @@ class Scans:
         keys = ("a%b", "a_b", "a*b", "a?b", "a[b", "a\\b", "a.b", "axb", "A%b", "a%", "a")
         await stage.put(*keys)
         for prefix in keys:
-            assert await stage.keys(Span.prefix(prefix)) == sorted(key for key in keys if key.startswith(prefix))
+            assert await stage.keys(Span.prefix(prefix)) == sorted(
+                key for key in keys if key.startswith(prefix)
+            )
 
     @scenario()
     async def test_a_prefix_holds_up_to_the_last_character_there_is(self, stage: Stage) -> None:
-        ends = ("", "\U0010ffff", "\U0010ffff\U0010ffff", "\ud7ff", "\ue000", "\uffff", "\U00010000")
+        ends = (
+            "",
+            "\U0010ffff",
+            "\U0010ffff\U0010ffff",
+            "\ud7ff",
+            "\ue000",
+            "\uffff",
+            "\U00010000",
+        )
         keys = [start + end for start in ("p", "q", "\ud7ff", "\U0010ffff") for end in ends]
         await stage.put(*dict.fromkeys(keys))
-        for prefix in ("", "p", "q", "\ud7ff", "\U0010ffff", "p\U0010ffff", "p\ud7ff", "\U0010ffff\U0010ffff"):
-            assert await stage.keys(Span.prefix(prefix)) == sorted({key for key in keys if key.startswith(prefix)})
+        for prefix in (
+            "",
+            "p",
+            "q",
+            "\ud7ff",
+            "\U0010ffff",
+            "p\U0010ffff",
+            "p\ud7ff",
+            "\U0010ffff\U0010ffff",
+        ):
+            assert await stage.keys(Span.prefix(prefix)) == sorted(
+                {key for key in keys if key.startswith(prefix)}
+            )
 
     @scenario()
     async def test_more_says_exactly_whether_a_row_is_behind(self, stage: Stage) -> None:
@@ -115,7 +167,9 @@ class Scans:
         assert page.rows == [Row("c", b"", second, expires)]
 
     @scenario()
-    async def test_a_page_is_at_a_revision_between_its_last_commit_and_the_next(self, stage: Stage) -> None:
+    async def test_a_page_is_at_a_revision_between_its_last_commit_and_the_next(
+        self, stage: Stage
+    ) -> None:
         before = await stage.put("a")
         page = await stage.engine.scan(SPACE, ALL, limit=10)
         empty = await stage.engine.scan(SPACE, Span("x"), limit=10)

@@ -18,7 +18,9 @@ class Moments:
         await stage.engine.commit("other", Batch(puts=(Put("k", b"1"),)))
         async with stage.engine.snapshot() as snapshot:
             first = await snapshot.scan(SPACE, ALL, limit=2)
-            await stage.engine.commit(SPACE, Batch(puts=(Put("c", b"2"), Put("cc", b"2")), deletes=("d",)))
+            await stage.engine.commit(
+                SPACE, Batch(puts=(Put("c", b"2"), Put("cc", b"2")), deletes=("d",))
+            )
             await stage.engine.commit("other", Batch(deletes=("k",)))
             await stage.engine.commit("new", Batch(puts=(Put("k", b"1"),)))
             rest = await snapshot.scan(SPACE, Span().after("b"), limit=10)
@@ -27,7 +29,9 @@ class Moments:
             assert first.more and not rest.more
             assert [space async for space in snapshot.spaces()] == sorted([SPACE, "other"])
             assert [row.key for row in (await snapshot.scan("other", ALL, limit=5)).rows] == ["k"]
-            assert [row.key for row in (await snapshot.scan(SPACE, Span("b", "e"), limit=5)).rows] == list("bcd")
+            assert [
+                row.key for row in (await snapshot.scan(SPACE, Span("b", "e"), limit=5)).rows
+            ] == list("bcd")
         assert await stage.keys() == ["a", "b", "c", "cc", "e", "f"]
 
     @scenario(snapshots=True)
@@ -37,7 +41,10 @@ class Moments:
         await stage.engine.commit(SPACE, Batch(puts=(Put("a", b"1", soon), Put("b", b"1"))))
         await stage.engine.commit("brief", Batch(puts=(Put("a", b"1", soon),)))
         async with stage.engine.snapshot() as snapshot:
-            assert [row.expires for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == [soon, None]
+            assert [row.expires for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == [
+                soon,
+                None,
+            ]
             stage.clock.advance(milliseconds=1_000)
             assert [row.key for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == ["b"]
             assert [space async for space in snapshot.spaces()] == [SPACE]
@@ -65,14 +72,21 @@ class Moments:
             async with stage.engine.snapshot() as snapshot:
                 values: list[bytes] = []
                 for space in (SPACE, "zz"):
-                    values += [row.value for row in (await snapshot.scan(space, Span("", "b"), limit=1)).rows]
+                    values += [
+                        row.value
+                        for row in (await snapshot.scan(space, Span("", "b"), limit=1)).rows
+                    ]
                     await asyncio.sleep(0.001)
-                    values += [row.value for row in (await snapshot.scan(space, Span("b"), limit=1)).rows]
+                    values += [
+                        row.value for row in (await snapshot.scan(space, Span("b"), limit=1)).rows
+                    ]
                 first, last, *others = values
                 assert first == last
                 assert len(set(others)) < 2
                 if others and first != b"1":
-                    assert int(first) - int(others[0]) in (0, 1), "the other space is of the same moment"
+                    assert int(first) - int(others[0]) in (0, 1), (
+                        "the other space is of the same moment"
+                    )
                 seen.add(first)
         done.set()
         await writer

@@ -4,8 +4,37 @@ from keyhouse.engine import Span
 from keyhouse.testing.conformance.stage import ALL, Stage, scenario
 
 HOSTILE = (
-    *("a", "A", "a b", "a'b", 'a"b', "a;b", "a/b", "a\\b", "a:b", "a.b", "a*", "a>", "a%", "a_", "..", "../a", "a\n"),
-    *("%2e%2e", "rows", "é", "e\u0301", "\u202ea", "a\u200b", "\ud7ff", "\ue000", "\U00010000", "x" * 255),
+    *(
+        "a",
+        "A",
+        "a b",
+        "a'b",
+        'a"b',
+        "a;b",
+        "a/b",
+        "a\\b",
+        "a:b",
+        "a.b",
+        "a*",
+        "a>",
+        "a%",
+        "a_",
+        "..",
+        "../a",
+        "a\n",
+    ),
+    *(
+        "%2e%2e",
+        "rows",
+        "é",
+        "e\u0301",
+        "\u202ea",
+        "a\u200b",
+        "\ud7ff",
+        "\ue000",
+        "\U00010000",
+        "x" * 255,
+    ),
 )
 
 
@@ -23,7 +52,9 @@ class Spaces:
     @scenario()
     async def test_a_space_without_live_rows_is_not_named(self, stage: Stage) -> None:
         for space in ("deleted", "expired", "live", "swept"):
-            await stage.put("k", space=space, expires=stage.later(10) if space in ("expired", "swept") else None)
+            await stage.put(
+                "k", space=space, expires=stage.later(10) if space in ("expired", "swept") else None
+            )
         await stage.commit(space="deleted", deletes=("k",))
         stage.clock.advance(milliseconds=10)
         assert await _names(stage) == ["live"]
@@ -52,7 +83,11 @@ class Spaces:
     async def test_no_key_spells_its_way_into_another_space(self, stage: Stage) -> None:
         await stage.put("secret", space="b")
         for separator in (":", "/", "|", ".", "\x1f", "' OR ''='", '"."', "\x01"):
-            for key in (f"b{separator}secret", f"..{separator}b{separator}secret", f"{separator}b{separator}secret"):
+            for key in (
+                f"b{separator}secret",
+                f"..{separator}b{separator}secret",
+                f"{separator}b{separator}secret",
+            ):
                 assert await stage.row(key, space="a") is None
                 await stage.commit(space="a", deletes=(key,))
                 await stage.put(key, value=b'"overwritten"', space="a")
@@ -72,7 +107,9 @@ class Spaces:
         start = await stage.put("k", space="a")
         for space in HOSTILE:
             await stage.put(f"key of {space}", space=space)
-        assert [change.key for change in await stage.changes(since=start, space="a")] == ["key of a"]
+        assert [change.key for change in await stage.changes(since=start, space="a")] == [
+            "key of a"
+        ]
 
 
 async def _names(stage: Stage) -> list[str]:

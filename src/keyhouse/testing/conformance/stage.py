@@ -24,7 +24,9 @@ class Opener(Protocol):
 
 
 class Stage:
-    def __init__(self, opener: Opener, engine: Engine, clock: ManualClock, changes_kept: int) -> None:
+    def __init__(
+        self, opener: Opener, engine: Engine, clock: ManualClock, changes_kept: int
+    ) -> None:
         self._opener = opener
         self._changes_kept = changes_kept
         self.engine = engine
@@ -60,7 +62,9 @@ class Stage:
         )
         return await self.engine.commit(space, batch)
 
-    async def put(self, *keys: str, value: bytes = b"1", expires: int | None = None, space: str = SPACE) -> int:
+    async def put(
+        self, *keys: str, value: bytes = b"1", expires: int | None = None, space: str = SPACE
+    ) -> int:
         revision = await self.commit(space=space, puts=dict.fromkeys(keys, value), expires=expires)
         assert revision is not None, "a batch without checks was answered with None"
         return revision
@@ -78,7 +82,9 @@ class Stage:
         row = await self.row(key, space=space)
         return None if row is None else row.value
 
-    async def keys(self, span: Span = ALL, *, space: str = SPACE, reverse: bool = False) -> list[str]:
+    async def keys(
+        self, span: Span = ALL, *, space: str = SPACE, reverse: bool = False
+    ) -> list[str]:
         page = await self.engine.scan(space, span, limit=PAGE_ROWS_MAX, reverse=reverse)
         assert not page.more
         return [row.key for row in page.rows]
@@ -109,7 +115,11 @@ Scenario = Callable[[Any, Stage], Awaitable[None]]
 
 
 def scenario(
-    *, durable: bool = False, shared: bool = False, snapshots: bool = False, changes_kept: int = CHANGES_KEPT
+    *,
+    durable: bool = False,
+    shared: bool = False,
+    snapshots: bool = False,
+    changes_kept: int = CHANGES_KEPT,
 ) -> Callable[[Scenario], Callable[[Any, Opener], None]]:
     """Make a test that pytest runs of an async method: only for an engine that declares what the test is about."""
     needed = {"durable": durable, "shared": shared, "snapshots": snapshots}
@@ -120,7 +130,9 @@ def scenario(
 
         async def _play(self: Any, opener: Opener) -> None:
             clock = ManualClock()
-            stage = Stage(opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept)
+            stage = Stage(
+                opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept
+            )
             try:
                 can = stage.engine.capabilities
                 lacking = [name for name, need in needed.items() if need and not getattr(can, name)]

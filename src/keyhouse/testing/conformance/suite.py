@@ -15,6 +15,17 @@ from keyhouse.testing.conformance.watches import Watches
 
 
 class Conformance(
-    BatchIds, Commits, Concurrency, Counters, Expiry, Lifetime, Moments, Poison, Reads, Scans, Spaces, Watches
+    BatchIds,
+    Commits,
+    Concurrency,
+    Counters,
+    Expiry,
+    Lifetime,
+    Moments,
+    Poison,
+    Reads,
+    Scans,
+    Spaces,
+    Watches,
 ):
     """All of it. What a test needs beyond the contract, the engine declares in its capabilities."""

@@ -69,7 +69,9 @@ class Watches:
         assert all(change.value is None for change in await stage.changes(since=start))
 
     @scenario()
-    async def test_who_holds_a_value_hears_that_a_row_which_replaced_it_has_expired(self, stage: Stage) -> None:
+    async def test_who_holds_a_value_hears_that_a_row_which_replaced_it_has_expired(
+        self, stage: Stage
+    ) -> None:
         """Else a cache would go on with a value that is older than one that nobody may see any more."""
         await stage.put("a", value=b"1")
         page = await stage.engine.scan(SPACE, ALL, limit=10)
@@ -119,7 +121,10 @@ class Watches:
     @scenario()
     async def test_a_watch_is_taken_up_again_where_it_stopped(self, stage: Stage) -> None:
         position = await stage.put("start")
-        expected = [Change(f"k{number:02d}", await stage.put(f"k{number:02d}"), b"1") for number in range(20)]
+        expected = [
+            Change(f"k{number:02d}", await stage.put(f"k{number:02d}"), b"1")
+            for number in range(20)
+        ]
         found: list[Change] = []
         while len(found) < 20:
             watch = stage.engine.watch(SPACE, ALL, since=position)
@@ -129,7 +134,9 @@ class Watches:
         assert found == expected
 
     @scenario()
-    async def test_a_watcher_that_is_behind_gets_the_newest_change_of_every_key(self, stage: Stage) -> None:
+    async def test_a_watcher_that_is_behind_gets_the_newest_change_of_every_key(
+        self, stage: Stage
+    ) -> None:
         start = await stage.put("start")
         for number in range(50):
             await stage.put(f"k{number % 5}", value=b"%d" % number)
@@ -155,7 +162,9 @@ class Watches:
         await stage.put("end")
         page = await stage.engine.scan(SPACE, ALL, limit=100)
         for changes in await asyncio.gather(*watching):
-            assert _followed([], changes) == {row.key: row.value for row in page.rows if row.key != "start"}
+            assert _followed([], changes) == {
+                row.key: row.value for row in page.rows if row.key != "start"
+            }
             assert _ordered_once(changes)
 
     @scenario()
@@ -193,7 +202,9 @@ class Watches:
         assert await stage.changes(since=newest) == []
 
     @scenario(changes_kept=50)
-    async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(self, stage: Stage) -> None:
+    async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(
+        self, stage: Stage
+    ) -> None:
         """Whatever an engine counts, rows or commits, those of a space or of all: it keeps this much."""
         start = await stage.put("start")
         expected: dict[str, bytes] = {}

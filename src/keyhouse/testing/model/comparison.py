@@ -25,7 +25,11 @@ def shown(entry: Entry[Any] | None) -> Any:
 
 
 async def agree(
-    call: Callable[[], Awaitable[Any]], expected: Callable[[], Any], what: str, *, again: bool = False
+    call: Callable[[], Awaitable[Any]],
+    expected: Callable[[], Any],
+    what: str,
+    *,
+    again: bool = False,
 ) -> None:
     """Both answer the same, or both refuse it. `again`: raise what was refused."""
     try:
@@ -35,7 +39,9 @@ async def agree(
             expected()
         except Refused as refused:
             if type(error) not in refused.kinds:
-                raise Difference(f"{what}: refused with {error!r}, expected {refused.kinds}") from error
+                raise Difference(
+                    f"{what}: refused with {error!r}, expected {refused.kinds}"
+                ) from error
             if again:
                 raise error from None
             return
@@ -43,7 +49,9 @@ async def agree(
     try:
         should = expected()
     except Refused as refused:
-        raise Difference(f"{what}: answered {answer!r}, expected to be refused with {refused.kinds}") from refused
+        raise Difference(
+            f"{what}: answered {answer!r}, expected to be refused with {refused.kinds}"
+        ) from refused
     if isinstance(answer, Entry) and isinstance(should, Stored):
         same((shown(answer), answer.expires), (should.value, should.expires), what)
     elif not isinstance(should, Stored):

@@ -70,7 +70,16 @@ WEIGHTS: Final = {
     "check": 0.5,
     "verify": 0.1,
 }
-STEPS: Final = {"put": 10, "delete": 4, "add": 2, "set": 0.5, "counted": 1, "append": 2, "get": 2, "lookup": 2}
+STEPS: Final = {
+    "put": 10,
+    "delete": 4,
+    "add": 2,
+    "set": 0.5,
+    "counted": 1,
+    "append": 2,
+    "get": 2,
+    "lookup": 2,
+}
 
 
 def generate(seed: int, operations: int) -> list[Operation]:
@@ -91,7 +100,11 @@ class Generator:
     def make(self, name: str) -> Operation:
         """An operation of this name."""
         make: Callable[[], dict[str, Any]] = getattr(self, f"_{name}", dict)
-        home = {"home": self._pick(HOMES)} if name in STEPS or name in ("members", "total", "page", "keys") else {}
+        home = (
+            {"home": self._pick(HOMES)}
+            if name in STEPS or name in ("members", "total", "page", "keys")
+            else {}
+        )
         if name in ("transact", "fold", "prune"):
             home = {"home": self._pick(HOMES)}
         return Operation(name, home | make())
@@ -102,20 +115,37 @@ class Generator:
         match record:
             case "item":
                 value |= {"name": self._pick((*NAMES, " ") if self._rarely() else NAMES)}
-                value |= {"shelf": self._pick(SHELVES), "place": 1.234 if self._rarely() else self._pick(PLACES)}
+                value |= {
+                    "shelf": self._pick(SHELVES),
+                    "place": 1.234 if self._rarely() else self._pick(PLACES),
+                }
                 value |= {"tags": self._some((*TAGS, " ") if self._rarely() else TAGS)}
-                value |= {"rank": 1_000 if self._rarely() else self._dice.randint(0, 3), "listed": self._half()}
+                value |= {
+                    "rank": 1_000 if self._rarely() else self._dice.randint(0, 3),
+                    "listed": self._half(),
+                }
             case "task":
                 state = "lost" if self._rarely() else self._pick(("open", "done"))
                 value |= {"state": state, "project": self._pick(PROJECTS)}
             case _:
-                value |= {"owner": self._pick(OWNERS), "code": self._pick((*CODES, "") if self._rarely() else CODES)}
-                value |= {"tags": self._some((*OWNERS, "") if self._rarely() else OWNERS), "until": None}
+                value |= {
+                    "owner": self._pick(OWNERS),
+                    "code": self._pick((*CODES, "") if self._rarely() else CODES),
+                }
+                value |= {
+                    "tags": self._some((*OWNERS, "") if self._rarely() else OWNERS),
+                    "until": None,
+                }
         if record == "field" and not self._rarely():
             value["until"] = self._pick((1, 2_000, 40_000, 40_000, 90_000, 0, "soon"))
         timed = record in ("sliding", "write", "fixed") or self._rarely()
         ttl = self._pick((None, None, 1, 5, 40)) if timed else None
-        return {"record": record, "value": value, "ttl": 0 if self._rarely() else ttl, "expect": self._expect()}
+        return {
+            "record": record,
+            "value": value,
+            "ttl": 0 if self._rarely() else ttl,
+            "expect": self._expect(),
+        }
 
     def _delete(self) -> dict[str, Any]:
         record = self._pick(ENTITIES)
@@ -132,7 +162,12 @@ class Generator:
 
     def _members(self) -> dict[str, Any]:
         of = self._pick(("shelf", "rank", "project", "played"))
-        values: dict[str, Sequence[Any]] = {"shelf": SHELVES, "rank": range(4), "project": PROJECTS, "played": IDS}
+        values: dict[str, Sequence[Any]] = {
+            "shelf": SHELVES,
+            "rank": range(4),
+            "project": PROJECTS,
+            "played": IDS,
+        }
         return {"of": of, "value": self._pick([value for value in values[of] if value is not None])}
 
     def _total(self) -> dict[str, Any]:
@@ -144,7 +179,10 @@ class Generator:
         return self._scan() | {"limit": self._pick((1, 3, 1_000))}
 
     def _page(self) -> dict[str, Any]:
-        return self._scan() | {"limit": self._pick((1, 1, 1, 2, 3, 100)), "slot": self._dice.randint(0, 1)}
+        return self._scan() | {
+            "limit": self._pick((1, 1, 1, 2, 3, 100)),
+            "slot": self._dice.randint(0, 1),
+        }
 
     def _more(self) -> dict[str, Any]:
         return {"slot": self._dice.randint(0, 1), "turned": self._dice.randint(0, 5) == 5}
@@ -174,7 +212,11 @@ class Generator:
             case "now" | "later" | "numbered":
                 return [self._pick(USERS)]
         if name in MORTAL and index:
-            return [self._pick(CODES) or "1"] if index == "code" else [self._pick(OWNERS), self._pick(FEW)]
+            return (
+                [self._pick(CODES) or "1"]
+                if index == "code"
+                else [self._pick(OWNERS), self._pick(FEW)]
+            )
         return self._keys_of(by)
 
     def _keys_of(self, record: str) -> list[Any]:
@@ -209,18 +251,25 @@ class Generator:
 
     def _prune(self) -> dict[str, Any]:
         arguments = {"log": self._pick(("now", "later")), "user": self._pick((*USERS, None))}
-        return arguments | {"ago": self._pick((-1, 0, 3_000, 60_000)), "keep": self._pick((0, 0, 1, 3))}
+        return arguments | {
+            "ago": self._pick((-1, 0, 3_000, 60_000)),
+            "keep": self._pick((0, 0, 1, 3)),
+        }
 
     def _transact(self) -> dict[str, Any]:
         steps = [self.make(self._weighted(STEPS)) for _ in range(self._dice.randint(1, 6))]
-        shown = [[step.name, {n: v for n, v in step.arguments.items() if n != "home"}] for step in steps]
+        shown = [
+            [step.name, {n: v for n, v in step.arguments.items() if n != "home"}] for step in steps
+        ]
         return {"catch": self._half(), "steps": shown}
 
     def _sweep(self) -> dict[str, Any]:
         return {"limit": self._pick((1, 3, 500))}
 
     def _clock(self) -> dict[str, Any]:
-        return {"by": self._pick((1, 999, 1_000, 1_500, 4_000, 20_000, 61_000, -1, -3_000, -50_000))}
+        return {
+            "by": self._pick((1, 999, 1_000, 1_500, 4_000, 20_000, 61_000, -1, -3_000, -50_000))
+        }
 
     def _expect(self) -> str:
         return self._pick(("", "", "", "", "now", "now", "absent", "stale"))

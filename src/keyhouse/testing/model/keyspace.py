@@ -53,7 +53,10 @@ BY_NAME = Unique("{home}/x:name:{name:norm}", value="id")
 FIRST = First("{home}/x:first:{shelf}", value="id", among=BY_SHELF)
 SHELF = Summary("{home}/m:shelf:{shelf}", member="id", under="ids", constant={"v": 1})
 RANK = Summary(
-    "{home}/m:rank:{rank:03d}", member="id", under="items", entry=lambda item: {"name": item.name, "tags": item.tags}
+    "{home}/m:rank:{rank:03d}",
+    member="id",
+    under="items",
+    entry=lambda item: {"name": item.name, "tags": item.tags},
 )
 ON_SHELF = Count("{home}/n:shelf:{shelf}")
 WITH_TAG = Count("{home}/n:tag:{tag:norm}", each={"tag": "tags"}, when=lambda item: item.listed)
@@ -140,7 +143,9 @@ class Last(msgspec.Struct):
     count: int
 
 
-PLAYED_BY = Summary("{home}/m:played:{item}", member="user", under="users", entry=lambda last: last.count)
+PLAYED_BY = Summary(
+    "{home}/m:played:{item}", member="user", under="users", entry=lambda last: last.count
+)
 LAST = Record(Last, "{home}/last:{item}:{user}", PLAYED_BY)
 TOTAL = Counter("{home}/total:{item}", name="total")
 
@@ -153,7 +158,9 @@ def _log(name: str, *, deferred: bool) -> Log[Played]:
         count = 1 if state is None else state.count + 1
         rank = 0 if found["item"] is None else found["item"].rank
         after = Plays(through="", count=count, ranks=rank if state is None else state.ranks + rank)
-        return Folded(after, [(LAST, Last(name, event.item, count), {})], [(TOTAL, 1, {"item": event.item})])
+        return Folded(
+            after, [(LAST, Last(name, event.item, count), {})], [(TOTAL, 1, {"item": event.item})]
+        )
 
     return Log(
         Played,
@@ -181,7 +188,12 @@ RECORDS: dict[str, Record[Any]] = {
 }
 COUNTERS = {"hits": HITS, "total": TOTAL, "number": NUMBER}
 SCHEMA = Schema(
-    "model", *RECORDS.values(), *COUNTERS.values(), space=Space("a test"), fixed={"home": "main"}, doc="For tests."
+    "model",
+    *RECORDS.values(),
+    *COUNTERS.values(),
+    space=Space("a test"),
+    fixed={"home": "main"},
+    doc="For tests.",
 )
 
 DERIVED: dict[str, tuple[Record[Any], Derived]] = {
@@ -195,5 +207,10 @@ DERIVED: dict[str, tuple[Record[Any], Derived]] = {
     **{f"{name}-tag": (record, record.derived[1]) for name, record in MORTALS.items()},
     **{f"{name}-code": (record, record.derived[2]) for name, record in MORTALS.items()},
 }
-SUMMARIES: dict[str, Summary] = {"shelf": SHELF, "rank": RANK, "project": PROJECT, "played": PLAYED_BY}
+SUMMARIES: dict[str, Summary] = {
+    "shelf": SHELF,
+    "rank": RANK,
+    "project": PROJECT,
+    "played": PLAYED_BY,
+}
 COUNTS: dict[str, Count] = {"shelf": ON_SHELF, "tag": WITH_TAG, "project": IN_PROJECT}

@@ -90,7 +90,10 @@ def listing(name: str, keys: Keys, stored: Stored) -> Iterator[tuple[str, Listed
             id, shelf, place = value["id"], value["shelf"], value["place"]
             yield "item", row(f"i:{id}", keys, value)
             if shelf is not None:
-                yield "shelf", row(f"x:shelf:{written(shelf)}:{place_text(place)}:{id}", (shelf, place, id))
+                yield (
+                    "shelf",
+                    row(f"x:shelf:{written(shelf)}:{place_text(place)}:{id}", (shelf, place, id)),
+                )
             for tag in {folded(tag) for tag in value["tags"]}:
                 yield "tag", row(f"x:tag:{written(tag)}:{id}", (tag, id))
             if value["listed"]:
@@ -101,7 +104,10 @@ def listing(name: str, keys: Keys, stored: Stored) -> Iterator[tuple[str, Listed
             id, state, project = value["id"], value["state"], value["project"]
             yield "task", row(f"t:{state}|{id}", keys, value)
             if project is not None:
-                yield "project", row(f"x:project:{written(project)}:{state}:{id}", (project, state, id))
+                yield (
+                    "project",
+                    row(f"x:project:{written(project)}:{state}:{id}", (project, state, id)),
+                )
         case "fixed" | "sliding" | "write" | "field":
             id, owner = value["id"], value["owner"]
             yield name, row(f"{name}:{id}", keys, value)
@@ -150,12 +156,23 @@ class Home:
 
     def find(self, name: str, keys: Keys, now: int) -> Stored | None:
         stored = self.records.get(name, {}).get(keys)
-        return None if stored is None or (stored.expires is not None and stored.expires <= now) else stored
+        return (
+            None
+            if stored is None or (stored.expires is not None and stored.expires <= now)
+            else stored
+        )
 
     # Writing
 
     def put(
-        self, name: str, value: dict[str, Json], now: int, *, ttl: int | None = None, expect: str = "", keys: Keys = ()
+        self,
+        name: str,
+        value: dict[str, Json],
+        now: int,
+        *,
+        ttl: int | None = None,
+        expect: str = "",
+        keys: Keys = (),
     ) -> Stored:
         keys = keys or ((value["state"], value["id"]) if name == "task" else (value["id"],))
         before = self.find(name, keys, now)
@@ -207,13 +224,17 @@ class Home:
     def overflows(self) -> bool:
         return any(abs(total) > BOUND for total in self.counters.values())
 
-    def _move(self, name: str, keys: Keys, before: Stored | None, after: Stored | None, now: int) -> None:
+    def _move(
+        self, name: str, keys: Keys, before: Stored | None, after: Stored | None, now: int
+    ) -> None:
         records = self.records.setdefault(name, {})
         records.pop(keys, None)
         if after is not None:
             records[keys] = after
         if name == "item":
-            self._pass_on(keys[0], before and before.value["shelf"], after and after.value["shelf"], now)
+            self._pass_on(
+                keys[0], before and before.value["shelf"], after and after.value["shelf"], now
+            )
         if name in MORTAL:
             for _, row in listing(name, keys, before) if before is not None else ():
                 self.perishable.pop(row.key, None)
@@ -230,7 +251,11 @@ class Home:
             return
         if left is not None and self.holders[left] == id:
             items = self.live("item", now).values()
-            others = [(place_text(i.value["place"]), i.value["id"]) for i in items if i.value["shelf"] == left]
+            others = [
+                (place_text(i.value["place"]), i.value["id"])
+                for i in items
+                if i.value["shelf"] == left
+            ]
             del self.holders[left]
             if others:
                 self.holders[left] = min(others)[1]
@@ -269,16 +294,26 @@ class Home:
                 return expires
         return None
 
-    def _refusals(self, name: str, keys: Keys, value: dict[str, Json], now: int) -> Iterator[type[KeyhouseError]]:
+    def _refusals(
+        self, name: str, keys: Keys, value: dict[str, Json], now: int
+    ) -> Iterator[type[KeyhouseError]]:
         tags, others = value.get("tags", ()), self.live(name, now).items()
         match name:
             case "item":
                 placed = value["shelf"] is not None and value["place"] is not None
-                if not 0 <= value["rank"] <= 999 or (placed and round(value["place"], 2) != value["place"]):
+                if not 0 <= value["rank"] <= 999 or (
+                    placed and round(value["place"], 2) != value["place"]
+                ):
                     yield KeyFieldError
-                if any(not folded(tag) for tag in tags) or (value["name"] is not None and not folded(value["name"])):
+                if any(not folded(tag) for tag in tags) or (
+                    value["name"] is not None and not folded(value["name"])
+                ):
                     yield KeyFieldError
-                taken = [folded(o.value["name"]) for k, o in others if k != keys and o.value["name"] is not None]
+                taken = [
+                    folded(o.value["name"])
+                    for k, o in others
+                    if k != keys and o.value["name"] is not None
+                ]
                 if value["name"] is not None and folded(value["name"]) in taken:
                     yield UniqueError
             case "task" if value["state"] not in ("open", "done"):
@@ -286,12 +321,18 @@ class Home:
             case "fixed" | "sliding" | "write" | "field":
                 if value["code"] == "" or "" in tags:
                     yield KeyFieldError
-                if value["code"] is not None and value["code"] in [o.value["code"] for k, o in others if k != keys]:
+                if value["code"] is not None and value["code"] in [
+                    o.value["code"] for k, o in others if k != keys
+                ]:
                     yield UniqueError
 
     def sweep(self, now: int) -> tuple[int, int]:
         """Forget what has expired; how many rows that is, at least and at most."""
-        gone = [key for key, expires in self.perishable.items() if expires is not None and expires <= now]
+        gone = [
+            key
+            for key, expires in self.perishable.items()
+            if expires is not None and expires <= now
+        ]
         doubtful = len(self.doubtful)
         self.doubtful = set()
         for key in gone:
@@ -363,9 +404,20 @@ class Home:
                 Listed(f"x:first:{shelf}", (shelf,), "item", (id,), id, None)
                 for shelf, id in sorted(self.holders.items(), key=lambda held: f"x:first:{held[0]}")
             ]
-        of = {"shelf": "item", "tag": "item", "rank": "item", "name": "item", "project": "task"}.get(by)
+        of = {
+            "shelf": "item",
+            "tag": "item",
+            "rank": "item",
+            "name": "item",
+            "project": "task",
+        }.get(by)
         name = of or (by.partition("-")[0] if by.partition("-")[0] in MORTAL else by)
-        rows = [r for keys, s in self.live(name, now).items() for is_by, r in listing(name, keys, s) if is_by == by]
+        rows = [
+            r
+            for keys, s in self.live(name, now).items()
+            for is_by, r in listing(name, keys, s)
+            if is_by == by
+        ]
         return sorted(rows, key=lambda row: row.key)
 
     def members(self, now: int) -> dict[str, Json]:
@@ -374,12 +426,18 @@ class Home:
         for stored in self.live("item", now).values():
             item = stored.value
             entry = {"name": item["name"], "tags": item["tags"]}
-            rows.setdefault(f"m:rank:{item['rank']:03d}", {"items": {}})["items"][item["id"]] = entry
+            rows.setdefault(f"m:rank:{item['rank']:03d}", {"items": {}})["items"][item["id"]] = (
+                entry
+            )
             if item["shelf"] is not None:
-                rows.setdefault(f"m:shelf:{item['shelf']}", {"ids": [], "v": 1})["ids"].append(item["id"])
+                rows.setdefault(f"m:shelf:{item['shelf']}", {"ids": [], "v": 1})["ids"].append(
+                    item["id"]
+                )
         for stored in self.live("last", now).values():
             last = stored.value
-            rows.setdefault(f"m:played:{last['item']}", {"users": {}})["users"][last["user"]] = last["count"]
+            rows.setdefault(f"m:played:{last['item']}", {"users": {}})["users"][last["user"]] = (
+                last["count"]
+            )
         projects = {(s.value["project"], id) for (_, id), s in self.live("task", now).items()}
         for project, id in projects:
             if project is not None:
@@ -388,11 +446,19 @@ class Home:
 
     def counts(self, now: int) -> dict[str, int]:
         rows: dict[str, int] = {}
-        counted = [f"n:shelf:{s.value['shelf']}" for s in self.live("item", now).values() if s.value["shelf"]]
+        counted = [
+            f"n:shelf:{s.value['shelf']}"
+            for s in self.live("item", now).values()
+            if s.value["shelf"]
+        ]
         for stored in self.live("item", now).values():
             if stored.value["listed"]:
                 counted += [f"n:tag:{tag}" for tag in {folded(tag) for tag in stored.value["tags"]}]
-        counted += [f"n:project:{s.value['project']}" for s in self.live("task", now).values() if s.value["project"]]
+        counted += [
+            f"n:project:{s.value['project']}"
+            for s in self.live("task", now).values()
+            if s.value["project"]
+        ]
         for key in counted:
             rows[key] = rows.get(key, 0) + 1
         return rows
@@ -402,9 +468,13 @@ class Home:
         rows: dict[str, tuple[Json, int | None]] = {}
         for name in self.records:
             for keys, stored in self.live(name, now).items():
-                rows.update({row.key: (row.value, row.expires) for _, row in listing(name, keys, stored)})
+                rows.update(
+                    {row.key: (row.value, row.expires) for _, row in listing(name, keys, stored)}
+                )
         rows.update({f"x:first:{shelf}": (id, None) for shelf, id in self.holders.items()})
-        rows.update({key: (row, None) for key, row in (self.members(now) | self.counts(now)).items()})
+        rows.update(
+            {key: (row, None) for key, row in (self.members(now) | self.counts(now)).items()}
+        )
         short = {"hits": "c"}
         for (counter, name), total in self.counters.items():
             if total:

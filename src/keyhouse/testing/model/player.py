@@ -68,7 +68,9 @@ async def play(operations: Iterable[Operation], opener: Opener, *, told: str = "
         await player.verify()
     except Exception as error:
         shown = "\n".join(last)
-        raise Difference(f"{told}, operation {number}: {error!r}\nthe last operations:\n{shown}") from error
+        raise Difference(
+            f"{told}, operation {number}: {error!r}\nthe last operations:\n{shown}"
+        ) from error
     finally:
         await player.close()
     return number
@@ -98,7 +100,9 @@ class Player:
     def _use(self, engine: Engine) -> None:
         self._engine = engine
         self._ids = UlidSource(self._clock, seed=self._reopened)
-        self._stores.update({home: Store(SCHEMA, engine, SPACE, ids=self._ids, home=home) for home in HOMES})
+        self._stores.update(
+            {home: Store(SCHEMA, engine, SPACE, ids=self._ids, home=home) for home in HOMES}
+        )
 
     @property
     def _now(self) -> int:
@@ -121,10 +125,19 @@ class Player:
 
         async def call() -> None:
             stored.append(
-                await store.put(RECORDS[name], msgspec.convert(value, TYPES[name]), ttl=step["ttl"], expect=expect)
+                await store.put(
+                    RECORDS[name],
+                    msgspec.convert(value, TYPES[name]),
+                    ttl=step["ttl"],
+                    expect=expect,
+                )
             )
 
-        await agree(call, lambda: trial.put(name, value, self._now, ttl=step["ttl"], expect=step["expect"]), "put")
+        await agree(
+            call,
+            lambda: trial.put(name, value, self._now, ttl=step["ttl"], expect=step["expect"]),
+            "put",
+        )
         if stored:
             await self._commit(home, trial)
             self._same_entry(stored[0], home, name, keys)
@@ -141,7 +154,9 @@ class Player:
         )
         await self._commit(home, trial)
 
-    async def do_transact(self, home: str, catch: bool, steps: list[tuple[str, dict[str, Any]]]) -> None:
+    async def do_transact(
+        self, home: str, catch: bool, steps: list[tuple[str, dict[str, Any]]]
+    ) -> None:
         """With `catch`, a step that is refused leaves nothing behind, and the others go on."""
         trial = self.homes[home].copy()
 
@@ -159,7 +174,11 @@ class Player:
             await self._stores[home].transact(work)
         except KeyhouseError as error:
             if done:  # else it was a step's, and expected
-                same(isinstance(error, CounterError), trial.overflows, f"the commit refused with {error!r}")
+                same(
+                    isinstance(error, CounterError),
+                    trial.overflows,
+                    f"the commit refused with {error!r}",
+                )
             return
         same(trial.overflows, False, "the commit refused")
         await self._commit(home, trial)
@@ -198,8 +217,14 @@ class Player:
                     same(entry.revision, 0, "the revision of what is not committed")
             case "lookup":
                 record, index = DERIVED[step["by"]]
-                found = await tx.lookup(record, index_of(index), **{index.template.fields[-1]: step["value"]})
-                same(found and found.values, self._owner(trial, **step), f"lookup {step} in a transaction")
+                found = await tx.lookup(
+                    record, index_of(index), **{index.template.fields[-1]: step["value"]}
+                )
+                same(
+                    found and found.values,
+                    self._owner(trial, **step),
+                    f"lookup {step} in a transaction",
+                )
             case "add":
                 await agree(
                     lambda: _now(lambda: tx.add(HITS, step["by"], name=step["name"])),
@@ -226,7 +251,9 @@ class Player:
         trial = self.homes[home].copy()
 
         await agree(
-            lambda: self._stores[home].add(HITS, by, name=name), lambda: trial.add("hits", name, by, blind=False), "add"
+            lambda: self._stores[home].add(HITS, by, name=name),
+            lambda: trial.add("hits", name, by, blind=False),
+            "add",
         )
         await self._commit(home, trial)
 
@@ -239,7 +266,9 @@ class Player:
     async def do_append(self, home: str, **step: Any) -> None:
         await self.do_transact(home, False, [("append", step)])
 
-    async def _append_in(self, tx: Transaction, trial: Home, log: str, user: str, item: str, ago: int | None) -> None:
+    async def _append_in(
+        self, tx: Transaction, trial: Home, log: str, user: str, item: str, ago: int | None
+    ) -> None:
         given: dict[str, Any] = {} if ago is None else {"at": ulid_at(self._now - ago)}
         drawn: list[Any] = [given.get("at")]
 
@@ -250,7 +279,9 @@ class Player:
         def expected() -> None:
             state = trial.find(f"{log}-state", (user,), self._now)
             if not given and state is not None and drawn[0] <= state.value["through"]:
-                raise Difference(f"{drawn[0]} was drawn, and is not behind {state.value['through']}")
+                raise Difference(
+                    f"{drawn[0]} was drawn, and is not behind {state.value['through']}"
+                )
             number = trial.append(log, user, item, self._now, at=drawn[0])
             if number is not None:
                 same(drawn[0], number, "the number of an event")
@@ -259,13 +290,22 @@ class Player:
 
     async def do_fold(self, home: str, user: str) -> None:
         trial = self.homes[home].copy()
-        same(await fold(self._stores[home], LOGS["later"], user=user), trial.fold("later", user, self._now), "fold")
+        same(
+            await fold(self._stores[home], LOGS["later"], user=user),
+            trial.fold("later", user, self._now),
+            "fold",
+        )
         self._forget(home, trial)
 
     async def do_prune(self, home: str, log: str, user: str | None, ago: int, keep: int) -> None:
         trial, before = self.homes[home].copy(), self._now - ago
         narrowed = {} if user is None else {"user": user}
-        gone = [n async for n in prune(self._stores[home], LOGS[log], before=before, keep=keep, **narrowed)]
+        gone = [
+            n
+            async for n in prune(
+                self._stores[home], LOGS[log], before=before, keep=keep, **narrowed
+            )
+        ]
         expected = trial.prune(log, STREAMS if user is None else [user], before, keep, self._now)
         same(gone[-1] if gone else 0, expected, "prune")
         self._forget(home, trial)
@@ -274,7 +314,9 @@ class Player:
         bounds = [home.sweep(self._now) for home in self.homes.values()]
         gone = await sweep(self._engine, chunk_rows=limit)
         if not sum(least for least, _ in bounds) <= gone <= sum(most for _, most in bounds):
-            raise Difference(f"sweep: answered {gone}, expected {bounds}, as least and most of each home")
+            raise Difference(
+                f"sweep: answered {gone}, expected {bounds}, as least and most of each home"
+            )
 
     async def do_clock(self, by: int) -> None:
         if by < 0:
@@ -301,7 +343,9 @@ class Player:
 
     async def do_lookup(self, home: str, by: str, value: Any) -> None:
         record, index = DERIVED[by]
-        found = await self._stores[home].lookup(record, index_of(index), **{index.template.fields[-1]: value})
+        found = await self._stores[home].lookup(
+            record, index_of(index), **{index.template.fields[-1]: value}
+        )
         owner = self._owner(self.homes[home], by, value)
         same(found and found.values, owner, f"lookup {by} {value!r}")
         if found is not None and owner is not None:
@@ -309,7 +353,9 @@ class Player:
 
     def _owner(self, home: Home, by: str, value: Any) -> Keys | None:
         wanted = folded(value) if by in FOLDED else value
-        return next((row.owner for row in home.listed(by, self._now) if row.fields == (wanted,)), None)
+        return next(
+            (row.owner for row in home.listed(by, self._now) if row.fields == (wanted,)), None
+        )
 
     async def do_members(self, home: str, of: str, value: Any) -> None:
         summary = SUMMARIES[of]
@@ -317,7 +363,11 @@ class Player:
         shown = f"{value:03d}" if of == "rank" else value
         row = self.homes[home].members(self._now).get(f"m:{of}:{shown}", {summary.under: {}})
         listed = row[summary.under]
-        same(found, listed if isinstance(listed, dict) else dict.fromkeys(listed), f"members {of} {value!r}")
+        same(
+            found,
+            listed if isinstance(listed, dict) else dict.fromkeys(listed),
+            f"members {of} {value!r}",
+        )
 
     async def do_total(self, home: str, of: str, value: Any) -> None:
         count = COUNTS[of]
@@ -350,7 +400,11 @@ class Player:
             if value == 0 and key.startswith(("n:", "c:", "total:", "number:")):
                 continue
             found[row.key] = (ordered(value) if key.startswith("m:") else value, row.expires)
-        expected = {f"{h}/{key}": row for h, home in self.homes.items() for key, row in home.rows(self._now).items()}
+        expected = {
+            f"{h}/{key}": row
+            for h, home in self.homes.items()
+            for key, row in home.rows(self._now).items()
+        }
         wrong = {
             key: (found.get(key), expected.get(key))
             for key in found.keys() | expected.keys()
@@ -422,7 +476,9 @@ class Player:
         same(entry.expires, stored.expires, f"{name} {keys}, expiry")
         same(entry.values, keys, f"{name} {keys}, key")
         if stored.revision is None:
-            self.homes[home].records[name][keys] = Stored(stored.value, stored.expires, entry.revision)
+            self.homes[home].records[name][keys] = Stored(
+                stored.value, stored.expires, entry.revision
+            )
             self._newest = max(self._newest, entry.revision)
         else:
             same(entry.revision, stored.revision, f"{name} {keys}, revision")

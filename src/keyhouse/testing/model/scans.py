@@ -33,7 +33,9 @@ FOLDED: Final = ("tag", "name")
 class Scans:
     """`stores` and `homes` are the player's own, and change under its hands. A cursor waits in its slot."""
 
-    def __init__(self, clock: Clock, stores: Mapping[str, Store], homes: Mapping[str, Home], compare: Compare) -> None:
+    def __init__(
+        self, clock: Clock, stores: Mapping[str, Store], homes: Mapping[str, Home], compare: Compare
+    ) -> None:
         self._clock = clock
         self._stores = stores
         self._homes = homes
@@ -58,7 +60,9 @@ class Scans:
             return
         raise Difference("a cursor was taken by a scan in the other direction")
 
-    async def _next_page(self, slot: int, scan: dict[str, Any], cursor: str | None, last: str) -> None:
+    async def _next_page(
+        self, slot: int, scan: dict[str, Any], cursor: str | None, last: str
+    ) -> None:
         what = f"page {scan}"
         try:
             page = await self._paged(scan, cursor)
@@ -80,7 +84,9 @@ class Scans:
         record, index = DERIVED[by] if by in DERIVED else (RECORDS[by], None)
         how = {name: scan[name] for name in ("reverse", "starting", "limit")}
         fields = self._leading(scan)
-        return await store.page(record, by=None if index is None else index_of(index), cursor=cursor, **how, **fields)
+        return await store.page(
+            record, by=None if index is None else index_of(index), cursor=cursor, **how, **fields
+        )
 
     async def keys(self, **scan: Any) -> None:
         """All keys, in pages; and how many there are."""
@@ -91,7 +97,9 @@ class Scans:
         try:
             while True:
                 how = {name: scan[name] for name in ("reverse", "starting", "limit")}
-                keys, cursor = await store.keys(declared, cursor=cursor, **how, **self._leading(scan))
+                keys, cursor = await store.keys(
+                    declared, cursor=cursor, **how, **self._leading(scan)
+                )
                 found += keys
                 if cursor is None:
                     break
@@ -110,7 +118,9 @@ class Scans:
 
     def _refuses(self, scan: dict[str, Any]) -> bool:
         """Whether the scan asks for the first characters of what is not text, or of nothing."""
-        texts = TEXT.get(scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,))
+        texts = TEXT.get(
+            scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,)
+        )
         given = len(scan["fields"])
         return scan["starting"] is not None and (given >= len(texts) or not texts[given])
 

