@@ -18,7 +18,7 @@ import msgspec
 from keyhouse import Record, Schema, Space, Store, open_engine
 from keyhouse.bench.contest import calibrate, percentile
 from keyhouse.bench.hand import Hand
-from keyhouse.engines.sqlite.file import CACHE_KIBIBYTES
+from keyhouse.engines.sqlite.connections import CACHE_KIBIBYTES
 
 ITEM: Record[Any] = Record(Any, "item:{name}", name="item")
 SCHEMA = Schema("items", ITEM, space=Space("a plugin"))

@@ -499,8 +499,8 @@ def test_a_service_and_the_command_line_name_the_same_place(
 ) -> None:
     """`served` reads three settings by itself, so as to start quickly; here it is held to how the service reads them."""
     from keyhouse.cli.served import served_url
-    from keyhouse.engines.placing import file_of, url_of
-    from keyhouse.serve.sources import gather
+    from keyhouse.engines.system_urls import file_of, url_of
+    from keyhouse.serve.settings_sources import load_settings
     from keyhouse.systems.registry import NAMES
 
     monkeypatch.chdir(tmp_path)
@@ -518,7 +518,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
         ('data = "d"', {"KEYHOUSE_DATA": "e"}),
     ):
         (tmp_path / "keyhouse.toml").write_text(settings)
-        given = gather({}, environment, None, systems=NAMES)
+        given = load_settings({}, environment, None, systems=NAMES)
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)

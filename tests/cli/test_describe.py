@@ -14,7 +14,7 @@ from keyhouse.schema import (
     Count,
     Counter,
     First,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -144,8 +144,8 @@ def is_new(account: Account) -> bool:
     return account.state == "new"
 
 
-def fold(state: Visits | None, event: Visit, found: Mapping[str, Any]) -> Folded:
-    return Folded(Visits(through="", count=(state.count if state else 0) + 1))
+def fold(state: Visits | None, event: Visit, found: Mapping[str, Any]) -> FoldResult:
+    return FoldResult(Visits(through="", count=(state.count if state else 0) + 1))
 
 
 async def do_nothing(tx: Any, entry: Any) -> None: ...

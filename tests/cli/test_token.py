@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from keyhouse.auth import Caller, JwtSettings, jwt_auth
 from keyhouse.errors import TokenError
-from keyhouse.serve.auth import Caller, JwtSettings, jwt_auth
 from tests.cli.running import run
 
 

@@ -10,7 +10,7 @@ import pytest
 from keyhouse import Store, open_engine
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
-from keyhouse.serve.lock import DataFolder
+from keyhouse.serve.data_dir import DataDir
 from tests.cli.running import run
 
 CLIPS = "keyhouse.demo.clips:BOARD"
@@ -143,7 +143,7 @@ def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
     """A service that goes on writing made a store of two halves of it."""
     run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
     restore = ("restore", "--from", "b.jsonl", "--replace", "--yes", *STORE)
-    taken = DataFolder.take(folder)
+    taken = DataDir.take(folder)
     assert (
         "Another keyhouse serves this data folder: stop it"
         in run(*restore, cwd=folder, code=1).stderr

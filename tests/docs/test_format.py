@@ -37,8 +37,8 @@ from keyhouse.engines.sql.tables import tables
 from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import Count, First, Index, Summary, Unique
-from keyhouse.store.lines import Ending, decode, encode_ending, encode_row
-from keyhouse.store.transfer import MARK_KEY, MARK_SPACE, Mark
+from keyhouse.store.jsonl import Ending, decode, encode_ending, encode_row
+from keyhouse.store.move import MARK_KEY, MARK_SPACE, Mark
 from tests.docs.pages import DOCS, code, table
 
 PAGE = (DOCS / "format.md").read_text()

@@ -80,7 +80,7 @@ def constants(path: Path) -> dict[str, object]:
 
 
 def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
-    real = constants(SOURCE / "engines/sqlite/file.py") | constants(
+    real = constants(SOURCE / "engines/sqlite/connections.py") | constants(
         SOURCE / "engines/sqlite/feed.py"
     )
     for name, value, _ in table((DOCS / "operations.md").read_text(), "## Durability"):
@@ -88,7 +88,9 @@ def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
 
 
 def test_the_findings_of_verify_are_those_of_the_page() -> None:
-    kinds = re.search(r"Kind = Literal\[(.*)\]", (SOURCE / "store/finding.py").read_text())
+    kinds = re.search(
+        r"Kind = Literal\[(.*?)\]", (SOURCE / "store/finding.py").read_text(), re.DOTALL
+    )
     assert kinds is not None
     named = {code(row[0]) for row in table((DOCS / "operations.md").read_text(), "## Verify")}
     assert named == set(re.findall(r'"(\w+)"', kinds[1]))

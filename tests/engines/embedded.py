@@ -1,5 +1,5 @@
 """The two engines that run in the caller's process and share how they write in groups and feed watches: what
-`engines/group.py` and `engines/watcher.py` promise is tested over both."""
+`engines/commit_queue.py` and `engines/watcher.py` promise is tested over both."""
 
 import asyncio
 import os

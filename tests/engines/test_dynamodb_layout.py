@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keyhouse.engine import Batch, Put, Row, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Path, layout_of
-from keyhouse.engines.dynamodb.flat import FLAT_BYTES_MAX, flattened
+from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flattened
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.errors import DeclarationError
 from keyhouse.testing.conformance.poison import VALUES

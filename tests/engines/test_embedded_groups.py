@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from keyhouse.engine import Add, Batch, Check, Put, Row
-from keyhouse.engines.group import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
+from keyhouse.engines.commit_queue import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
 from tests.engines.embedded import KINDS, Embedded, Kind, Witness, awaited, both, count, one
 
 Watched = Callable[[], AbstractAsyncContextManager[tuple[Embedded, Witness]]]

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from keyhouse.engines import errand
-from keyhouse.engines.errand import Errands
+from keyhouse.engines import worker_thread
+from keyhouse.engines.worker_thread import WorkerThread
 
 SECONDS_MAX = 30
 
@@ -21,7 +21,7 @@ def thread_goes(name: str) -> None:
 
 
 def test_errands_are_done_in_order_on_one_thread() -> None:
-    errands = Errands("in-order")
+    errands = WorkerThread("in-order")
     done: list[tuple[int, str]] = []
     for number in range(100):
         errands.send(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
@@ -33,8 +33,8 @@ def test_errands_are_done_in_order_on_one_thread() -> None:
 
 def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no patience at all the thread goes between any two of them."""
-    monkeypatch.setattr(errand, "STAY_SECONDS", 0)
-    errands = Errands("impatient")
+    monkeypatch.setattr(worker_thread, "STAY_SECONDS", 0)
+    errands = WorkerThread("impatient")
     done = threading.Semaphore(0)
     for _ in range(2_000):
         errands.send(done.release)
@@ -45,7 +45,7 @@ def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.Mon
 
 
 def test_a_program_ends_though_nobody_ended_its_errands() -> None:
-    program = "from keyhouse.engines.errand import Errands; Errands('x').send(lambda: print('done', flush=True))"
+    program = "from keyhouse.engines.worker_thread import Errands; Errands('x').send(lambda: print('done', flush=True))"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX
     )
@@ -54,10 +54,10 @@ def test_a_program_ends_though_nobody_ended_its_errands() -> None:
 
 OUTLIVED = """
 import threading, time
-from keyhouse.engines import errand
+from keyhouse.engines import worker_thread
 
-errand.STINT_SECONDS = 0.01
-errands, main = errand.Errands("x"), threading.main_thread()
+worker_thread.STINT_SECONDS = 0.01
+errands, main = worker_thread.WorkerThread("x"), threading.main_thread()
 
 def sends_while(more, pause):
     while more():
@@ -92,7 +92,7 @@ def test_a_thread_that_outlives_the_main_one_has_its_errands_done() -> None:
 def outlives():
     main.join()
     late = iter(range(3))
-    sends_while(lambda: next(late, None) is not None, 2 * errand.STAY_SECONDS)
+    sends_while(lambda: next(late, None) is not None, 2 * worker_thread.STAY_SECONDS)
     errands.send(lambda: print("done", flush=True))
     errands.end()
 

@@ -15,7 +15,8 @@ import pytest
 from nats.errors import ConnectionClosedError
 
 from keyhouse.engine import Add, Batch, Put
-from keyhouse.engines.jetstream import JetstreamEngine, bucket, patience, wire
+from keyhouse.engines.jetstream import JetstreamEngine, bucket, retry
+from keyhouse.engines.jetstream import connection as wire
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
@@ -34,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (patience, bucket):
+    for module in (retry, bucket):
         monkeypatch.setattr(module, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(wire, "CONNECT_SECONDS", 1.0)
 
@@ -110,7 +111,7 @@ def test_a_watch_waits_for_a_server_that_is_away_for_long(
         waiting = asyncio.ensure_future(step(watch))
         with pytest.raises(UnavailableError):
             await step(engine.watch("s", ALL))
-        await asyncio.wait([waiting], timeout=2.5 * patience.PATIENCE_SECONDS)
+        await asyncio.wait([waiting], timeout=2.5 * retry.PATIENCE_SECONDS)
         assert not waiting.done()
         server.start()
         assert (await waiting).revision == heard

@@ -13,7 +13,7 @@ import pytest
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Engine, Put
-from keyhouse.engines.jetstream import JetstreamEngine, patience
+from keyhouse.engines.jetstream import JetstreamEngine, retry
 from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.limits import CHANGES_KEPT
@@ -214,7 +214,7 @@ async def _chosen(
     """A node, and whether it leads the stream at this moment: the one that does, where that is asked for."""
     assert engine._wire is not None
     wire = engine._wire
-    info = await patience.patiently(lambda: wire.api(f"STREAM.INFO.KV_{SPACE}"))
+    info = await retry.until_available(lambda: wire.api(f"STREAM.INFO.KV_{SPACE}"))
     assert info is not None
     leading = [
         node

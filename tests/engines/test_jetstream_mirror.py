@@ -14,7 +14,7 @@ from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import Entry, entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.sweep import ID_MARGIN_MILLISECONDS
-from keyhouse.engines.jetstream.values import Values
+from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 from keyhouse.testing.conformance.stage import step
@@ -24,7 +24,7 @@ from tests.engines.nats_servers import Beside, beside
 
 def filled(*messages: tuple[int, str, int]) -> Mirror:
     """One to which these were delivered: sequence, key, how many of the same commit follow."""
-    mirror = Mirror(Values(1_000))
+    mirror = Mirror(ValueCache(1_000))
     mirror.loaded()
     for message in messages:
         deliver(mirror, *message)
@@ -96,7 +96,7 @@ def test_expiries_of_rows_that_were_written_again_do_not_pile_up() -> None:
 
 
 def test_values_are_kept_up_to_a_number_of_bytes() -> None:
-    values = Values(10_000)
+    values = ValueCache(10_000)
     for sequence in range(100):
         values.put(sequence, b"x" * 840)
     kept = [sequence for sequence in range(100) if values.get(sequence) is not None]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from keyhouse.engine import Batch, Engine, Put, Row
+from keyhouse.engines.commit_queue import CommitQueue
 from keyhouse.engines.dynamodb import DynamoDBEngine
-from keyhouse.engines.group import GroupWriter
-from keyhouse.engines.jetstream.faults import cut_off
+from keyhouse.engines.jetstream.error_map import cut_off
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
@@ -201,7 +201,7 @@ def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
 
     async def scenario() -> None:
         engine = opened(tmp_path)
-        writer: GroupWriter = engine._writer
+        writer: CommitQueue = engine._writer
 
         def failing(*group: object) -> Any:
             raise ZeroDivisionError("nobody foresaw it")

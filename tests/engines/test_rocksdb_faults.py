@@ -3,7 +3,7 @@
 import pytest
 from rocksdict import DbClosedError
 
-from keyhouse.engines.rocksdb.faults import translated, translated_sync
+from keyhouse.engines.rocksdb.error_map import translated, translated_sync
 from keyhouse.errors import (
     ClosedError,
     EngineError,

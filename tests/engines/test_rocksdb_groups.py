@@ -13,7 +13,7 @@ from rocksdict import RdictIter, WriteBatch
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Put, Row, Span
-from keyhouse.engines.group import GROUP_ROWS_MAX
+from keyhouse.engines.commit_queue import GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS

@@ -14,8 +14,8 @@ from keyhouse.engine import Batch, Engine, Put, Row, Span
 from keyhouse.engines.sql import version
 from keyhouse.engines.sql.layout import Layout, layout_of
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
-from keyhouse.engines.sqlite import SqliteEngine, file
-from keyhouse.engines.sqlite.file import open_reader
+from keyhouse.engines.sqlite import SqliteEngine, connections
+from keyhouse.engines.sqlite.connections import open_reader
 from keyhouse.engines.sqlite.sql import FORMAT, VALUE_INLINE_BYTES
 from keyhouse.errors import KeyhouseError, NewerError, UnavailableError, UnreadableError, UsageError
 from tests.engines.disks import Disk
@@ -383,7 +383,7 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(
         await engine.close()
         return read
 
-    monkeypatch.setattr(file, "Connection", disk.connect)
+    monkeypatch.setattr(connections, "Connection", disk.connect)
     assert asyncio.run(bytes_read(keys_only=True)) < 100_000
     assert asyncio.run(bytes_read(keys_only=False)) > 20 * 300_000
 

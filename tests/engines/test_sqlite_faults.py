@@ -3,7 +3,7 @@
 import apsw
 import pytest
 
-from keyhouse.engines.sqlite.faults import translated, translated_commit
+from keyhouse.engines.sqlite.error_map import translated, translated_commit
 from keyhouse.errors import (
     ClosedError,
     EngineError,

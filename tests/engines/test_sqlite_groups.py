@@ -12,8 +12,8 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Put, Row, Span
-from keyhouse.engines.group import GROUP_ROWS_MAX
-from keyhouse.engines.sqlite import SqliteEngine, file
+from keyhouse.engines.commit_queue import GROUP_ROWS_MAX
+from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite import engine as engine_module
 from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
@@ -78,7 +78,7 @@ def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: type[Exception], rows: int
 ) -> None:
     disk = Disk("failing")
-    monkeypatch.setattr(file, "Connection", disk.connect)
+    monkeypatch.setattr(connections, "Connection", disk.connect)
     batch = Batch(
         puts=tuple(Put(f"k{number}", b"1") for number in range(rows)),
         adds=(Add("n", 1),),
@@ -123,7 +123,7 @@ def test_a_commit_waits_for_another_process_without_holding_the_loop(tmp_path: P
 def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "LOCK_WAIT_SECONDS", 0.05)
 
     async def scenario() -> None:
         async with opened(tmp_path) as engine:

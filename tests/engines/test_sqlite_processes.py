@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from keyhouse.engine import Batch, Put, Row, Span
-from keyhouse.engines.sqlite import SqliteEngine, file
+from keyhouse.engines.sqlite import SqliteEngine, connections
 from tests.engines.increments import JOBS, TASKS, work
 
 PROCESSES = 4
@@ -51,7 +51,7 @@ def test_a_file_is_opened_and_read_while_another_process_holds_its_lock(
     """`keyhouse scan` beside a service took the lock to look for tables that were there: it failed when a sync of the
     service's took longer than it waits."""
     path = tmp_path / "rows.db"
-    monkeypatch.setattr(file, "LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr(connections, "LOCK_WAIT_SECONDS", 0)
 
     async def scenario() -> None:
         first = SqliteEngine.open(path)

@@ -14,8 +14,8 @@ from keyhouse.keys import (
     PLAIN,
     Choice,
     Integer,
-    Match,
     Optional,
+    Regex,
     Segment,
     Template,
     Text,
@@ -43,13 +43,13 @@ def readings(template: Template, key: str) -> list[tuple[str, ...]]:
 
 
 AMBIGUOUS = [
-    Template("x:{a}:{b}", a=Match("[a-z:]+"), b=Match("[a-z:]+")),
-    Template("{kind:a|ab}{rest}", rest=Match("[a-z]+")),
-    Template("x:{a:ulid}:{b}{c}", b=Match("[a-z]+"), c=Match("[a-z]+")),
-    Template("x:{b}{c}", b=Choice("a", "b", "bc"), c=Match("c?d")),
+    Template("x:{a}:{b}", a=Regex("[a-z:]+"), b=Regex("[a-z:]+")),
+    Template("{kind:a|ab}{rest}", rest=Regex("[a-z]+")),
+    Template("x:{a:ulid}:{b}{c}", b=Regex("[a-z]+"), c=Regex("[a-z]+")),
+    Template("x:{b}{c}", b=Choice("a", "b", "bc"), c=Regex("c?d")),
     Template("{a:x|x_y}_{b}"),
     Template("{a}.{b}", escape=NATS),
-    Template("x:{a}n{b}", a=Optional(Choice("nullnz")), b=Match("z|znz")),
+    Template("x:{a}n{b}", a=Optional(Choice("nullnz")), b=Regex("z|znz")),
 ]
 
 
@@ -72,7 +72,7 @@ def test_an_ambiguous_template_shows_a_key_with_two_readings(template: Template)
         Template("{a:04d}{b:04d}{c}"),
         Template("ns/{a}/x/{b}", escape=NATS),
         Template(
-            "cust_{c}_streamkit_{i}", c=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
+            "cust_{c}_streamkit_{i}", c=Regex("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
         ),
         Template("{a:date}{b:text?}"),
         Template("{a:text?}:{b:ulid?}"),
@@ -180,11 +180,11 @@ SHORT = ["".join(key) for length in range(1, 6) for key in product(LETTERS, repe
 small_segments: st.SearchStrategy[Segment] = st.sampled_from(
     [
         Text(),
-        Match("[ab]+"),
-        Match("a+"),
-        Match("a?b"),
-        Match("[ab][ab]?"),
-        Match("[ab/]+", without=("//",)),
+        Regex("[ab]+"),
+        Regex("a+"),
+        Regex("a?b"),
+        Regex("[ab][ab]?"),
+        Regex("[ab/]+", without=("//",)),
         Choice("a", "ab"),
         Choice("b", "a/b"),
         Choice("ab", "b", "abb"),

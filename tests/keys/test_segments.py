@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from keyhouse.clock import ulid_text
 from keyhouse.errors import DeclarationError, KeyFieldError
-from keyhouse.keys import NATS, Match, Normal, Scaled, Segment, Template, Text, normal, segment
+from keyhouse.keys import (
+    NATS,
+    FixedPoint,
+    NormalizedText,
+    Regex,
+    Segment,
+    Template,
+    Text,
+    normal,
+    segment,
+)
 from tests.keys import strategies as keys
 
 TAILS = ["", ":", "/", "|", "_", "-", ".", "\n", "]", "\\", "^", "é", "z"]
@@ -202,7 +212,7 @@ def test_a_segment_type_that_does_not_exist_is_refused_when_declared(spec: str) 
 
 def test_a_match_refuses_what_a_key_cannot_hold_even_where_its_pattern_covers_it() -> None:
     """`[^:]+` covers U+0000, and a short key of ASCII was not looked at again: it reached the engine."""
-    template = Template("k:{x}", x=Match("[^:]*"))
+    template = Template("k:{x}", x=Regex("[^:]*"))
     for value in ("a\0b", "\ud800"):
         with pytest.raises(KeyFieldError):
             template.build({"x": value})
@@ -211,19 +221,19 @@ def test_a_match_refuses_what_a_key_cannot_hold_even_where_its_pattern_covers_it
 def test_a_match_whose_pattern_has_groups_of_its_own_is_refused_when_declared() -> None:
     """Its groups were counted among the template's fields: no key of it could be read."""
     with pytest.raises(DeclarationError):
-        Match("(a|b)+")
+        Regex("(a|b)+")
 
 
 def test_a_match_that_covers_the_empty_text_builds_no_empty_key() -> None:
     with pytest.raises(KeyFieldError):
-        Template("{x}", x=Match("[a-z]*")).build({"x": ""})
+        Template("{x}", x=Regex("[a-z]*")).build({"x": ""})
 
 
 def test_a_match_without_some_text_refuses_it_across_the_border_with_what_follows() -> None:
     """Customer `12_streamkit` and then `_streamkit_…`: a reader from the left would find the delimiter too early."""
     template = Template(
         "cust_{customer}_streamkit_{id}",
-        customer=Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",)),
+        customer=Regex("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",)),
     )
     assert template.build({"customer": "12_stream", "id": "1"}) == "cust_12_stream_streamkit_1"
     for hostile in ("12_streamkit", "12_streamkit_notes", "_streamkit_", "a_streamkit_streamkit_b"):
@@ -233,7 +243,7 @@ def test_a_match_without_some_text_refuses_it_across_the_border_with_what_follow
 
 def test_a_match_may_be_followed_by_text_that_it_cannot_hold() -> None:
     """The text that is refused may stand anywhere in the literal behind it: only what the value takes part in counts."""
-    template = Template("c_{x}__k_{y}", x=Match("[a-z_]+", without=("_k_",)))
+    template = Template("c_{x}__k_{y}", x=Regex("[a-z_]+", without=("_k_",)))
     assert template.build({"x": "abc", "y": "1"}) == "c_abc__k_1"
 
 
@@ -295,8 +305,8 @@ def test_text_that_is_not_searched_in_a_narrow_alphabet_says_so() -> None:
 
 
 def test_the_beginning_of_normal_text_keeps_a_space_that_divides_words() -> None:
-    assert Normal().begin("The ") == "the "
-    assert Normal().begin("  ") == ""
+    assert NormalizedText().begin("The ") == "the "
+    assert NormalizedText().begin("  ") == ""
 
 
 class Kind(str, Enum):  # noqa: UP042  # a StrEnum is what most people write, and its str() is the text
@@ -310,5 +320,5 @@ def test_a_choice_writes_the_text_of_an_enum_and_not_its_name() -> None:
 
 
 def test_a_scaled_number_reads_as_an_int_where_it_is_one() -> None:
-    assert Scaled(4, 1).parse("0010") == 1
-    assert Scaled(4, 1).parse("0015") == 1.5
+    assert FixedPoint(4, 1).parse("0010") == 1
+    assert FixedPoint(4, 1).parse("0015") == 1.5

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
-from keyhouse.keys import NATS, Choice, Match, Span, Template, Text, normal, proof
+from keyhouse.keys import NATS, Choice, Regex, Span, Template, Text, normal, proof
 from keyhouse.limits import KEY_BYTES_MAX
 from tests.keys import strategies as keys
 
@@ -316,7 +316,7 @@ def test_a_choice_longest_word_first_reads_every_word() -> None:
 
 
 def test_a_match_is_ended_by_what_it_cannot_hold() -> None:
-    customer = Match("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
+    customer = Regex("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
     template = Template("cust_{customer}_streamkit_notes_{id}", customer=customer)
     assert template.parse("cust_12_streamkit_notes_a_streamkit_notes_b") == {
         "customer": "12",

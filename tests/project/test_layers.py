@@ -165,7 +165,7 @@ PLANTED = [
     ("cache/__init__.py", "", "is in no layer: give keyhouse.cache its row in MAY_IMPORT"),
     ("store/store.py", "import apsw", "imports apsw, which belongs in engines"),
     ("systems/rosey/schema.py", "import asyncpg", "imports asyncpg, which belongs in engines"),
-    ("store/store.py", "from starlette.routing import Route", "which belongs in serve"),
+    ("store/store.py", "from starlette.routing import Route", "which belongs in http, serve"),
     ("engines/sqlite.py", "import requests", "a library without its row in THIRD_PARTY"),
     ("engines/sqlite.py", "import sqlite3", "use apsw"),
     ("keys/key.py", "import apsw", "imports apsw, which belongs in engines"),

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from keyhouse.errors import DeclarationError, KeyFieldError
-from keyhouse.keys import Match, Template
+from keyhouse.keys import Regex, Template
 from keyhouse.schema import (
     Count,
     Counter,
     First,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -52,8 +52,8 @@ async def nothing(tx: Any, entry: Any) -> None:
     pass
 
 
-def fold(state: State | None, event: Book, found: Any) -> Folded:
-    return Folded(state or State(through=""))
+def fold(state: State | None, event: Book, found: Any) -> FoldResult:
+    return FoldResult(state or State(through=""))
 
 
 BY_TITLE = Index("idx:title:{title}:{id}")
@@ -214,7 +214,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a lifetime in words": (lambda: record(expiry=fixed("30")), "seconds, a whole number"),  # type: ignore[arg-type]
     "a lifetime of half a second": (lambda: record(expiry=fixed(0.5)), "seconds, a whole number"),  # type: ignore[arg-type]
-    "a pattern that is none": (lambda: Match("("), "Not a regular expression"),
+    "a pattern that is none": (lambda: Regex("("), "Not a regular expression"),
     "a number longer than a key": (lambda: Template("b:{n:09999d}"), "1 to 100 digits"),
     # Logs
     "a fold without a state": (lambda: Log(Book, "e:{id}", fold=fold), "both a fold and a state"),
@@ -249,7 +249,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "numbered 1, 2, 3",
     ),
     "a key with two readings": (
-        lambda: schema(Record(Book, Template("b:{id}:{x}", id=Match("[a-z:]+")))),
+        lambda: schema(Record(Book, Template("b:{id}:{x}", id=Regex("[a-z:]+")))),
         "two readings",
     ),
     "a scan that spills": (
@@ -328,7 +328,7 @@ SPACES: dict[str, tuple[Space, str]] = {
     "U+0000": (SPACE, "a\0b"),
     "a lone surrogate": (SPACE, "\ud800"),
     "another than the only one": (Space("the one", name="main"), "other"),
-    "not of the segment": (Space("a customer", segment=Match("[0-9]+")), "abc"),
+    "not of the segment": (Space("a customer", segment=Regex("[0-9]+")), "abc"),
 }
 
 

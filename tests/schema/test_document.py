@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keyhouse.errors import DocumentError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
-from keyhouse.schema import document, outline
+from keyhouse.schema import document, json_guard
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -225,7 +225,7 @@ def test_numbers_as_long_as_may_be_are_counted_once() -> None:
 
 
 def test_the_depth_of_a_text_is_the_depth_of_its_value() -> None:
-    outline.check_depth(b"[]" * 1_000)
-    outline.check_depth(b"[" * DOCUMENT_DEPTH_MAX)
+    json_guard.check_depth(b"[]" * 1_000)
+    json_guard.check_depth(b"[" * DOCUMENT_DEPTH_MAX)
     with pytest.raises(DocumentError):
-        outline.check_depth(b"[" * (DOCUMENT_DEPTH_MAX + 1))
+        json_guard.check_depth(b"[" * (DOCUMENT_DEPTH_MAX + 1))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from keyhouse.errors import DocumentError, LimitError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX
-from keyhouse.schema import document, outline
+from keyhouse.schema import document, json_guard
 
 STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
@@ -57,22 +57,22 @@ def refuses(check: Callable[[], object]) -> bool:
 @contextmanager
 def small(*, window: int = 65_536, digits: int = 4_000) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outline, "_WINDOW_BYTES", window)
-        patch.setattr(outline, "INTEGER_DIGITS_MAX", digits)
+        patch.setattr(json_guard, "_WINDOW_BYTES", window)
+        patch.setattr(json_guard, "INTEGER_DIGITS_MAX", digits)
         yield
 
 
 @given(text=texts, most=st.integers(0, 12), window=st.integers(1, 40))
 def test_the_depth_is_that_of_a_look_at_each_bracket(text: bytes, most: int, window: int) -> None:
     with small(window=window):
-        refused = refuses(lambda: outline.check_depth(text, beneath=most - DOCUMENT_DEPTH_MAX))
+        refused = refuses(lambda: json_guard.check_depth(text, beneath=most - DOCUMENT_DEPTH_MAX))
     assert refused is is_too_deep(text, most)
 
 
 @given(text=texts, digits=st.integers(4, 12))
 def test_the_digits_are_those_of_a_look_at_each(text: bytes, digits: int) -> None:
     with small(digits=digits):
-        assert refuses(lambda: outline.check_digits(text)) is has_endless_digits(text, digits)
+        assert refuses(lambda: json_guard.check_digits(text)) is has_endless_digits(text, digits)
 
 
 @given(text=texts, most=st.integers(1, 60), window=st.integers(1, 40))
@@ -81,7 +81,7 @@ def test_the_values_are_those_that_begin_outside_of_strings(
 ) -> None:
     found = sum(sign in b"[{," for sign in STRINGS.sub(b"", text))
     with small(window=window):
-        assert refuses(lambda: list(outline.value_checks(text, most))) is (found > most)
+        assert refuses(lambda: list(json_guard.value_checks(text, most))) is (found > most)
 
 
 @given(text=anything, window=st.integers(1, 40))
@@ -142,9 +142,9 @@ def test_a_large_text_is_checked_in_short_steps() -> None:
 def test_what_is_too_deep_is_told_at_once() -> None:
     """All strings of it were taken out first."""
     text = b'{"a":' * (SIZE // 5)
-    assert len(list(outline._outside(text, b""))) == SIZE // 65_536
+    assert len(list(json_guard._outside(text, b""))) == SIZE // 65_536
     with pytest.raises(DocumentError, match="nested too deep"):
-        next(outline.depth_checks(text))
+        next(json_guard.depth_checks(text))
 
 
 def test_more_values_than_may_be_are_refused_before_any_is_made() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from keyhouse.serve.http import Reply, Route, Stream, make_app
+from keyhouse.http import Response, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.part import Part
 from keyhouse.serve.settings import Address
+from keyhouse.serve.spec import ServiceSpec
 from tests.serve.http_shop import shop
 
 GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -25,7 +25,7 @@ class Wide:
     def __init__(self) -> None:
         self.begun, self.go_on, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def endless(self) -> Reply[Stream]:
+    async def endless(self) -> Response[Stream]:
         """Never end by itself."""
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -35,7 +35,7 @@ class Wide:
             finally:
                 self.ended.set()
 
-        return Reply(pieces(), media_type="text/plain")
+        return Response(pieces(), media_type="text/plain")
 
     async def wait(self) -> dict[str, bool]:
         """Answer when told to."""
@@ -43,13 +43,13 @@ class Wide:
         await self.go_on.wait()
         return {"done": True}
 
-    async def large(self) -> Reply[bytes]:
+    async def large(self) -> Response[bytes]:
         """More than is held back, at once."""
-        return Reply(b"y" * 1_000_000, media_type="text/plain")
+        return Response(b"y" * 1_000_000, media_type="text/plain")
 
-    def part(self) -> Part:
+    def part(self) -> ServiceSpec:
         routes = [("/endless", self.endless), ("/wait", self.wait), ("/large", self.large)]
-        return Part(
+        return ServiceSpec(
             name="wide",
             routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes],
         )

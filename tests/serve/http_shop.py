@@ -5,11 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from keyhouse.auth import Caller, HeaderPairs
 from keyhouse.errors import ConflictError, EngineError, NotFoundError, TokenError, UnreadableError
-from keyhouse.serve.auth import Caller, HeaderPairs
-from keyhouse.serve.http import Conditions, Reply, Returns, Route, Stream, etag
-from keyhouse.serve.part import Part
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag
 from keyhouse.serve.rates import RateLimiter
+from keyhouse.serve.spec import ServiceSpec
 
 Id = Annotated[str, msgspec.Meta(pattern="^[a-z0-9.~-]{1,20}$", examples=["tea"])]
 Kind = Literal["drinks", "foods"]
@@ -68,21 +68,21 @@ class Shop:
             "after": query.after,
         }
 
-    async def get(self, kind: Kind, id: Id) -> Reply[Item]:
+    async def get(self, kind: Kind, id: Id) -> Response[Item]:
         """One item."""
         found = self.items.get((kind, id))
         if found is None:
             raise NotFoundError("There is no such item.", id=id)
-        return Reply(found[1], etag=etag(found[0]))
+        return Response(found[1], etag=etag(found[0]))
 
-    async def put(self, kind: Kind, id: Id, body: Item, conditions: Conditions) -> Reply[Item]:
+    async def put(self, kind: Kind, id: Id, body: Item, conditions: Conditions) -> Response[Item]:
         """Put an item in its place."""
         found = self.items.get((kind, id))
         conditions.check(found[0] if found else None)
         self.revision += 1
         self.items[kind, id] = (self.revision, body)
         location = (("Location", f"/shop/{kind}/{id}"),)
-        return Reply(body, 200 if found else 201, location, etag(self.revision))
+        return Response(body, 200 if found else 201, location, etag(self.revision))
 
     async def delete(self, kind: Kind, id: Id) -> None:
         """Take an item away."""
@@ -116,20 +116,20 @@ class Shop:
             case _:
                 raise RuntimeError("password=hunter2")
 
-    async def export(self) -> Reply[Stream]:
+    async def export(self) -> Response[Stream]:
         """Everything, in pieces."""
 
         async def pieces() -> AsyncIterator[bytes]:
             for number in range(3):
                 yield b"%d\n" % number
 
-        return Reply(pieces(), media_type="text/plain; charset=utf-8")
+        return Response(pieces(), media_type="text/plain; charset=utf-8")
 
 
-def shop(rates: RateLimiter | None = None) -> Part:
+def shop(rates: RateLimiter | None = None) -> ServiceSpec:
     it = Shop()
-    item = Returns(type=Item, example=Item("tea", 3), headers={"ETag": "The revision."})
-    return Part(
+    item = ResponseSpec(type=Item, example=Item("tea", 3), headers={"ETag": "The revision."})
+    return ServiceSpec(
         name="shop",
         title="The shop",
         auth=Tokens(),
@@ -160,7 +160,7 @@ def shop(rates: RateLimiter | None = None) -> Part:
                 method="GET",
                 path="/export",
                 handler=it.export,
-                replies={200: Returns(type=bytes, media_type="text/plain; charset=utf-8")},
+                replies={200: ResponseSpec(type=bytes, media_type="text/plain; charset=utf-8")},
             ),
         ],
     )

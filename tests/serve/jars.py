@@ -8,8 +8,8 @@ import msgspec
 
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError
-from keyhouse.serve import Context, Part, read_settings, setting
-from keyhouse.serve.http import Reply, Returns, Route, Stream
+from keyhouse.http import Response, ResponseSpec, Route, Stream
+from keyhouse.serve import ServiceContext, ServiceSpec, read_settings, setting
 from keyhouse.serve.nats import Endpoint, Request
 
 
@@ -17,7 +17,7 @@ class Settings(msgspec.Struct, kw_only=True):
     shelf: Annotated[str, setting("Where jars stand.")] = "shelf"
 
 
-def part(context: Context) -> Part:
+def part(context: ServiceContext) -> ServiceSpec:
     engine = context.engine
     shelf = read_settings(Settings, context.settings, table="jars").shelf
 
@@ -38,18 +38,18 @@ def part(context: Context) -> Part:
         await asyncio.sleep(1)
         return {"name": name}
 
-    async def forever(name: str) -> Reply[Stream]:
+    async def forever(name: str) -> Response[Stream]:
         async def pieces() -> AsyncIterator[bytes]:
             yield b"begun"
             await asyncio.Event().wait()
 
-        return Reply(pieces(), media_type="text/plain")
+        return Response(pieces(), media_type="text/plain")
 
     async def ready() -> None:
         if (context.data / "broken").exists():
             raise UnavailableError("The jars are broken.")
 
-    return Part(
+    return ServiceSpec(
         name="jars",
         title="Jars",
         routes=[
@@ -60,7 +60,7 @@ def part(context: Context) -> Part:
                 method="GET",
                 path="/forever/{name}",
                 handler=forever,
-                replies={200: Returns(type=bytes, media_type="text/plain")},
+                replies={200: ResponseSpec(type=bytes, media_type="text/plain")},
             ),
         ],
         endpoints=[Endpoint(name="jars", subject="jars.put", handler=answer)],
@@ -68,9 +68,9 @@ def part(context: Context) -> Part:
     )
 
 
-def without_nats(context: Context) -> Part:
+def without_nats(context: ServiceContext) -> ServiceSpec:
     whole = part(context)
-    return Part(name=whole.name, routes=whole.routes)
+    return ServiceSpec(name=whole.name, routes=whole.routes)
 
 
 def _putting(put: Any) -> Any:

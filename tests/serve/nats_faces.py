@@ -9,7 +9,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-from keyhouse.serve.nats import Endpoint, NatsFace, connect
+from keyhouse.serve.nats import Endpoint, NatsListener, connect
 from tests.engines.nats_servers import nats_server
 
 
@@ -23,10 +23,10 @@ async def client() -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def face(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[NatsFace]:
+async def face(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[NatsListener]:
     async with (
         connect(nats_server().url) as connection,
-        NatsFace(connection, endpoints, name="tested", version="1.2.3", **options) as serving,
+        NatsListener(connection, endpoints, name="tested", version="1.2.3", **options) as serving,
     ):
         yield serving
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from keyhouse.auth import JwtAuth, JwtSettings, jwt_auth
+from keyhouse.auth import jwks as waiting
+from keyhouse.auth import jwks_fetch as fetching
+from keyhouse.auth.jwks import KeySet, read_keys
+from keyhouse.auth.jwks_fetch import source
 from keyhouse.clock import ManualClock
 from keyhouse.errors import TokenError, UnavailableError, UsageError
 from keyhouse.limits import JWKS_BYTES_MAX
-from keyhouse.serve.auth import JwtAuth, JwtSettings, jwt_auth
-from keyhouse.serve.auth import keys as waiting
-from keyhouse.serve.auth import source as fetching
-from keyhouse.serve.auth.keys import KeySet, read_keys
-from keyhouse.serve.auth.source import source
 from tests.serve.auth_forging import CUSTOMER, GOOD, ec_key, es, hs, jwk, pem, rs, rsa_key, unsigned
 
 

@@ -6,58 +6,58 @@ from pathlib import Path
 
 import pytest
 
+from keyhouse.auth import JwtSettings
+from keyhouse.auth.secret import load_or_create_secret
 from keyhouse.errors import UsageError
-from keyhouse.serve.auth import JwtSettings
-from keyhouse.serve.auth.secret import kept_secret
 
 
 def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "streamkit"
-    secret = kept_secret(folder)
-    assert len(secret) == 64 and kept_secret(folder) == secret
+    secret = load_or_create_secret(folder)
+    assert len(secret) == 64 and load_or_create_secret(folder) == secret
     assert [path.name for path in folder.iterdir()] == ["jwt.secret"]
     assert stat.S_IMODE((folder / "jwt.secret").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700, (
         "a token made before the service first ran left it open to all"
     )
-    assert kept_secret(tmp_path / "other") != secret
+    assert load_or_create_secret(tmp_path / "other") != secret
 
 
 def test_a_place_that_can_not_be_a_folder_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     for folder in (tmp_path / "data", tmp_path / "data" / "below"):
         with pytest.raises(UsageError, match="can't be read or made") as refused:
-            kept_secret(folder)
+            load_or_create_secret(folder)
         assert refused.value.fields["file"] == str(folder / "jwt.secret")
 
 
 def test_all_who_start_at_once_get_the_same_secret(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
-        secrets = list(pool.map(lambda _: kept_secret(tmp_path), range(64)))
+        secrets = list(pool.map(lambda _: load_or_create_secret(tmp_path), range(64)))
     assert len(set(secrets)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["jwt.secret"]
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    secret = kept_secret(tmp_path)
+    secret = load_or_create_secret(tmp_path)
     for mode in (0o640, 0o604, 0o620):
         (tmp_path / "jwt.secret").chmod(mode)
         with pytest.raises(UsageError, match="Others can read") as refused:
-            kept_secret(tmp_path)
+            load_or_create_secret(tmp_path)
         assert secret not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [b"", b"short\n", b"\xff" * 40])
 def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, text: bytes) -> None:
-    kept_secret(tmp_path)
+    load_or_create_secret(tmp_path)
     (tmp_path / "jwt.secret").write_bytes(text)
     with pytest.raises(UsageError):
-        kept_secret(tmp_path)
+        load_or_create_secret(tmp_path)
 
 
 def test_none_is_made_when_it_is_only_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no secret yet"):
-        kept_secret(tmp_path / "data", make=False)
+        load_or_create_secret(tmp_path / "data", make=False)
     assert list(tmp_path.iterdir()) == []
 
 

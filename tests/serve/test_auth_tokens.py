@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from keyhouse.auth import Caller, JwtAuth, JwtSettings, jwt_auth, mint
+from keyhouse.auth.jwks import SecretKey
 from keyhouse.clock import ManualClock
 from keyhouse.errors import ScopeError, TokenError, UsageError
-from keyhouse.serve.auth import Caller, JwtAuth, JwtSettings, jwt_auth, mint
-from keyhouse.serve.auth.keys import SecretKey
 from tests.serve.auth_forging import CUSTOMER, GOOD, NOW, SECRET, forgeries, hs
 
 STREAMKIT = r"(?!.*_streamkit_)[A-Za-z0-9_-]{1,64}"
@@ -130,9 +130,9 @@ def test_what_is_recognised_at_once_is_what_would_be_accepted_and_nothing_else()
     by = auth(clock)
     token = hs(GOOD | {"exp": NOW + 10, "nbf": NOW})
     headers = dict(bearing(token))
-    assert by.remembered(headers) is None, "nothing is known before it was verified"
+    assert by.cached_caller(headers) is None, "nothing is known before it was verified"
     caller = told(by, token)
-    assert by.remembered(headers) is caller
+    assert by.cached_caller(headers) is caller
     for other in (
         {b"authorization": b"Bearer " + token.encode() + b"x"},
         {b"authorization": b"bearer " + token.encode()},
@@ -141,12 +141,12 @@ def test_what_is_recognised_at_once_is_what_would_be_accepted_and_nothing_else()
         headers | {b"cookie": b"a=b"},
         {},
     ):
-        assert by.remembered(other) is None
+        assert by.cached_caller(other) is None
     for seconds, known in ((39.999, True), (0.001, False), (-70.001, False), (0.001, True)):
         clock.advance(seconds=seconds)
-        assert (by.remembered(headers) is not None) == known
+        assert (by.cached_caller(headers) is not None) == known
     by._keys.version += 1
-    assert by.remembered(headers) is None, "the keys have changed"
+    assert by.cached_caller(headers) is None, "the keys have changed"
 
 
 def test_a_token_that_a_cookie_brought_opens_nothing_under_another_name() -> None:
@@ -154,7 +154,7 @@ def test_a_token_that_a_cookie_brought_opens_nothing_under_another_name() -> Non
     by = auth()
     token = hs(GOOD)
     asyncio.run(by.authenticate([(b"cookie", b"auth_token=" + token.encode())]))
-    assert by.remembered(dict(bearing("c" + token))) is None
+    assert by.cached_caller(dict(bearing("c" + token))) is None
     with pytest.raises(TokenError):
         told(by, "c" + token)
     assert not told(by, token).ambient

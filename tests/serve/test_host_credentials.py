@@ -10,8 +10,8 @@ import pytest
 
 from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.errors import UnavailableError
-from keyhouse.serve.host import Host
-from keyhouse.serve.sources import gather
+from keyhouse.serve.server import Server
+from keyhouse.serve.settings_sources import load_settings
 from tests.engines.nats_configured import ConfiguredServer
 from tests.engines.nats_signed import by_jwt, by_key
 from tests.serve import jars
@@ -28,7 +28,9 @@ def test_a_credentials_file_lets_it_join_and_without_one_it_is_told_so(
             "http": "off",
             "nats": server.address(),
         }
-        async with Host(gather(place | flags, {}, None, systems=("jars",)), {"jars": jars.part}):
+        async with Server(
+            load_settings(place | flags, {}, None, systems=("jars",)), {"jars": jars.part}
+        ):
             client = await nats.connect(server.address(), **sign_in(str(user)))
             answer = await client.request("jars.put", b'["jam", 7]', timeout=30)
             await client.close()

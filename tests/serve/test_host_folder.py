@@ -12,20 +12,20 @@ import pytest
 
 from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import LockedError, UsageError
-from keyhouse.serve.lock import DataFolder, _lives
-from keyhouse.serve.nats_server import embedded_nats
+from keyhouse.serve.data_dir import DataDir, _lives
+from keyhouse.serve.embedded_nats import embedded_nats
 from tests.cli.running import SOURCE
 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from keyhouse.engines.jetstream import server
-from keyhouse.serve.lock import DataFolder
-from keyhouse.serve.nats_server import embedded_nats
+from keyhouse.serve.data_dir import DataDir
+from keyhouse.serve.embedded_nats import embedded_nats
 
 async def main():
     server.KERNEL_TELLS = sys.argv[2] == "kernel" and server.KERNEL_TELLS
-    async with embedded_nats(DataFolder.take(Path(sys.argv[1])), 0) as nats:
+    async with embedded_nats(DataDir.take(Path(sys.argv[1])), 0) as nats:
         print(nats.process_id, flush=True)
         await asyncio.sleep(60)
 
@@ -34,22 +34,22 @@ asyncio.run(main())
 
 
 def test_a_folder_that_is_taken_is_refused_with_the_process_that_has_it(tmp_path: Path) -> None:
-    taken = DataFolder.take(tmp_path / "new" / "folder")
+    taken = DataDir.take(tmp_path / "new" / "folder")
     assert (tmp_path / "new" / "folder").stat().st_mode & 0o077 == 0
     with pytest.raises(LockedError) as refused:
-        DataFolder.take(taken.path)
+        DataDir.take(taken.path)
     assert refused.value.fields == {"data": str(taken.path), "process": os.getpid()}
     assert not taken.is_open_to_others
     taken.path.chmod(0o755)
     assert taken.is_open_to_others
     taken.release()
-    DataFolder.take(taken.path).release()
+    DataDir.take(taken.path).release()
 
 
 def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--data") as refused:
-        DataFolder.take(tmp_path / "file" / "folder")
+        DataDir.take(tmp_path / "file" / "folder")
     assert refused.value.fields["reason"] == "Not a directory"
 
 
@@ -62,13 +62,13 @@ def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, told_
         assert holder.stdout is not None
         nats = int(holder.stdout.readline())
         with pytest.raises(LockedError) as refused:
-            DataFolder.take(tmp_path)
+            DataDir.take(tmp_path)
         assert refused.value.fields["process"] == holder.pid
         os.kill(nats, signal.SIGSTOP)  # it is slow to end
         holder.kill()
         holder.wait()
         with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; kill -CONT {nats}"]):
-            DataFolder.take(tmp_path).release()
+            DataDir.take(tmp_path).release()
     assert not _lives(nats)
 
 
@@ -79,7 +79,7 @@ def test_a_nats_server_that_ends_by_itself_is_begun_again(
     when there was room, nor stopped it at the end."""
 
     async def main() -> None:
-        data = DataFolder.take(tmp_path)
+        data = DataDir.take(tmp_path)
         async with embedded_nats(data, 0) as server:
             begin, failed = server.start, list[bool]()
 
@@ -105,7 +105,7 @@ def test_a_nats_server_that_ends_by_itself_is_begun_again(
 
 def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
     async def main() -> None:
-        data = DataFolder.take(tmp_path)
+        data = DataDir.take(tmp_path)
         taker = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
         async with taker:
             with pytest.raises(UsageError, match="--nats-port"):

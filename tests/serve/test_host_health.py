@@ -20,12 +20,12 @@ from prometheus_client import CollectorRegistry
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
-from keyhouse.serve import Context, Part, health, tasks
+from keyhouse.http.metrics import HttpMetrics
+from keyhouse.serve import ServiceContext, ServiceSpec, health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
-from keyhouse.serve.http.metrics import HttpMetrics
+from keyhouse.serve.health_routes import health_routes
 from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.metrics import Metrics, Timing
-from keyhouse.serve.probes import probes
 from keyhouse.serve.tasks import Tasks
 from keyhouse.systems.rosey import service as rosey
 from keyhouse.systems.rosey.figures import Figures
@@ -81,7 +81,7 @@ def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_p
         asked = Health(Metrics("1"))
         for system in (streamkit, rosey):
             settings = {"jwt_algorithm": "RS256", "jwt_keys": str(tmp_path / "none.json")}
-            context = Context(
+            context = ServiceContext(
                 engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
             )
             part = system.part(context)
@@ -126,7 +126,9 @@ def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
         return b"page"
 
     async def main() -> None:
-        [route] = [route for route in probes(Health(metrics), metrics) if route.path == "/metrics"]
+        [route] = [
+            route for route in health_routes(Health(metrics), metrics) if route.path == "/metrics"
+        ]
         replies = await asyncio.gather(*(route.handler() for _ in range(5)))
         assert [reply.body for reply in replies] == [b"page"] * 5
 
@@ -221,7 +223,7 @@ def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(
 
     async def main() -> None:
         metrics = Metrics("1")
-        part = Part(name="rosey", tasks=[fails_twice, fine])
+        part = ServiceSpec(name="rosey", tasks=[fails_twice, fine])
         async with Tasks([part], metrics, pause_seconds=0.001), asyncio.timeout(10):
             while len(begun) < 3:
                 await asyncio.sleep(0.001)

@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.cli.serve import serve
-from keyhouse.engines.placing import file_of, url_of
+from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
-from keyhouse.serve import Part, host
+from keyhouse.serve import ServiceSpec, server
 from keyhouse.serve.settings import Address, Settings
-from keyhouse.serve.sources import FILE, Given, gather
+from keyhouse.serve.settings_sources import FILE, LoadedSettings, load_settings
 from tests.serve import jars
 
 SYSTEMS = ("rosey", "streamkit")
@@ -24,10 +24,10 @@ def gathered(
     flags: dict[str, Any] | None = None,
     environment: dict[str, str] | None = None,
     file: str | None = None,
-) -> Given:
+) -> LoadedSettings:
     if file is not None:
         (folder / FILE).write_text(file)
-    return gather(
+    return load_settings(
         flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS
     )
 
@@ -58,8 +58,8 @@ def test_the_environment_names_another_file_and_a_flag_before_it(tmp_path: Path)
     (tmp_path / "one.toml").write_text("nats_port = 1")
     (tmp_path / "two.toml").write_text("nats_port = 2")
     named = {"KEYHOUSE_CONFIG": "one.toml"}
-    assert gather({}, named, None, systems=()).settings.nats_port == 1
-    assert gather({}, named, Path("two.toml"), systems=()).settings.nats_port == 2
+    assert load_settings({}, named, None, systems=()).settings.nats_port == 1
+    assert load_settings({}, named, Path("two.toml"), systems=()).settings.nats_port == 2
 
 
 def test_each_system_has_its_table_and_may_have_its_engine(tmp_path: Path) -> None:
@@ -91,9 +91,11 @@ def test_the_http_face_may_have_less_time_to_end(
 ) -> None:
     """What its table said of that was read, checked, and told to nobody."""
     told: dict[str, Any] = {}
-    monkeypatch.setattr(host, "listening", lambda app, bound, **named: told.update(named))
+    monkeypatch.setattr(server, "listening", lambda app, bound, **named: told.update(named))
     environment = {f"KEYHOUSE_HTTP_{name.upper()}": text for name, text in own.items()}
-    served = host.Host(gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {})
+    served = server.Server(
+        gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {}
+    )
     with socket.socket() as bound:
         served._listener([], bound, served._read_settings()[0])
     assert told["drain_seconds"] == drains
@@ -101,7 +103,9 @@ def test_the_http_face_may_have_less_time_to_end(
 
 def test_systems_are_named_with_commas_in_the_environment() -> None:
     assert (
-        gather({}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()).settings.systems
+        load_settings(
+            {}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()
+        ).settings.systems
         == SYSTEMS
     )
 
@@ -112,7 +116,7 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
         "KEYHOUSE_SERVICE_HOST": "10.0.0.1",
         "KEYHOUSE_PORT_80_TCP": "x",
     }
-    assert gather({}, injected, None, systems=()).settings == Settings()
+    assert load_settings({}, injected, None, systems=()).settings == Settings()
 
 
 @pytest.mark.parametrize(
@@ -340,11 +344,11 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(
 def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -> None:
     """Found by a newcomer, whose function was async: it ended in a traceback."""
 
-    async def part(_: Any) -> Part:
-        return Part(name="mine")
+    async def part(_: Any) -> ServiceSpec:
+        return ServiceSpec(name="mine")
 
     async def start() -> None:
-        async with host.Host(given, {"mine": cast(Any, part)}):
+        async with server.Server(given, {"mine": cast(Any, part)}):
             raise AssertionError
 
     given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": "memory:"})
@@ -363,7 +367,7 @@ def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_
     had not been asked to sync was a word in a line among others."""
 
     async def start() -> None:
-        async with host.Host(given, {"jars": jars.part}):
+        async with server.Server(given, {"jars": jars.part}):
             pass
 
     given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": spelled})
@@ -380,7 +384,7 @@ def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(
     tmp_path: Path,
 ) -> None:
     async def start() -> None:
-        async with host.Host(given, {"jars": jars.part}):
+        async with server.Server(given, {"jars": jars.part}):
             raise AssertionError
 
     given = gathered(

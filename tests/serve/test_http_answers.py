@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from keyhouse.auth import Caller
 from keyhouse.clock import ManualClock
 from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.http import HttpSettings, Response, Route, make_app
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
-from keyhouse.serve.auth import Caller
-from keyhouse.serve.http import HttpSettings, Reply, Route, make_app
-from keyhouse.serve.part import Part
 from keyhouse.serve.rates import RateLimiter
+from keyhouse.serve.spec import ServiceSpec
 from tests.serve.http_asking import ask, asking
 from tests.serve.http_shop import shop
 
@@ -276,8 +276,8 @@ def test_a_part_stands_alone_in_somebodys_own_server() -> None:
 
 
 def test_parts_stand_beside_each_other_and_beside_routes_of_the_program() -> None:
-    async def health() -> Reply[bytes]:
-        return Reply(b"fine", media_type="text/plain")
+    async def health() -> Response[bytes]:
+        return Response(b"fine", media_type="text/plain")
 
     other = shop()
     other.name = "other"
@@ -304,7 +304,9 @@ def test_what_is_draining_takes_nothing_new_and_ends_what_had_begun() -> None:
             await go_on.wait()
             return {"done": 1}
 
-        app = make_app([Part(name="x", routes=[Route(method="GET", path="/slow", handler=slow)])])
+        app = make_app(
+            [ServiceSpec(name="x", routes=[Route(method="GET", path="/slow", handler=slow)])]
+        )
         first = asyncio.create_task(asking(app, "GET", "/x/slow"))
         await begun.wait()
         draining = asyncio.create_task(app.drain())
@@ -330,7 +332,7 @@ def test_a_drain_does_not_wait_for_ever() -> None:
             await asyncio.Event().wait()
 
         settings = HttpSettings(drain_seconds=0.01)
-        part = Part(name="x", routes=[Route(method="GET", path="/stuck", handler=stuck)])
+        part = ServiceSpec(name="x", routes=[Route(method="GET", path="/stuck", handler=stuck)])
         app = make_app([part], settings=settings)
         task = asyncio.create_task(asking(app, "GET", "/x/stuck"))
         await begun.wait()
@@ -349,7 +351,11 @@ def wrong(path: str = "/x", method: str = "GET", **named: Any) -> None:
     async def fine() -> None: ...
 
     make_app(
-        [Part(name="x", routes=[Route(method=method, path=path, **({"handler": fine} | named))])]
+        [
+            ServiceSpec(
+                name="x", routes=[Route(method=method, path=path, **({"handler": fine} | named))]
+            )
+        ]
     )
 
 
@@ -390,7 +396,7 @@ def test_two_routes_of_one_address_are_refused() -> None:
 
     twice = [Route(method="GET", path="/x", handler=fine)] * 2
     with pytest.raises(DeclarationError, match="same method and path"):
-        make_app([Part(name="x", routes=twice)])
+        make_app([ServiceSpec(name="x", routes=twice)])
     with pytest.raises(DeclarationError, match="alone"):
         make_app([shop(), shop()], alone=True)
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from keyhouse.http import HttpSettings, make_app
 from keyhouse.limits import DOCUMENT_DEPTH_MAX
-from keyhouse.serve.http import HttpSettings, make_app
 from tests.serve.http_asking import Answered, ask, asking
 from tests.serve.http_shop import shop
 

@@ -3,8 +3,8 @@
 import pytest
 
 from keyhouse.errors import RevisionError, UsageError
-from keyhouse.serve.http import App, Conditions, etag, make_app
-from keyhouse.serve.http.conditions import conditions
+from keyhouse.http import App, Conditions, etag, make_app
+from keyhouse.http.preconditions import conditions
 from tests.serve.http_asking import Answered, ask
 from tests.serve.http_shop import shop
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from jsonschema_rs import validator_for
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from keyhouse.serve.http import HttpSettings, make_app
-from keyhouse.serve.http.docs import _ASSETS
+from keyhouse.http import HttpSettings, make_app
+from keyhouse.http.docs import _ASSETS
 from tests.serve.http_asking import ask
 from tests.serve.http_shop import shop
 from tests.soak import size

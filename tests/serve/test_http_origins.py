@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyhouse.serve.http import HttpSettings, make_app
+from keyhouse.http import HttpSettings, make_app
 from tests.serve.http_asking import Answered, ask
 from tests.serve.http_shop import shop
 

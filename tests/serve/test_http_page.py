@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keyhouse import errors
-from keyhouse.serve.http import problem
+from keyhouse.http import problem
 from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks, code, table
 

@@ -7,10 +7,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from keyhouse.serve.corked import HELD_BYTES_MAX, CorkedTransport
-from keyhouse.serve.http import make_app
-from keyhouse.serve.protocol import Protocol
-from keyhouse.serve.unsent import Unsent
+from keyhouse.http import make_app
+from keyhouse.serve.uvicorn_protocol import HttpProtocol
+from keyhouse.serve.write_buffer_limit import WriteBufferLimit
+from keyhouse.serve.write_coalescing import HELD_BYTES_MAX, CoalescingTransport
 from tests.serve.connections import (
     BRIEF,
     GET,
@@ -127,7 +127,7 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
     async def told() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
         under = Written()
-        protocol = Protocol(
+        protocol = HttpProtocol(
             config, ServerState(), {}, head_seconds_max=PATIENCE_SECONDS, stall_seconds_max=0.001
         )
         protocol.connection_made(under)
@@ -147,10 +147,10 @@ def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest
 
     async def told() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
-        unsent, patience = Unsent(10), PATIENCE_SECONDS
+        unsent, patience = WriteBufferLimit(10), PATIENCE_SECONDS
         unders = [Written() for _ in range(5)]
         protocols = [
-            Protocol(
+            HttpProtocol(
                 config,
                 ServerState(),
                 {},
@@ -206,7 +206,7 @@ class Written(asyncio.Transport):
 def test_what_is_written_in_one_step_is_one_write_and_what_is_large_goes_at_once() -> None:
     async def told() -> None:
         under = Written()
-        corked = CorkedTransport(under, asyncio.get_running_loop())
+        corked = CoalescingTransport(under, asyncio.get_running_loop())
         corked.write(b"head")
         corked.write(b"body")
         assert under.writes == []

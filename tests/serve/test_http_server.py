@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog
 
-from keyhouse.serve.http import HttpSettings, Reply, Route, Stream, make_app
+from keyhouse.http import HttpSettings, Response, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.part import Part
 from keyhouse.serve.settings import Address
+from keyhouse.serve.spec import ServiceSpec
 from tests.serve.http_shop import shop
 
 Ask = Callable[[bytes], Awaitable[bytes]]
@@ -29,7 +29,7 @@ class Slow:
         await self.go_on.wait()
         return {"done": True}
 
-    async def endless(self) -> Reply[Stream]:
+    async def endless(self) -> Response[Stream]:
         """Never end by itself."""
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -40,20 +40,20 @@ class Slow:
             finally:
                 self.ended.set()
 
-        return Reply(pieces(), media_type="text/plain")
+        return Response(pieces(), media_type="text/plain")
 
-    async def breaks(self) -> Reply[Stream]:
+    async def breaks(self) -> Response[Stream]:
         """Fail when half is sent."""
 
         async def pieces() -> AsyncIterator[bytes]:
             yield b"half"
             raise RuntimeError("password=hunter2")
 
-        return Reply(pieces(), media_type="text/plain")
+        return Response(pieces(), media_type="text/plain")
 
-    def part(self) -> Part:
+    def part(self) -> ServiceSpec:
         routes = [("/wait", self.wait), ("/endless", self.endless), ("/breaks", self.breaks)]
-        return Part(
+        return ServiceSpec(
             name="slow",
             routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes],
         )
@@ -164,12 +164,12 @@ def test_a_header_that_would_end_its_line_is_never_sent() -> None:
     async def told() -> None:
         hostile = ["a\r\nset-cookie: b=c", "a\nb", "a\rb", "a\0b", "a\x7fb", "fine"]
 
-        async def odd(number: int) -> Reply[bytes]:
+        async def odd(number: int) -> Response[bytes]:
             """A header as it was told."""
-            return Reply(b"{}", headers=(("X-Odd", hostile[number]),))
+            return Response(b"{}", headers=(("X-Odd", hostile[number]),))
 
         app = make_app(
-            [Part(name="odd", routes=[Route(method="GET", path="/{number}", handler=odd)])]
+            [ServiceSpec(name="odd", routes=[Route(method="GET", path="/{number}", handler=odd)])]
         )
         with bind(Address("127.0.0.1", 0)) as bound:
             async with listening(app, bound, drain_seconds=5) as address:

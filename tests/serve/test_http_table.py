@@ -5,17 +5,17 @@ import itertools
 import pytest
 
 from keyhouse.errors import DeclarationError, UsageError
-from keyhouse.serve.http.table import Table
+from keyhouse.http.router import Router
 
 
-def table(*paths: str) -> Table[str]:
-    made: Table[str] = Table()
+def table(*paths: str) -> Router[str]:
+    made: Router[str] = Router()
     for path in paths:
         made.add("GET", path, path)
     return made
 
 
-def found(at: Table[str], path: str) -> tuple[str, list[str]] | None:
+def found(at: Router[str], path: str) -> tuple[str, list[str]] | None:
     hit = at.find(path.encode())
     return None if hit is None else (hit[0]["GET"], list(hit[1]))
 

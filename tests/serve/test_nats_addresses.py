@@ -242,6 +242,5 @@ def test_scheme_and_user_of_an_address_hold_for_every_server_of_it(
 ) -> None:
     """The second was joined without a password: a cluster lost its first server, and the service with it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
-    asyncio.run(
-        everyone(f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}")
-    )  # type: ignore[arg-type]
+    address = f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"
+    asyncio.run(everyone(address))  # type: ignore[arg-type]

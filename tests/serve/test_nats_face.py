@@ -18,7 +18,7 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect, failure
+from keyhouse.serve.nats import Endpoint, NatsListener, Request, connect, failure
 from keyhouse.serve.nats.connection import Connection, _State
 from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
@@ -313,7 +313,7 @@ def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
 
     async def scenario() -> None:
         async with client() as plugin, connect(nats_server().url) as connection:
-            serving = NatsFace(connection, [endpoint(handler)], name="tested", version="1.0.0")
+            serving = NatsListener(connection, [endpoint(handler)], name="tested", version="1.0.0")
             await serving.start()
             asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(20)]
             await until(lambda: taken == 20)
@@ -338,13 +338,13 @@ def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() 
         async def push() -> None:
             try:
                 await request.courier.publish("tested.pushed", b"change")
-                heard.append(await request.courier.is_heard("tested.pushed", b"anybody?"))
-                heard.append(await request.courier.is_heard("tested.nobody", b"anybody?"))
+                heard.append(await request.courier.has_listener("tested.pushed", b"anybody?"))
+                heard.append(await request.courier.has_listener("tested.nobody", b"anybody?"))
                 await asyncio.Event().wait()
             finally:
                 ended.append("push")
 
-        request.courier.accompany(push())
+        request.courier.spawn(push())
         return b"{}"
 
     async def scenario() -> None:
@@ -369,7 +369,7 @@ def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
             with capture_logs() as logs:
                 async with (
                     connect(server.url) as connection,
-                    NatsFace(connection, [endpoint(echo)], name="tested", version="1.0.0"),
+                    NatsListener(connection, [endpoint(echo)], name="tested", version="1.0.0"),
                 ):
                     server.kill()
                     await until(lambda: any(line["event"] == "nats disconnected" for line in logs))

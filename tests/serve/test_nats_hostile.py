@@ -13,9 +13,9 @@ from nats.errors import BadSubjectError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
-from keyhouse.serve.host import _connected
-from keyhouse.serve.nats import Endpoint, NatsFace, Request, connect
+from keyhouse.serve.nats import Endpoint, NatsListener, Request, connect
 from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection, settle
+from keyhouse.serve.server import _connected
 from tests.engines.nats_configured import ConfiguredServer, configured
 from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
@@ -164,7 +164,7 @@ def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost
         port = server.sockets[0].getsockname()[1]
         async with server, connect(f"nats://127.0.0.1:{port}") as connection:
             endpoint = Endpoint(name="large", subject="tested.*.large", handler=large)
-            async with NatsFace(
+            async with NatsListener(
                 connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once
             ) as serving:
                 await until(
@@ -223,7 +223,7 @@ def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second
         endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
         async with (
             connect(server.address("keyhouse:x@")) as connection,
-            NatsFace(connection, [endpoint], name="tested", version="1.2.3"),
+            NatsListener(connection, [endpoint], name="tested", version="1.2.3"),
         ):
             evil = await nats.connect(server.address("evil:x@"))
             with capture_logs() as logs:
@@ -246,7 +246,7 @@ def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> Non
         endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
         async with (
             connect(server.address()) as connection,
-            NatsFace(connection, [endpoint], name="tested", version="1.2.3"),
+            NatsListener(connection, [endpoint], name="tested", version="1.2.3"),
         ):
             server.kill()
             await until(lambda: not connection.is_connected)

@@ -21,8 +21,8 @@ from structlog.testing import capture_logs
 
 from keyhouse.errors import UsageError
 from keyhouse.serve import traces
-from keyhouse.serve.host import Host
-from keyhouse.serve.sources import Given, gather
+from keyhouse.serve.server import Server
+from keyhouse.serve.settings_sources import LoadedSettings, load_settings
 from tests.engines.nats_servers import nats_server
 from tests.serve import jars
 
@@ -74,14 +74,14 @@ def collector() -> Iterator[Collector]:
             thread.join()
 
 
-def given(folder: Path, **flags: Any) -> Given:
+def given(folder: Path, **flags: Any) -> LoadedSettings:
     place = {"data": str(folder), "http": "127.0.0.1:0", "nats": nats_server().url}
-    return gather(place | flags, {}, None, systems=("jars",))
+    return load_settings(place | flags, {}, None, systems=("jars",))
 
 
 async def use(folder: Path, **flags: Any) -> None:
     """A jar is filled over NATS, and looked at over HTTP within a trace of the caller's."""
-    async with Host(given(folder, **flags), {"jars": jars.part}) as place:
+    async with Server(given(folder, **flags), {"jars": jars.part}) as place:
         client = await nats.connect(nats_server().url)
         await client.request("jars.put", json.dumps(["jam", 7]).encode(), timeout=30)
         await client.close()
@@ -161,7 +161,7 @@ def test_the_variable_of_opentelemetry_is_enough(
 
 
 def test_without_a_collector_nothing_of_it_is_imported() -> None:
-    program = "import sys, keyhouse.serve.host; assert not any(name.startswith('opentelemetry') for name in sys.modules)"
+    program = "import sys, keyhouse.serve.server; assert not any(name.startswith('opentelemetry') for name in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.keys import Match, Template
+from keyhouse.keys import Regex, Template
 from keyhouse.schema import (
     MILLISECONDS,
     Count,
     Counter,
     First,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -27,7 +27,7 @@ from keyhouse.schema import (
     sliding,
 )
 
-_ID: Final = Match("[a-z0-9]+")
+_ID: Final = Regex("[a-z0-9]+")
 
 
 class Book(msgspec.Struct, kw_only=True):
@@ -142,11 +142,11 @@ SECONDS_OF = Counter("heard:seconds:{user}", name="seconds_of")
 LAST = Record(Total, "heard:last:{user}", Index("idx:heard:{book}:{user}"), name="last")
 
 
-def _fold(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -> Folded:
+def _fold(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -> FoldResult:
     changes = 0 if state is None else state.changes + (state.book != event.book)
     total = Total(user=event.user, book=event.book, changes=changes)
     after = Hearing(through="", book=event.book, changes=changes)
-    return Folded(
+    return FoldResult(
         after, puts=[(LAST, total, {})], adds=[(SECONDS_OF, event.seconds, {"user": event.user})]
     )
 
@@ -157,10 +157,10 @@ HEARD = Log(Heard, "heard:event:{user}:{at:ulid}", name="heard", state=HEARING, 
 LATER_SECONDS_OF = Counter("later:seconds:{user}", name="later_seconds_of")
 
 
-def _fold_later(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -> Folded:
+def _fold_later(state: Hearing | None, event: Heard, found: Mapping[str, Any]) -> FoldResult:
     changes = 0 if state is None else state.changes + (state.book != event.book)
     after = Hearing(through="", book=event.book, changes=changes)
-    return Folded(after, adds=[(LATER_SECONDS_OF, event.seconds, {"user": event.user})])
+    return FoldResult(after, adds=[(LATER_SECONDS_OF, event.seconds, {"user": event.user})])
 
 
 LATER_STATE = Record(Hearing, "later:state:{user}", name="later_state")

@@ -17,7 +17,7 @@ from keyhouse.errors import RevisionError, UniqueError
 from keyhouse.schema import (
     Count,
     Counter,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -53,9 +53,9 @@ class Visits(LogState, kw_only=True):
     count: int = 0
 
 
-def count_visit(state: Visits | None, event: Visit, found: Mapping[str, Any]) -> Folded:
+def count_visit(state: Visits | None, event: Visit, found: Mapping[str, Any]) -> FoldResult:
     after = Visits(through="", count=1 if state is None else state.count + 1)
-    return Folded(after, adds=[(MINUTES, event.minutes, {})])
+    return FoldResult(after, adds=[(MINUTES, event.minutes, {})])
 
 
 async def one_more_copy(tx: Transaction, entry: Entry[Book]) -> None:

@@ -12,8 +12,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Page, Put, Row, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
-from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, read_kept, restore
-from keyhouse.store.transfer import MARK_SPACE
+from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, read_backup, restore
+from keyhouse.store.move import MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
 from tests.engines.openers import OPENERS
 from tests.store.moving import contents, digests, fill
@@ -27,7 +27,7 @@ async def kept_in(path: Path, engine: Engine) -> BackedUp:
 
 async def restored(path: Path, engine: Engine, *, replace: bool = False) -> Moved:
     with path.open("rb") as file:
-        return await restore(engine, read_kept(file, engine.clock), replace=replace)
+        return await restore(engine, read_backup(file, engine.clock), replace=replace)
 
 
 def write_lines(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> Path:
@@ -245,7 +245,7 @@ def test_a_backup_is_an_export_and_an_export_can_be_restored(tmp_path: Path) -> 
         with (tmp_path / "b.jsonl").open("rb") as file:
             await import_rows(target, file)
         out.seek(0)
-        await restore(other, read_kept(out, source.clock))
+        await restore(other, read_backup(out, source.clock))
         assert await contents(target) == await contents(other) == await contents(source)
 
     asyncio.run(scenario())

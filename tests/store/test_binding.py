@@ -11,7 +11,7 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.keys import Match, Template
+from keyhouse.keys import Regex, Template
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
 from keyhouse.store.binding import Binding
@@ -83,7 +83,7 @@ NOTE = Record(Note, "c_{customer}_{kind}_n_{id}", NOTE_BY_TAG, NOTE_NAME, NOTES_
 NOTES = Schema(
     "notes",
     NOTE,
-    space=Space("a customer", field="customer", segment=Match("[0-9a-z{}]+")),
+    space=Space("a customer", field="customer", segment=Regex("[0-9a-z{}]+")),
     fixed={"kind": "plain"},
 )
 
@@ -211,8 +211,8 @@ def test_a_record_is_bound_when_it_is_first_asked_for_and_values_are_checked_bef
     """A service has many spaces: compiling every template for each of them took 5 ms a customer."""
     schema = Schema(
         "notes",
-        Record(Any, Template("c_{customer}_note_{id}", customer=Match("[0-9]+")), name="note"),
-        Record(Any, Template("c_{customer}_tag_{id}", customer=Match("[0-9]+")), name="tag"),
+        Record(Any, Template("c_{customer}_note_{id}", customer=Regex("[0-9]+")), name="note"),
+        Record(Any, Template("c_{customer}_tag_{id}", customer=Regex("[0-9]+")), name="tag"),
         space=Space("a customer", field="customer"),
     )
     note, tag = schema.records

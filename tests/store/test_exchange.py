@@ -27,7 +27,7 @@ from keyhouse.errors import (
 from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
 from keyhouse.store import Exported, Imported, begun, export_rows, import_rows, is_whole
-from keyhouse.store.lines import (
+from keyhouse.store.jsonl import (
     BLOCK_LINES,
     Line,
     Tally,

@@ -12,8 +12,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import CursorError, KeyFieldError, LimitError, RecordError, UsageError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.schema import Counter, Folded, Log, LogState, Record, Schema, Space
-from keyhouse.store import Removal, Store, append, fold, prune
+from keyhouse.schema import Counter, FoldResult, Log, LogState, Record, Schema, Space
+from keyhouse.store import BulkDelete, Store, append, fold, prune
 from keyhouse.testing.faults import FaultyEngine
 from tests.store import poison
 from tests.store.poison import BY_SLUG, BY_TITLE, DOC, HITS, NAMED, NOTE, PLAIN, Note, Plain
@@ -53,9 +53,9 @@ PLAYED_SECONDS = Counter("seconds:{book}", name="seconds")
 PLAYED = Record(LogState, "played:{user}", name="played")
 
 
-def _fold(state: LogState | None, event: Play, found: Mapping[str, Any]) -> Folded:
+def _fold(state: LogState | None, event: Play, found: Mapping[str, Any]) -> FoldResult:
     adds = [(counter, 1, {"book": event.book}) for counter in (PLAYS, PLAYED_SECONDS)]
-    return Folded(LogState(through=""), adds=adds)
+    return FoldResult(LogState(through=""), adds=adds)
 
 
 PLAY = Log(Play, "play:{user}:{at:ulid}", name="play", state=PLAYED, fold=_fold, deferred=True)
@@ -91,7 +91,7 @@ def test_what_is_pruned_or_removed_together_is_read_together() -> None:
         await fold(store, PLAY, user="ann")
         engine.calls["read"] = 0
         assert [gone async for gone in prune(store, PLAY, before=clock.advance(seconds=1))] == [40]
-        assert (await Removal(PLAYING, engine, "space").empty()).records == 81, (
+        assert (await BulkDelete(PLAYING, engine, "space").empty()).records == 81, (
             "the counters, and the state"
         )
         assert engine.calls["read"] < 10

@@ -10,7 +10,7 @@ import pytest
 
 from keyhouse.clock import ManualClock, UlidSource, ulid_at
 from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, UsageError
-from keyhouse.schema import Folded, Log, LogState, Record, Schema, Space
+from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
 from keyhouse.store import Store, append, append_in, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.hearing import events, heard, later_total, pruned, total
@@ -125,10 +125,10 @@ async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) 
     class Sum(LogState):
         total: int = 0
 
-    def fold_it(state: Sum | None, event: Heard, found: Mapping[str, Any]) -> Folded:
+    def fold_it(state: Sum | None, event: Heard, found: Mapping[str, Any]) -> FoldResult:
         rate: Rate | None = found["rate"]
         seconds = event.seconds * (1 if rate is None else rate.factor)
-        return Folded(Sum(through="", total=seconds + (0 if state is None else state.total)))
+        return FoldResult(Sum(through="", total=seconds + (0 if state is None else state.total)))
 
     rates = Record(Rate, "rate:{book}")
     sums = Record(Sum, "sum:{user}", name="sum")

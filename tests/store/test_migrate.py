@@ -214,9 +214,8 @@ async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(house: 
             house.clock.advance(seconds=60)
             await migrate(store)
 
-        engine = FaultyEngine(
-            house.engine, meanwhile(at, overtake, call=call, after=call == "read")
-        )  # type: ignore[arg-type]
+        fault = meanwhile(at, overtake, call=call, after=call == "read")  # type: ignore[arg-type]
+        engine = FaultyEngine(house.engine, fault)
         assert await migrate(Store(V2, engine, space)) == []
         await migrated(house, store)
 

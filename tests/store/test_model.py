@@ -23,7 +23,7 @@ from keyhouse.engine import Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
-from keyhouse.store import Transaction, change
+from keyhouse.store import Transaction, write_plan
 from keyhouse.store.scan import Scan
 from keyhouse.testing.model import Difference, Generator, Player, generate, play
 from keyhouse.testing.model.generator import WEIGHTS
@@ -138,8 +138,8 @@ def answer(value: object) -> Callable[[Method], Method]:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
-    "an old index row stays": (change, "own_rows", keep_old_index_rows),
-    "an index row outlives its record": (change, "own_rows", let_index_rows_live_on),
+    "an old index row stays": (write_plan, "own_rows", keep_old_index_rows),
+    "an index row outlives its record": (write_plan, "own_rows", let_index_rows_live_on),
     "a refused put stays in its transaction": (
         Transaction,
         "_restore",

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.clock import ManualClock, UlidSource
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.schema import Folded, Log, LogState, Record
+from keyhouse.schema import FoldResult, Log, LogState, Record
 from keyhouse.store import Store, append, fold, verify
 from keyhouse.testing.model.keyspace import LOGS, SCHEMA, Played
 
@@ -56,7 +56,7 @@ def test_the_state_of_a_deferred_log_may_have_fields_that_go_by_position() -> No
         Played,
         "log:{user}:{at:ulid}",
         state=state,
-        fold=lambda s, e, f: Folded(State(through="")),
+        fold=lambda s, e, f: FoldResult(State(through="")),
         deferred=True,
     )
     assert log.deferred

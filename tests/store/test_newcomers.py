@@ -21,19 +21,19 @@ from keyhouse import (
     Count,
     Counter,
     First,
-    Folded,
+    FixedPoint,
+    FoldResult,
     Index,
     Integer,
     Log,
     LogState,
     ManualClock,
-    Match,
     Meta,
     Migration,
-    Normal,
+    NormalizedText,
     Optional,
     Record,
-    Scaled,
+    Regex,
     Schema,
     Space,
     Span,
@@ -74,8 +74,8 @@ class Heard(LogState):
     pass
 
 
-def _folded(state: Any, event: Any, found: Any) -> Folded:
-    return Folded(Heard(through=""))
+def _folded(state: Any, event: Any, found: Any) -> FoldResult:
+    return FoldResult(Heard(through=""))
 
 
 async def _step(tx: Any, entry: Any) -> None:
@@ -161,12 +161,12 @@ DECLARING: dict[str, Call] = {
         ("sequence", "state", "fold", "needs", "deferred", "name", *_RECORD),
     ),
     "ManualClock": (ManualClock, (5,), {}, ()),
-    "Match": (Match, ("[a-z]+",), {}, ("without", "says", "tail")),
+    "Regex": (Regex, ("[a-z]+",), {}, ("without", "says", "tail")),
     "Meta": (Meta, (), {}, ("version", "done", "job", "times", "id")),
-    "Normal": (Normal, (), {}, ("chars_max",)),
+    "NormalizedText": (NormalizedText, (), {}, ("chars_max",)),
     "Optional": (Optional, (Text(),), {}, ()),
     "Record": (Record, (Clip, "b:{id}", Index("i:{second:04d}:{id}")), {}, ("name", *_RECORD)),
-    "Scaled": (Scaled, (6, 2), {}, ()),
+    "FixedPoint": (FixedPoint, (6, 2), {}, ()),
     "Schema": (
         lambda name, record, **named: Schema(name, record, **named),
         ("s", _clip()),
@@ -215,11 +215,11 @@ VALUES = {
         "Entry",
         "Event",
         "Finding",
-        "Folded",
+        "FoldResult",
         "LogState",
-        "Match",
+        "Regex",
         "Migration",
-        "PageOf",
+        "RecordPage",
         "Transaction",
     ),  # are given
 }
@@ -394,7 +394,7 @@ STORIES: dict[str, tuple[Callable[[], object], type[KeyhouseError], str]] = {
         "msgspec reads from JSON",
     ),
     "more decimals than digits": (
-        lambda: Scaled(2, 3),
+        lambda: FixedPoint(2, 3),
         DeclarationError,
         "some of a number's digits",
     ),

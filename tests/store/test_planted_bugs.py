@@ -20,7 +20,7 @@ from keyhouse.schema import (
     Summary,
     Unique,
 )
-from keyhouse.store import Store, Transaction, change, jobs, logs
+from keyhouse.store import Store, Transaction, jobs, logs, write_plan
 from keyhouse.store.scan import Scan
 from tests.store.library_checks import (
     CHECKS,
@@ -80,7 +80,7 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
-    whole = change.own_rows
+    whole = write_plan.own_rows
 
     def own_rows(bound: Any, before: Any, after: Any) -> Any:
         return {
@@ -89,7 +89,7 @@ def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
             if put is not None or after is None
         }
 
-    patch.setattr(change, "own_rows", own_rows)
+    patch.setattr(write_plan, "own_rows", own_rows)
 
 
 def old_title_kept(patch: pytest.MonkeyPatch) -> None:
@@ -182,14 +182,14 @@ def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
 
 
 def derived_rows_without_expiry(patch: pytest.MonkeyPatch) -> None:
-    whole = change.own_rows
+    whole = write_plan.own_rows
 
     def own_rows(bound: Any, before: Any, after: Any) -> Any:
         return whole(
             bound, before, None if after is None else msgspec.structs.replace(after, expires=None)
         )
 
-    patch.setattr(change, "own_rows", own_rows)
+    patch.setattr(write_plan, "own_rows", own_rows)
 
 
 def escape_missing(patch: pytest.MonkeyPatch) -> None:

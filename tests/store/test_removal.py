@@ -13,7 +13,7 @@ from keyhouse.engine import Batch, Capabilities, Check, Put, Row, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ContentionError
 from keyhouse.schema import Record, Schema, Space
-from keyhouse.store import Removal, Removed, migrate, verify
+from keyhouse.store import BulkDelete, BulkDeleteResult, migrate, verify
 
 
 def awaited(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -45,23 +45,23 @@ async def test_records_go_with_what_follows_from_them_and_others_stay() -> None:
     store = Store(BOARD, engine, "a")
     await fill(store, 130)
     told: list[int] = []
-    removal = Removal(BOARD, engine, "a", told.append)
+    removal = BulkDelete(BOARD, engine, "a", told.append)
     assert [row.key async for row, _ in removal.records(Span.prefix("clip:00"))] == [
         f"clip:{n:04d}" for n in range(100)
     ]
-    assert await removal.run(Span.prefix("clip:00")) == Removed(100, 0)
+    assert await removal.run(Span.prefix("clip:00")) == BulkDeleteResult(100, 0)
     assert told[-1] == 100
     assert await store.count(CLIP) == 30
     assert len(await everything(engine)) == 30 * 4
     assert [finding async for finding in verify(store)] == []
-    assert await removal.run(Span.prefix("clip:00")) == Removed(0, 0)
+    assert await removal.run(Span.prefix("clip:00")) == BulkDeleteResult(0, 0)
 
 
 @awaited
 async def test_rows_that_are_derived_are_not_removed_by_their_own_keys() -> None:
     engine = MemoryEngine()
     await fill(Store(BOARD, engine, "a"), 3)
-    assert await Removal(BOARD, engine, "a").run(Span.prefix("idx:")) == Removed(0, 0)
+    assert await BulkDelete(BOARD, engine, "a").run(Span.prefix("idx:")) == BulkDeleteResult(0, 0)
     assert len(await everything(engine)) == 12
 
 
@@ -70,7 +70,7 @@ async def test_what_can_not_be_read_stays_and_is_counted() -> None:
     engine = MemoryEngine()
     await fill(Store(BOARD, engine, "a"), 7)
     await engine.commit("a", Batch(puts=(Put("clip:0003", b"{"),)))
-    assert await Removal(BOARD, engine, "a").run(Span()) == Removed(6, 1)
+    assert await BulkDelete(BOARD, engine, "a").run(Span()) == BulkDeleteResult(6, 1)
     assert "clip:0003" in [row.key for row in await everything(engine)]
 
 
@@ -83,7 +83,7 @@ async def test_a_commit_that_would_be_too_large_is_made_smaller() -> None:
 
     engine = Small()
     await fill(Store(BOARD, engine, "a"), 60)
-    assert await Removal(BOARD, engine, "a").run(Span()) == Removed(60, 0)
+    assert await BulkDelete(BOARD, engine, "a").run(Span()) == BulkDeleteResult(60, 0)
     assert await everything(engine) == []
 
 
@@ -99,8 +99,10 @@ async def test_a_space_is_emptied_of_all_that_it_holds_and_others_are_not() -> N
         "a",
         Batch(puts=(Put("unknown", b"1"), Put("clip:0001", b"{"), Put("idx:clip:tag:y:1", b"1"))),
     )
-    assert await Removal(NEXT_BOARD, engine, "a").run(Span.prefix("meta:")) == Removed(0, 0)
-    assert (await Removal(NEXT_BOARD, engine, "a").empty()).records == 2
+    assert await BulkDelete(NEXT_BOARD, engine, "a").run(Span.prefix("meta:")) == BulkDeleteResult(
+        0, 0
+    )
+    assert (await BulkDelete(NEXT_BOARD, engine, "a").empty()).records == 2
     assert await everything(engine) == []
     assert await everything(engine, "b") == before
 
@@ -117,7 +119,7 @@ async def test_a_space_that_others_go_on_writing_is_not_said_to_be_empty() -> No
     engine = Busy()
     await engine.commit("a", Batch(puts=(Put("more", b"1"),)))
     with pytest.raises(ContentionError):
-        await Removal(BOARD, engine, "a").empty()
+        await BulkDelete(BOARD, engine, "a").empty()
 
 
 @awaited
@@ -133,7 +135,7 @@ async def test_a_row_that_changes_while_a_space_is_emptied_is_looked_at_again() 
 
     engine = Racing()
     await engine.commit("a", Batch((Check("row", None),), puts=(Put("row", b"1"),)))
-    await Removal(BOARD, engine, "a").empty()
+    await BulkDelete(BOARD, engine, "a").empty()
     assert engine.raced
     assert await everything(engine) == []
 
@@ -145,4 +147,4 @@ async def test_records_under_every_setting_of_a_schema_are_removed() -> None:
     engine = MemoryEngine()
     for place in ("main", "side"):
         await Store(schema, engine, "a", place=place).put(one, 1)
-    assert await Removal(schema, engine, "a").run(Span()) == Removed(2, 0)
+    assert await BulkDelete(schema, engine, "a").run(Span()) == BulkDeleteResult(2, 0)

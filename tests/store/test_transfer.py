@@ -15,9 +15,9 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.store import Moved, Progress, digest, move
-from keyhouse.store.transfer import MARK_KEY, MARK_SPACE
-from keyhouse.store.walking import PAGE_BYTES, PAGE_ROWS, rows
-from keyhouse.store.writes import Writes, batches
+from keyhouse.store.bulk_writer import BulkWriter, batches
+from keyhouse.store.move import MARK_KEY, MARK_SPACE
+from keyhouse.store.pagination import PAGE_BYTES, PAGE_ROWS, rows
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
@@ -134,7 +134,7 @@ def test_one_thing_decides_what_goes_into_a_commit_whichever_way_rows_come() -> 
     async def scenario() -> None:
         target = FaultyEngine(MemoryEngine(), rows=7, bytes=1_000)
         puts = [Put("é" * (1 + number % 90), b"x" * (number * 9)) for number in range(200)]
-        writes = Writes(target, "s")
+        writes = BulkWriter(target, "s")
         for put in puts:
             await writes.put(put)
         await writes.flush()

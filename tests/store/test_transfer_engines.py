@@ -10,7 +10,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.store import export_rows, import_rows, move
-from keyhouse.store.transfer import MARK_SPACE
+from keyhouse.store.move import MARK_SPACE
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die

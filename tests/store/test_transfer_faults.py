@@ -15,8 +15,8 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UnreadableError,
 )
-from keyhouse.store import move, reconcile, writes
-from keyhouse.store.transfer import MARK_KEY, MARK_SPACE
+from keyhouse.store import bulk_writer, move, reconcile
+from keyhouse.store.move import MARK_KEY, MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
 from tests.store.moving import contents, fill, opened
 
@@ -111,7 +111,7 @@ def test_what_changed_at_the_source_since_the_kill_arrives_as_well() -> None:
 
 
 def test_an_engine_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(bulk_writer, "PAUSE_SECONDS", 0.0)
 
     async def scenario() -> None:
         source, inner = MemoryEngine(), MemoryEngine()

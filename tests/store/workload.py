@@ -17,7 +17,7 @@ from keyhouse.errors import UniqueError
 from keyhouse.schema import (
     Count,
     Counter,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -54,10 +54,10 @@ class Tally(LogState, kw_only=True):
 
 
 def _tally(counter: Counter) -> Fold:
-    def folded(state: Tally | None, event: Sale, found: object) -> Folded:
+    def folded(state: Tally | None, event: Sale, found: object) -> FoldResult:
         before = state or Tally(through="")
         after = Tally(through="", events=before.events + 1, amount=before.amount + event.amount)
-        return Folded(after, adds=[(counter, event.amount, {})])
+        return FoldResult(after, adds=[(counter, event.amount, {})])
 
     return folded
 

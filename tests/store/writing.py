@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from keyhouse.engine import Batch
-from keyhouse.engines.group import Group
-from keyhouse.engines.sqlite import SqliteEngine, file
+from keyhouse.engines.commit_queue import Group
+from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite.writer import Writer
 from keyhouse.errors import KeyhouseError
 from keyhouse.store import Store
@@ -47,8 +47,8 @@ async def _work(store: Store, seed: str, task: int, pipe: int) -> None:
 def checkpoint_often() -> None:
     """Not a weakness: what a busy file does now and then is done all the time."""
     often = f"wal_autocheckpoint = {CHECKPOINT_PAGES}"
-    file._WRITER_SETTINGS = file._WRITER_SETTINGS.replace(
-        f"wal_autocheckpoint = {file.CHECKPOINT_PAGES}", often
+    connections._WRITER_SETTINGS = connections._WRITER_SETTINGS.replace(
+        f"wal_autocheckpoint = {connections.CHECKPOINT_PAGES}", often
     )
 
 

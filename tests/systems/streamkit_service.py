@@ -13,12 +13,12 @@ import httpx
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from keyhouse.auth import mint
 from keyhouse.clock import Clock, ManualClock
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.serve import Context
-from keyhouse.serve.auth import mint
-from keyhouse.serve.http import App, make_app
+from keyhouse.http import App, make_app
+from keyhouse.serve import ServiceContext
 from keyhouse.serve.listener import listening
 from keyhouse.systems.streamkit.service import part
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
@@ -33,7 +33,13 @@ FAST = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
 def app_of(engine: Engine, folder: Path, **settings: Any) -> App:
     given = {"jwt_secret": SECRET, **FAST, **settings}
     return make_app(
-        [part(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given))]
+        [
+            part(
+                ServiceContext(
+                    engine=engine, data=folder, metrics=CollectorRegistry(), settings=given
+                )
+            )
+        ]
     )
 
 

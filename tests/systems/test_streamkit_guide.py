@@ -78,7 +78,7 @@ def test_the_walk_through_is_true(tmp_path: Path) -> None:
 
 
 def test_every_setting_of_streamkit_is_in_the_guide() -> None:
-    from keyhouse.serve.auth import JwtSettings
+    from keyhouse.auth import JwtSettings
     from keyhouse.systems.streamkit.settings import Settings
 
     own = set(Settings.__struct_fields__) - set(JwtSettings.__struct_fields__)

@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from keyhouse import Store, open_engine
-from keyhouse.serve import Context, Part
+from keyhouse.serve import ServiceContext, ServiceSpec
 from keyhouse.systems.streamkit import NOTE, SCHEMAS, Note
 from keyhouse.systems.streamkit.service import part as streamkit
 
@@ -15,10 +15,10 @@ UNLIMITED = {"rate_per_second": 1e9, "rate_burst": 1_000_000_000}
 """A customer of the bench asks more often than one is allowed to."""
 
 
-async def part(folder: Path) -> Part:
+async def part(folder: Path) -> ServiceSpec:
     engine = await open_engine(f"sqlite:{folder}/notes.db")
     note = Note(id=NOTE_ID, title="A note", content="To be read", extra={"panel": {}})
     await Store(SCHEMAS[0], engine, CUSTOMER).put(NOTE, note)
     return streamkit(
-        Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED)
+        ServiceContext(engine=engine, data=folder, metrics=CollectorRegistry(), settings=UNLIMITED)
     )

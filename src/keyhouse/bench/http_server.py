@@ -11,9 +11,9 @@ from typing import Any
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from keyhouse.auth import JwtSettings, mint
 from keyhouse.bench.http_part import CUSTOMER, NOTE_ID, part
-from keyhouse.serve.auth import JwtSettings, mint
-from keyhouse.serve.http import make_app
+from keyhouse.http import make_app
 from keyhouse.serve.listener import bind, listening
 from keyhouse.serve.settings import Address
 

@@ -19,10 +19,10 @@ import uvloop
 from nats.aio.msg import Msg
 
 from keyhouse import open_engine
-from keyhouse.serve import Context
+from keyhouse.serve import ServiceContext
 from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats import NatsFace, connect
-from keyhouse.serve.run import spare_garbage_collection
+from keyhouse.serve.nats import NatsListener, connect
+from keyhouse.serve.run import tune_gc
 from keyhouse.systems.rosey.service import part
 
 
@@ -44,7 +44,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     engine = await open_engine(engine_url)
     metrics = Metrics("0")
     settings = {"slow_ms": 60_000, "jwt_secret": secrets.token_hex(32)}
-    context = Context(
+    context = ServiceContext(
         engine=metrics.metered("rosey", engine),
         data=Path(),
         metrics=metrics.registry,
@@ -54,7 +54,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]
     async with (
         connect(url) as connection,
-        NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+        NatsListener(connection, served.endpoints, name="rosey", version="0.1.0"),
     ):
         yield
     for task in tasks:
@@ -64,7 +64,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
 
 async def main(url: str, what: str) -> None:
     async with echo(url) if what == "echo" else rosey(url, what):
-        spare_garbage_collection()  # as `serve` does, and for the echo too
+        tune_gc()  # as `serve` does, and for the echo too
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

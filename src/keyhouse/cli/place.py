@@ -17,7 +17,7 @@ from keyhouse import Store
 from keyhouse.cli.options import Where
 from keyhouse.cli.served import served_url
 from keyhouse.engine import Engine
-from keyhouse.engines.placing import file_of
+from keyhouse.engines.system_urls import file_of
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import Found, Schema

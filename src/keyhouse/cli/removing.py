@@ -20,7 +20,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
 from keyhouse.keys import Span
-from keyhouse.store import Removal, Removed
+from keyhouse.store import BulkDelete, BulkDeleteResult
 
 _SHOWN_MAX = 3
 
@@ -86,7 +86,7 @@ async def _remove_many(
     span = span_of(choice.prefix) if choice.prefix is not None else Span()
     await refuse_newer(place.store(engine))
     with Line() as line:
-        removal = Removal(
+        removal = BulkDelete(
             place.schema,
             engine,
             place.space,
@@ -108,7 +108,9 @@ async def _remove_many(
     return Deleted(place.space, done.records, done.left)
 
 
-async def _whole(removal: Removal, work: Coroutine[None, None, Removed], line: Line) -> Removed:
+async def _whole(
+    removal: BulkDelete, work: Coroutine[None, None, BulkDeleteResult], line: Line
+) -> BulkDeleteResult:
     """Ctrl-C lets the commit that is under way end, and then says how much is done: neither more nor less."""
     running = asyncio.ensure_future(work)
     try:

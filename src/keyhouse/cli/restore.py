@@ -72,11 +72,11 @@ async def _restore(
     from keyhouse.cli.place import url_of
     from keyhouse.cli.restoring import Plan, plan_of, question, served_by_nobody
     from keyhouse.engines.registry import public_url
-    from keyhouse.store import Progress, read_kept, restore
+    from keyhouse.store import Progress, read_backup, restore
 
     url = url_of(system, store, data)
     with Line() as line, opened_file(source, "rb") as file:
-        kept = read_kept(
+        kept = read_backup(
             file, SystemClock(), lambda rows: line.say(f"checking: {number(rows, 'row')}")
         )
         plan: Plan = plan_of(kept)

@@ -9,7 +9,7 @@ import msgspec
 from keyhouse.cli.output import number
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.schema import MILLISECONDS
-from keyhouse.store import Kept
+from keyhouse.store import BackupReader
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Plan(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def plan_of(kept: Kept) -> Plan:
+def plan_of(kept: BackupReader) -> Plan:
     ending = kept.ending
     made = None if ending.made is None else MILLISECONDS.format(ending.made)
     return Plan(ending.rows, len(kept.spaces_at), made, ending.moment, ending.sha256)
@@ -44,9 +44,9 @@ def served_by_nobody(url: str) -> Iterator[None]:
     if folder is None or not (folder / "serve.lock").exists():
         yield
         return
-    from keyhouse.serve.lock import DataFolder
+    from keyhouse.serve.data_dir import DataDir
 
-    taken = DataFolder.take(folder)
+    taken = DataDir.take(folder)
     try:
         yield
     finally:

@@ -51,10 +51,12 @@ def acl(
 
 def _settings(config: Path | None) -> Any:
     from keyhouse.serve import read_settings
-    from keyhouse.serve.sources import gather
+    from keyhouse.serve.settings_sources import load_settings
     from keyhouse.systems.registry import NAMES
     from keyhouse.systems.rosey.settings import Settings
 
     return read_settings(
-        Settings, gather({}, os.environ, config, systems=NAMES).tables["rosey"], table="rosey"
+        Settings,
+        load_settings({}, os.environ, config, systems=NAMES).tables["rosey"],
+        table="rosey",
     )

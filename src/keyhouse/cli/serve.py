@@ -91,13 +91,13 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     try:
         from keyhouse.serve.logs import set_up_logs
         from keyhouse.serve.run import serve
-        from keyhouse.serve.sources import gather
+        from keyhouse.serve.settings_sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
     import structlog
 
     mine = [_service_name(name) for name in flags["systems"] or () if ":" in name]
-    given = gather(flags, os.environ, config, systems=(*NAMES, *mine))
+    given = load_settings(flags, os.environ, config, systems=(*NAMES, *mine))
     settings = given.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
     services = {

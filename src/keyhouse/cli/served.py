@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keyhouse.cli.target import system_names
-from keyhouse.engines.placing import file_of, url_of
+from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
 
 _FILE = "keyhouse.toml"

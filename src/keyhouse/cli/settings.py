@@ -4,7 +4,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from keyhouse.serve.http import HttpSettings
+from keyhouse.http import HttpSettings
 from keyhouse.serve.settings import Settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 

@@ -65,7 +65,7 @@ def token(
     from keyhouse.errors import UsageError
 
     try:
-        from keyhouse.serve.sources import gather
+        from keyhouse.serve.settings_sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 
@@ -84,7 +84,7 @@ def token(
         raise UsageError(
             "What an operator's token allows is fixed: leave --scope out.", scope=scope
         )
-    given = gather({"data": data}, os.environ, config, systems=NAMES)
+    given = load_settings({"data": data}, os.environ, config, systems=NAMES)
     who, more = (_OPERATOR, {}) if customer is None else (customer, {"scopes": scope or None})
     made = make(given.tables[system], Path(given.settings.data), who, seconds=hours * 3_600, **more)
     if json:

@@ -31,7 +31,7 @@ class Keys(Protocol):
     def deleted(self) -> Sequence[str]: ...
 
 
-class Mention(NamedTuple):
+class ChangedKey(NamedTuple):
     """One key in one commit of the log."""
 
     revision: int
@@ -51,19 +51,19 @@ class Watcher:
 
     def __init__(self, span: Span, position: int) -> None:
         self._span = span
-        self._pending: list[Mention] = []
+        self._pending: list[ChangedKey] = []
         self.position = position
         self.horizon = position
         self.behind = True
         self.failure: KeyhouseError | None = None
         self.woken = asyncio.Event()
 
-    def mentions(self, revision: int, keys: Keys) -> list[Mention]:
+    def mentions(self, revision: int, keys: Keys) -> list[ChangedKey]:
         """The keys that are in its span, and new to it."""
         if revision <= self.position:
             return []
-        put = [Mention(revision, key, False) for key in keys.put if key in self._span]
-        return put + [Mention(revision, key, True) for key in keys.deleted if key in self._span]
+        put = [ChangedKey(revision, key, False) for key in keys.put if key in self._span]
+        return put + [ChangedKey(revision, key, True) for key in keys.deleted if key in self._span]
 
     def offer(self, revision: int, keys: Keys) -> None:
         if not self.behind and (new := self.mentions(revision, keys)):
@@ -72,7 +72,7 @@ class Watcher:
             if len(self._pending) > PENDING_MAX:
                 self.miss()
 
-    def take(self, tail: int) -> list[Mention]:
+    def take(self, tail: int) -> list[ChangedKey]:
         """All that waits: up to `tail`, everything has been offered."""
         taken, self._pending = self._pending, []
         self.position = max(self.position, tail)
@@ -119,7 +119,7 @@ class LogFeed(ABC):
         """Offer what has been committed since, by whomever."""
 
     @abstractmethod
-    def _from_log(self, space: str, watcher: Watcher) -> list[Mention]:
+    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         """The next window of the log, up to its horizon at most; `outdated` when the log begins behind it."""
         ...
 
@@ -164,7 +164,7 @@ class LogFeed(ABC):
         if not self._watchers[space]:
             del self._watchers[space]
 
-    def _due(self, space: str, watcher: Watcher) -> list[Mention]:
+    def _due(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         if watcher.failure is not None:
             raise watcher.failure
         if watcher.behind:
@@ -175,7 +175,7 @@ class LogFeed(ABC):
             return self._from_log(space, watcher)
         return watcher.take(self._offered())
 
-    def _newest(self, space: str, mention: Mention) -> Change | None:
+    def _newest(self, space: str, mention: ChangedKey) -> Change | None:
         row = self._stored(space, mention.key)
         if row is None:
             return Change(mention.key, mention.revision, None) if mention.deleted else None

@@ -13,7 +13,7 @@ from typing import Any
 from interegular import FSM, parse_pattern
 from interegular.fsm import OblivionError, anything_else, crawl
 
-from keyhouse.keys.segments import Match, Optional, Segment, Text
+from keyhouse.keys.segments import Optional, Regex, Segment, Text
 from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate
@@ -180,7 +180,7 @@ def _after(language: FSM, state: Any, text: str) -> object:
 
 def _ends_itself(segment: Segment, tail: str) -> bool:
     """Whether it is plain where it ends: all of it has one length, or what follows starts with what it can't hold."""
-    if segment.fixed or (isinstance(segment, Match) and segment.ended):
+    if segment.fixed or (isinstance(segment, Regex) and segment.ended):
         return True
     if not tail:
         return False
@@ -232,7 +232,7 @@ def _literal(text: str) -> FSM:
 @cache
 def _of_segment(segment: Segment) -> FSM:
     language = _of_pattern(_unbounded(segment.pattern))
-    if isinstance(segment, Match):
+    if isinstance(segment, Regex):
         for text in segment.without:
             language = language - _of_pattern(_ANY + re.escape(text) + _ANY)
     return language

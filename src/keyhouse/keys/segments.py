@@ -157,7 +157,7 @@ def normal(text: str) -> str:
         text = folded
 
 
-class Normal(Text):
+class NormalizedText(Text):
     """Text in its normal form: names that differ only in case, width or spacing are one key."""
 
     what = "text in its normal form"
@@ -177,7 +177,7 @@ class Normal(Text):
         )
 
 
-class Match(_Plain):
+class Regex(_Plain):
     """Text of a closed shape, never escaped: what does not match is refused. `without` names texts it can't hold, not even
     together with the first characters of what follows it in the key."""
 
@@ -213,8 +213,8 @@ class Match(_Plain):
             )
         self._match = compiled.fullmatch
 
-    def followed_by(self, literal: str, escape: Escape) -> "Match":
-        return Match(self.pattern, without=self.without, says=self.says, tail=literal)
+    def followed_by(self, literal: str, escape: Escape) -> "Regex":
+        return Regex(self.pattern, without=self.without, says=self.says, tail=literal)
 
     def format(self, value: object) -> str:
         if not isinstance(value, str) or not self._match(value):
@@ -288,7 +288,7 @@ _EXACT = Context(prec=50, traps=[Inexact])
 """Arithmetic that refuses to round; its precision is beyond any number that is in bounds."""
 
 
-class Scaled(_Plain):
+class FixedPoint(_Plain):
     """A number with a few decimals, such as a position of 1.5, times a power of ten, padded: 1.5 is `0000001500`.
 
     It reads as a float where it has decimals: so it has no more digits than a float keeps.
@@ -406,7 +406,7 @@ class Optional:
 _NAMED: dict[str, Callable[[], Segment]] = {
     "": Text,
     "text": Text,
-    "norm": Normal,
+    "norm": NormalizedText,
     "ulid": Ulid,
     "date": Day,
 }
@@ -424,7 +424,7 @@ def segment(spec: str) -> Segment:
     if match := _INTEGER.fullmatch(spec):
         return Integer(int(match[1]))
     if match := _SCALED.fullmatch(spec):
-        return Scaled(int(match[1]), int(match[2]))
+        return FixedPoint(int(match[1]), int(match[2]))
     if "|" in spec:
         return Choice(*spec.split("|"))
     raise DeclarationError(

@@ -19,7 +19,16 @@ from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
-from keyhouse.keys.segments import Choice, Match, Normal, Optional, Segment, Text, Ulid, segment
+from keyhouse.keys.segments import (
+    Choice,
+    NormalizedText,
+    Optional,
+    Regex,
+    Segment,
+    Text,
+    Ulid,
+    segment,
+)
 from keyhouse.limits import KEY_BYTES_MAX
 
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
@@ -65,7 +74,9 @@ class Template:
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
-        self._folds = any(isinstance(_inner(segment_), Normal) for segment_ in self.segments)
+        self._folds = any(
+            isinstance(_inner(segment_), NormalizedText) for segment_ in self.segments
+        )
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
     def _first_build(self, values: Any) -> str:
@@ -102,7 +113,7 @@ class Template:
     @property
     def pattern(self) -> str:
         """A regular expression that covers all its keys."""
-        readings = [s.reading if isinstance(s, Match) else s.pattern for s in self.segments]
+        readings = [s.reading if isinstance(s, Regex) else s.pattern for s in self.segments]
         fields = (
             f"({reading}){re.escape(tail)}"
             for reading, tail in zip(readings, self.literals[1:], strict=True)

@@ -6,7 +6,7 @@ Pure: nothing here does I/O, asks the time, or awaits.
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
-from keyhouse.schema.log import Counter, Folded, Log, LogState
+from keyhouse.schema.log import Counter, FoldResult, Log, LogState
 from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone, migration_job
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import Found, Schema, Space
@@ -22,7 +22,7 @@ __all__ = [
     "Derived",
     "Expiry",
     "First",
-    "Folded",
+    "FoldResult",
     "Found",
     "Index",
     "JobState",

@@ -27,10 +27,19 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
-from keyhouse.keys.segments import Choice, Day, Integer, Normal, Optional, Scaled, Segment, Ulid
+from keyhouse.keys.segments import (
+    Choice,
+    Day,
+    FixedPoint,
+    Integer,
+    NormalizedText,
+    Optional,
+    Segment,
+    Ulid,
+)
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
-from keyhouse.schema.plain import Plain, compiled
+from keyhouse.schema.row_compiler import Plain, compiled
 
 Source = str | Callable[[Any], object]
 """Where a field comes from: the name of an attribute, or a function of the record."""
@@ -40,7 +49,7 @@ Keys = tuple[object, ...]
 
 Sort = Literal["put", "merge", "add"]
 
-NOT_TEXT: tuple[type[Segment], ...] = (Integer, Scaled, Day, Optional)
+NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, Optional)
 """Types of a key's field whose values are not text, and so do not come back from JSON's names."""
 
 
@@ -192,7 +201,9 @@ class Derived:
         if any(iskeyword(part) for name in plain for part in name.split(".")):
             return None  # a Struct may have such an attribute, an expression can't name it
         if any(
-            n not in self._attributes or n in self._renamed or isinstance(key.segment(n), Normal)
+            n not in self._attributes
+            or n in self._renamed
+            or isinstance(key.segment(n), NormalizedText)
             for n in own
         ):
             return None

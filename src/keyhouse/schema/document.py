@@ -15,7 +15,7 @@ import msgspec
 
 from keyhouse.errors import DocumentError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
-from keyhouse.schema.outline import check_depth, check_digits, depth_checks, value_checks
+from keyhouse.schema.json_guard import check_depth, check_digits, depth_checks, value_checks
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()

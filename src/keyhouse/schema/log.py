@@ -31,7 +31,7 @@ class Counter(Record[int]):
         return written
 
 
-class Folded(msgspec.Struct):
+class FoldResult(msgspec.Struct):
     """What one event does: the log's next state, records to put, and counters to add to (each with its key fields)."""
 
     state: Any
@@ -45,7 +45,7 @@ class LogState(msgspec.Struct, kw_only=True):
     through: str
 
 
-Fold = Callable[[Any, Any, Mapping[str, Any]], Folded]
+Fold = Callable[[Any, Any, Mapping[str, Any]], FoldResult]
 """`fold(state, event, found)`: pure. `state` is `None` before the first event; the store sets its `through`."""
 
 

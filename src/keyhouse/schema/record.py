@@ -26,9 +26,9 @@ from keyhouse.keys.segments import Day
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
+from keyhouse.schema.compiled_rows import OwnRows
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
 from keyhouse.schema.expiry import Expiry, check_seconds
-from keyhouse.schema.own import OwnRows
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")

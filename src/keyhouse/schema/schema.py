@@ -188,7 +188,7 @@ class Schema:
                 )
 
     def _prove_coexistence(self) -> None:
-        from keyhouse.schema.coexistence import (
+        from keyhouse.schema.template_conflicts import (
             prove,  # brings the automata, which a program that declares nothing spares
         )
 

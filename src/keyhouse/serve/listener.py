@@ -12,9 +12,9 @@ import uvicorn
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
-from keyhouse.serve.protocol import Protocol
 from keyhouse.serve.settings import Address
-from keyhouse.serve.unsent import Unsent
+from keyhouse.serve.uvicorn_protocol import HttpProtocol
+from keyhouse.serve.write_buffer_limit import WriteBufferLimit
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -67,11 +67,11 @@ async def listening(
     is told the status of what the application does not see: no HTTP, or a head too large, too slow or without its host.
     """
     speak: Any = partial(
-        Protocol,
+        HttpProtocol,
         head_seconds_max=head_seconds_max,
         stall_seconds_max=stall_seconds_max,
         refused=refused,
-        unsent=Unsent(),
+        unsent=WriteBufferLimit(),
     )
     config = uvicorn.Config(
         app,

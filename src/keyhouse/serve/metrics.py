@@ -15,7 +15,7 @@ from prometheus_client.core import CollectorRegistry, HistogramMetricFamily, Met
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from keyhouse.engine import Batch, Engine, Page, Row, Span
-from keyhouse.engines.around import EngineAround
+from keyhouse.engines.wrapper import EngineWrapper
 
 __all__ = ["SECONDS", "MeteredEngine", "Metrics", "Timing"]
 
@@ -96,7 +96,7 @@ class Timing:
         )
 
 
-class MeteredEngine(EngineAround):
+class MeteredEngine(EngineWrapper):
     """Is an Engine. Counts `read`, `scan` and `commit`; a commit whose check did not hold counts as any other."""
 
     def __init__(self, engine: Engine) -> None:

@@ -10,10 +10,10 @@ from typing import Final
 
 import structlog
 
-from keyhouse.serve.host import Host, Place, Service
-from keyhouse.serve.sources import Given
+from keyhouse.serve.server import Addresses, Server, Service
+from keyhouse.serve.settings_sources import LoadedSettings
 
-__all__ = ["serve", "spare_garbage_collection"]
+__all__ = ["serve", "tune_gc"]
 
 GARBAGE_OBJECTS: Final = 20_000
 """Objects that are made, and not freed, between two looks for cycles; Python's own number is 700."""
@@ -21,7 +21,9 @@ GARBAGE_OBJECTS: Final = 20_000
 _log = structlog.get_logger("keyhouse.serve")
 
 
-def serve(given: Given, services: Mapping[str, Service], announce: Callable[[Place], None]) -> None:
+def serve(
+    given: LoadedSettings, services: Mapping[str, Service], announce: Callable[[Addresses], None]
+) -> None:
     """Serve until SIGTERM or SIGINT; then finish what was begun, and return. A second signal ends the process at once.
 
     `announce` is called once, when all of it answers.
@@ -31,14 +33,14 @@ def serve(given: Given, services: Mapping[str, Service], announce: Callable[[Pla
 
 
 async def _serve(
-    given: Given, services: Mapping[str, Service], announce: Callable[[Place], None]
+    given: LoadedSettings, services: Mapping[str, Service], announce: Callable[[Addresses], None]
 ) -> None:
     ready, ending = asyncio.Event(), asyncio.Event()
 
     async def run() -> None:
-        async with Host(given, services) as place:
+        async with Server(given, services) as place:
             ready.set()
-            spare_garbage_collection()
+            tune_gc()
             _log.info("ready", systems=list(services), http=place.http, nats=place.nats)
             announce(place)
             await ending.wait()
@@ -61,7 +63,7 @@ async def _serve(
     _log.info("ended")
 
 
-def spare_garbage_collection() -> None:
+def tune_gc() -> None:
     """Look for cycles more rarely than Python does by itself, and never again among what was there at the start.
 
     A request makes some dozens of objects, and none that needs the collector: with 64 under way it would look at all of

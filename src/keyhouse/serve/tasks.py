@@ -8,7 +8,7 @@ import structlog
 
 from keyhouse.errors import KeyhouseError
 from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.part import Part
+from keyhouse.serve.spec import ServiceSpec
 
 PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
@@ -21,7 +21,11 @@ class Tasks:
     """Those of all parts, for as long as the block runs; at its end they are cancelled, and waited for."""
 
     def __init__(
-        self, parts: Sequence[Part], metrics: Metrics, *, pause_seconds: float = PAUSE_SECONDS
+        self,
+        parts: Sequence[ServiceSpec],
+        metrics: Metrics,
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         self._parts = parts
         self._metrics = metrics

@@ -23,10 +23,10 @@ from opentelemetry.trace import Span as TraceSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 
 from keyhouse.engine import Batch, Engine, Page, Row, Span
-from keyhouse.engines.around import EngineAround
+from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError
 from keyhouse.serve.nats import Endpoint, Request
-from keyhouse.serve.part import Part
+from keyhouse.serve.spec import ServiceSpec
 
 _CARRIED: Final = (b"traceparent", b"tracestate")
 
@@ -53,7 +53,7 @@ class Traces:
     def engine(self, system: str, engine: Engine) -> Engine:
         return TracedEngine(system, engine, self._tracer)
 
-    def part(self, part: Part) -> Part:
+    def part(self, part: ServiceSpec) -> ServiceSpec:
         return msgspec.structs.replace(
             part, endpoints=[self._endpoint(part.name, each) for each in part.endpoints]
         )
@@ -123,7 +123,7 @@ class Traces:
                 raise
 
 
-class TracedEngine(EngineAround):
+class TracedEngine(EngineWrapper):
     """Is an Engine. A span for each `read`, `scan` and `commit`; what goes on by itself has none."""
 
     def __init__(self, system: str, engine: Engine, tracer: Tracer) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from keyhouse import __version__
 from keyhouse.engine import Engine
-from keyhouse.serve.part import Part
+from keyhouse.serve.spec import ServiceSpec
 
 _VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """What every program with OpenTelemetry reads."""
@@ -13,7 +13,7 @@ _VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_E
 
 class Tracing(Protocol):
     def engine(self, system: str, engine: Engine) -> Engine: ...
-    def part(self, part: Part) -> Part: ...
+    def part(self, part: ServiceSpec) -> ServiceSpec: ...
     def app(self, app: Any) -> Any: ...
     async def close(self) -> None: ...
 

@@ -5,9 +5,11 @@ It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 """
 
 from keyhouse.store.backup import BackedUp, back_up, restore
+from keyhouse.store.backup_file import BackupReader, read_backup
+from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.digest import digest
-from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
-from keyhouse.store.exchange import (
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset
+from keyhouse.store.export_import import (
     Begun,
     Exported,
     Imported,
@@ -18,33 +20,31 @@ from keyhouse.store.exchange import (
 )
 from keyhouse.store.finding import Finding
 from keyhouse.store.jobs import forget_job, run_job, try_job
-from keyhouse.store.kept import Kept, read_kept
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
-from keyhouse.store.removal import Removal, Removed
+from keyhouse.store.move import MARK_SPACE, Moved, Progress, SpaceMoved, move
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
-from keyhouse.store.transfer import MARK_SPACE, Moved, Progress, SpaceMoved, move
 from keyhouse.store.verify import verify
 
 __all__ = [
     "ANY",
     "MARK_SPACE",
     "BackedUp",
+    "BackupReader",
     "Begun",
+    "BulkDelete",
+    "BulkDeleteResult",
     "Entry",
     "Event",
     "Exported",
     "Finding",
     "Imported",
-    "Kept",
     "Migrated",
     "Moved",
-    "PageOf",
     "Progress",
-    "Removal",
-    "Removed",
+    "RecordPage",
     "SpaceMoved",
     "Store",
     "Transaction",
@@ -63,7 +63,7 @@ __all__ = [
     "move",
     "open_store",
     "prune",
-    "read_kept",
+    "read_backup",
     "reindex",
     "restore",
     "run_job",

@@ -18,10 +18,10 @@ import msgspec
 
 from keyhouse.engine import Engine, Snapshots, Span, View
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
-from keyhouse.store.kept import Kept, read_kept
-from keyhouse.store.lines import Tally, encode_ending, encode_rows
-from keyhouse.store.transfer import MARK_SPACE, Moved, Mover, Progress
-from keyhouse.store.walking import pages
+from keyhouse.store.backup_file import BackupReader, read_backup
+from keyhouse.store.jsonl import Tally, encode_ending, encode_rows
+from keyhouse.store.move import MARK_SPACE, Moved, Mover, Progress
+from keyhouse.store.pagination import pages
 
 ATTEMPTS: Final = 10
 """Times that a space is read, on an engine without snapshots, before its writers are too many."""
@@ -64,7 +64,7 @@ async def back_up(
     file.flush()
     os.fsync(file.fileno())
     file.seek(0)
-    kept = read_kept(file, engine.clock, lambda rows: report("checking", rows))
+    kept = read_backup(file, engine.clock, lambda rows: report("checking", rows))
     if kept.ending != ending:
         raise UnreadableError(
             "What the disk gives back is not what was written to it: this is no backup."
@@ -99,7 +99,7 @@ async def _write_space(
 
 async def restore(
     engine: Engine,
-    kept: Kept,
+    kept: BackupReader,
     *,
     replace: bool = False,
     on_progress: Callable[[Progress], None] | None = None,

@@ -8,7 +8,7 @@ import hashlib
 import struct
 
 from keyhouse.engine import Engine, Row
-from keyhouse.store.walking import rows
+from keyhouse.store.pagination import rows
 
 _HEAD = struct.Struct(">IIq")
 _NEVER = 2**63 - 1

@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
         return Entry(self.record, self.key, self.values, revision, self.expires)
 
 
-class PageOf(msgspec.Struct, Generic[T], frozen=True):
+class RecordPage(msgspec.Struct, Generic[T], frozen=True):
     """Some records of a scan. `cursor` asks for what follows; `None`: that was the end. A page may be short and yet not the
     last, where records went away while it was read. `watch(since=revision)` gives every change it does not show."""
 

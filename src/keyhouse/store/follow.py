@@ -12,7 +12,7 @@ from typing import Final
 
 from keyhouse.engine import Change, Engine, Put, Span
 from keyhouse.errors import UnavailableError, WatchExpiredError
-from keyhouse.store.writes import Writes
+from keyhouse.store.bulk_writer import BulkWriter
 
 QUEUE_CHANGES: Final = 2_000
 DISCOVER_SECONDS: Final = 1.0
@@ -83,7 +83,7 @@ class Follower:
             )
 
     async def _write(self, space: str, changes: dict[str, Change]) -> None:
-        writes = Writes(self._target, space)
+        writes = BulkWriter(self._target, space)
         for change in changes.values():
             if change.value is None:
                 await writes.delete(change.key)

@@ -15,7 +15,7 @@ from keyhouse.arguments import checked
 from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageError
-from keyhouse.schema import Folded, Keys, Log, Record
+from keyhouse.schema import FoldResult, Keys, Log, Record
 from keyhouse.store.chunk import in_chunk
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
@@ -121,7 +121,7 @@ async def _fold(
         log.needs(entry.record) if log.needs is not None else {}
     ).items():
         found[name] = await tx.get(record, **fields)
-    folded: Folded = log.fold(state, entry.record, found)
+    folded: FoldResult = log.fold(state, entry.record, found)
     for record, value, fields in folded.puts:
         await tx.put(record, value, **fields)
     for counter, by, fields in folded.adds:

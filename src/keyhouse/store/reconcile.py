@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from keyhouse.engine import Engine, Put, Row, View
+from keyhouse.store.bulk_writer import BulkWriter
 from keyhouse.store.digest import Digest
-from keyhouse.store.walking import row_pairs
-from keyhouse.store.writes import Writes
+from keyhouse.store.pagination import row_pairs
 
 REPORT_ROWS: Final = 500
 """Rows between two reports."""
@@ -30,7 +30,7 @@ async def reconcile(
 ) -> Compared:
     """Without `write`, only look."""
     wanted, there, differing = Digest(), Digest(), 0
-    writes = Writes(target, space)
+    writes = BulkWriter(target, space)
     looked = written = 0
     async for pair in row_pairs(source, target, space):
         first, second = (_live(row, source, target) for row in pair)
@@ -65,7 +65,7 @@ def _same(first: Row | None, second: Row | None) -> bool:
     return first.value == second.value and first.expires == second.expires
 
 
-async def _write(writes: Writes, wanted: Row | None, there: Row | None) -> None:
+async def _write(writes: BulkWriter, wanted: Row | None, there: Row | None) -> None:
     if wanted is not None:
         await writes.put(Put(wanted.key, wanted.value, wanted.expires))
     elif there is not None:

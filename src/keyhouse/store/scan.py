@@ -16,7 +16,7 @@ from keyhouse.errors import CursorError, UsageError
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Record
 from keyhouse.store.binding import Binding
-from keyhouse.store.entry import Entry, PageOf
+from keyhouse.store.entry import Entry, RecordPage
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Scan:
         return zlib.crc32(named.encode())
 
 
-async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> PageOf[T]:
+async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:
     """A page of the records at their own keys."""
     page, following = await scan.rows(limit, cursor)
     split, decode = record.template.split, record.decode
@@ -117,7 +117,7 @@ async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None)
         Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires)
         for row in page.rows
     ]
-    return PageOf(entries, following, page.revision)
+    return RecordPage(entries, following, page.revision)
 
 
 async def records_by(
@@ -128,7 +128,7 @@ async def records_by(
     index: Index,
     limit: int,
     cursor: str | None,
-) -> PageOf[T]:
+) -> RecordPage[T]:
     """A page of the records that an index lists, in its order.
 
     The index rows and the records are read one after the other. A record that changed in between, which its revision shows,
@@ -146,4 +146,4 @@ async def records_by(
         unchanged = row.revision <= page.revision and record.expiry is None
         if unchanged or listed.key in index.rows(found, values):
             entries.append(Entry(found, row.key, values, row.revision, row.expires))
-    return PageOf(entries, following, page.revision)
+    return RecordPage(entries, following, page.revision)

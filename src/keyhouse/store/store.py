@@ -41,10 +41,10 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
-from keyhouse.store.change import changed, keyed
-from keyhouse.store.entry import ANY, Entry, Event, PageOf, Unset
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset
 from keyhouse.store.scan import Scan, records, records_by
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.write_plan import changed, keyed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -146,7 +146,7 @@ class Store:
         reverse: bool = False,
         starting: str | None = None,
         **fields: Any,
-    ) -> PageOf[T]:
+    ) -> RecordPage[T]:
         """Some records whose leading key fields (of the index, with `by`) have these values; `starting`: and whose next
         field starts with this text."""
         if by is None:

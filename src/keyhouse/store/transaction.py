@@ -1,6 +1,6 @@
 """A transaction: reads that are remembered, writes that wait, and one commit in which all of it still holds.
 
-What one change of a record writes is `keyhouse.store.change`'s. Every row that was read becomes a check on its revision (or
+What one change of a record writes is `keyhouse.store.write_plan`'s. Every row that was read becomes a check on its revision (or
 absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
 record earned and what the new one earns. A row written here is seen by later reads here.
 
@@ -17,10 +17,10 @@ from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_lim
 from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
-from keyhouse.store import change
+from keyhouse.store import write_plan
 from keyhouse.store.binding import Binding
-from keyhouse.store.change import keyed, settled, stored_rows
 from keyhouse.store.entry import ANY, Entry, Unset, Written
+from keyhouse.store.write_plan import keyed, settled, stored_rows
 
 T = TypeVar("T")
 
@@ -364,7 +364,7 @@ class Transaction:
     ) -> list[Merge]:
         """Carry the difference between two states of one record into its derived rows; what must look at a row that others
         share is left to `merge`."""
-        self._writes |= change.own_rows(bound, before, after)
+        self._writes |= write_plan.own_rows(bound, before, after)
         expires = None if after is None else after.expires
         kept = before is not None and after is not None and before.expires == expires
         merges: list[Merge] = []

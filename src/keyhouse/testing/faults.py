@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from keyhouse.engine import Batch, Change, Engine, Page, Row, Span, check_limits
-from keyhouse.engines.around import EngineAround
+from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError, UnavailableError, UnknownOutcomeError
 from keyhouse.limits import COMMIT_BYTES_MAX, COMMIT_ROWS_MAX
 
@@ -72,7 +72,7 @@ def meanwhile(
     return Fault(at, call, None, after, then)
 
 
-class FaultyEngine(EngineAround):
+class FaultyEngine(EngineWrapper):
     """Is an Engine. `calls` counts what was asked of it; `closed` engines below stay the business of who opened them."""
 
     def __init__(

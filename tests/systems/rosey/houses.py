@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from keyhouse import open_engine
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Engine
-from keyhouse.serve import Context
-from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve import ServiceContext
+from keyhouse.serve.nats import NatsListener, connect
 from keyhouse.systems.rosey.service import PluginService
 from tests.engines.nats_servers import nats_server
 from tests.engines.openers import postgres_schema
@@ -54,12 +54,14 @@ class House:
         self.engine = await open_engine(self.url, clock=self.clock)
         self.metrics = CollectorRegistry()
         self.service = PluginService(
-            Context(engine=self.engine, data=Path(), metrics=self.metrics, settings=self.settings)
+            ServiceContext(
+                engine=self.engine, data=Path(), metrics=self.metrics, settings=self.settings
+            )
         )
         self._running = AsyncExitStack()
         self._running.push_async_callback(self.engine.close)
         connection = await self._running.enter_async_context(connect(nats_server().url))
-        face = NatsFace(connection, self.service.endpoints(), name="rosey", version="0.1.0")
+        face = NatsListener(connection, self.service.endpoints(), name="rosey", version="0.1.0")
         await self._running.enter_async_context(face)
 
     async def stop(self) -> None:

@@ -18,9 +18,9 @@ from nats.aio.client import Client
 from keyhouse import open_engine
 from keyhouse.engines.jetstream.server import find_binary, free_port
 from keyhouse.errors import AccessError
-from keyhouse.serve import Context
+from keyhouse.serve import ServiceContext
 from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.nats import NatsListener, connect
 from keyhouse.store import ANY
 from keyhouse.systems.rosey import remote
 from keyhouse.systems.rosey.acl import SERVICE, User, authorization, users
@@ -289,14 +289,14 @@ async def guarded(
     )
     try:
         engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey")
-        served = part(Context(engine=engine, data=folder, metrics=Metrics("0").registry))
+        served = part(ServiceContext(engine=engine, data=folder, metrics=Metrics("0").registry))
         url = f"nats://{SERVICE}:pw-{SERVICE}@127.0.0.1:{port}"
         async with asyncio.timeout(60):
             while not await listens(port):
                 await asyncio.sleep(0.05)
         async with (
             connect(url) as connection,
-            NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+            NatsListener(connection, served.endpoints, name="rosey", version="0.1.0"),
         ):
             yield f"127.0.0.1:{port}", passwords
         await engine.close()

@@ -12,13 +12,13 @@ from nats.aio.client import Client
 from prometheus_client import CollectorRegistry
 
 from keyhouse import open_engine
+from keyhouse.auth import JwtSettings, mint
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
-from keyhouse.serve import Context, Part
-from keyhouse.serve.auth import JwtSettings, mint
-from keyhouse.serve.http import make_app
+from keyhouse.http import make_app
+from keyhouse.serve import ServiceContext, ServiceSpec
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.nats import NatsFace, connect
+from keyhouse.serve.nats import NatsListener, connect
 from keyhouse.serve.settings import Address
 from keyhouse.systems.rosey.service import part
 from tests.engines.nats_servers import nats_server
@@ -37,7 +37,7 @@ class Office:
     """`look` is an operator's GET; `ask` a plugin's request."""
 
     def __init__(
-        self, url: str, engine: Engine, clock: ManualClock, part: Part, client: Client
+        self, url: str, engine: Engine, clock: ManualClock, part: ServiceSpec, client: Client
     ) -> None:
         self.url = url
         self.engine = engine
@@ -75,13 +75,15 @@ async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
     clock = ManualClock()
     engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey", clock=clock)
     given = {"jwt_secret": SECRET, "jwt_leeway_seconds": 0, **settings}
-    served = part(Context(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given))
+    served = part(
+        ServiceContext(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given)
+    )
     client = Patient()
     await client.connect(nats_server().url)
     try:
         async with (
             connect(nats_server().url) as connection,
-            NatsFace(connection, served.endpoints, name="rosey", version="0.1.0"),
+            NatsListener(connection, served.endpoints, name="rosey", version="0.1.0"),
             listening(
                 make_app([served]), bind(Address("127.0.0.1", 0)), drain_seconds=1
             ) as address,

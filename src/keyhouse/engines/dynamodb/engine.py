@@ -11,12 +11,12 @@ from botocore.loaders import Loader, create_loader
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.dynamodb.faults import nowhere, translated
+from keyhouse.engines.dynamodb.client import Client
+from keyhouse.engines.dynamodb.error_map import nowhere, translated
 from keyhouse.engines.dynamodb.feed import Feed
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
 from keyhouse.engines.dynamodb.reader import Reader
-from keyhouse.engines.dynamodb.service import Service
 from keyhouse.engines.dynamodb.settings import Settings
 from keyhouse.engines.dynamodb.sweeper import Sweeper
 from keyhouse.engines.dynamodb.table import prepare
@@ -52,7 +52,7 @@ class DynamoDBEngine:
     ) -> None:
         table, items = settings.table, Items(settings.layout)
         self._clock = clock = clock or SystemClock()
-        self._service = Service(lambda: _client_of_tables(settings), table)
+        self._service = Client(lambda: _client_of_tables(settings), table)
         self._writer = Writer(
             self._service, items, table, clock, committed=lambda space: self._feed.tell(space)
         )

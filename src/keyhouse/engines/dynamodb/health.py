@@ -12,7 +12,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from keyhouse.engines.dynamodb.engine import client_of
-from keyhouse.engines.dynamodb.faults import translated
+from keyhouse.engines.dynamodb.error_map import translated
 from keyhouse.engines.dynamodb.settings import Settings
 from keyhouse.engines.health import Fact, clock_at, size_shown
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from keyhouse.engine import Row
-from keyhouse.engines.dynamodb.flat import Attribute, Item, flattened, rebuilt
+from keyhouse.engines.dynamodb.flattening import Attribute, Item, flattened, rebuilt
 from keyhouse.engines.dynamodb.layout import Layout
 
 TTL_LATE_SECONDS: Final = 24 * 3_600

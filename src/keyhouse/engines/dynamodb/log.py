@@ -14,7 +14,7 @@ A transaction can hold several commits: its item is at the last one's revision, 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from keyhouse.engines.dynamodb.flat import Attribute, Item
+from keyhouse.engines.dynamodb.flattening import Attribute, Item
 from keyhouse.engines.dynamodb.items import ttl_of
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.flat import Item
+from keyhouse.engines.dynamodb.client import Client, pause
+from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import Items, is_live
-from keyhouse.engines.dynamodb.service import Service, pause
 from keyhouse.engines.dynamodb.writer import Writer
 from keyhouse.errors import UnavailableError
 from keyhouse.limits import KEY_BYTES_MAX
@@ -45,7 +45,7 @@ class _Found(NamedTuple):
 
 class Reader:
     def __init__(
-        self, service: Service, items: Items, table: str, clock: Clock, writer: Writer
+        self, service: Client, items: Items, table: str, clock: Clock, writer: Writer
     ) -> None:
         self._service = service
         self._items = items

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.flat import Item
+from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client
+from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import SHARDS, Items
 from keyhouse.engines.dynamodb.job import Removal
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
 from keyhouse.engines.dynamodb.reader import Reader
-from keyhouse.engines.dynamodb.service import GET_ITEMS_MAX, Service
 from keyhouse.engines.dynamodb.table import BY_EXPIRY
 from keyhouse.engines.dynamodb.writer import Writer
 
@@ -32,7 +32,7 @@ PRUNE_ENTRIES: Final = 500
 class Sweeper:
     def __init__(
         self,
-        service: Service,
+        service: Client,
         items: Items,
         table: str,
         clock: Clock,

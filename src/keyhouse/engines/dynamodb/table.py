@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.faults import (
+from keyhouse.engines.dynamodb.client import pause
+from keyhouse.engines.dynamodb.error_map import (
     Verdict,
     is_absent,
     is_made_by_another,
@@ -13,7 +14,6 @@ from keyhouse.engines.dynamodb.faults import (
     verdict,
 )
 from keyhouse.engines.dynamodb.layout import Layout
-from keyhouse.engines.dynamodb.service import pause
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 
 BY_EXPIRY: Final = "by-expiry"

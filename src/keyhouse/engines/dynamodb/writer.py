@@ -27,11 +27,11 @@ from uuid import uuid4
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Row
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.faults import is_of_all
+from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, pause
+from keyhouse.engines.dynamodb.error_map import is_of_all
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.job import Alone, Answer, Commit, Job, Removal
 from keyhouse.engines.dynamodb.plan import OWN_ITEMS, TRANSACTION_ITEMS_MAX, Plan, State
-from keyhouse.engines.dynamodb.service import GET_ITEMS_MAX, Service, pause
 from keyhouse.errors import ClosedError, UnavailableError
 
 GROUP_JOBS_MAX: Final = 64
@@ -53,7 +53,7 @@ class Writer:
 
     def __init__(
         self,
-        service: Service,
+        service: Client,
         items: Items,
         table: str,
         clock: Clock,

@@ -10,14 +10,14 @@ from base64 import b64decode
 from typing import Any, Final
 
 from keyhouse.clock import Clock
+from keyhouse.engines.jetstream.connection import Wire
 from keyhouse.engines.jetstream.feed import Feed
 from keyhouse.engines.jetstream.layout import Names, Place
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.mirror import Mirror
-from keyhouse.engines.jetstream.patience import PATIENCE_SECONDS, patiently
+from keyhouse.engines.jetstream.retry import PATIENCE_SECONDS, until_available
 from keyhouse.engines.jetstream.settings import Settings
-from keyhouse.engines.jetstream.values import Values
-from keyhouse.engines.jetstream.wire import Wire
+from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 
 BEHIND_SECONDS: Final = 1.0
@@ -52,7 +52,7 @@ class Bucket:
         """Whether it is there, with its mirror filled. It is, after this, for `writing`."""
         if not (self._fit if writing else self._found):
             async with self._lock:
-                await patiently(lambda: self._prepare(writing))
+                await until_available(lambda: self._prepare(writing))
         if self._found:
             await self.live()
         return self._found
@@ -126,7 +126,7 @@ class Bucket:
         self.mirror.end()
 
     def _renew(self) -> Mirror:
-        self.mirror = Mirror(Values(self._settings.values_bytes_max))
+        self.mirror = Mirror(ValueCache(self._settings.values_bytes_max))
         return self.mirror
 
     async def _info(self) -> dict[str, Any] | None:
@@ -237,4 +237,4 @@ class _Sync:
         if before is not None and not before.done():
             await asyncio.wait([before])
         self._under_way, self._next = self._next, None
-        return await patiently(self._bucket.sync)
+        return await until_available(self._bucket.sync)

@@ -24,14 +24,14 @@ from msgspec.structs import replace
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
+from keyhouse.engines.jetstream.connection import Wire
 from keyhouse.engines.jetstream.job import CommitJob
 from keyhouse.engines.jetstream.layout import Layout, Names
-from keyhouse.engines.jetstream.patience import patiently
 from keyhouse.engines.jetstream.reader import page, rows
+from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
 from keyhouse.engines.jetstream.watch import changes
-from keyhouse.engines.jetstream.wire import Wire
 from keyhouse.engines.jetstream.writer import Writer
 from keyhouse.engines.url import public_url
 from keyhouse.errors import (
@@ -210,7 +210,7 @@ class JetstreamEngine:
         named = (
             [Names(layout.bucket)]
             if layout.bucket is not None
-            else await patiently(lambda: _named(wire, layout))
+            else await until_available(lambda: _named(wire, layout))
         )
         buckets = [self._bucket(wire, names) for names in named]
         return [bucket for bucket in buckets if await bucket.open() and await bucket.current()]

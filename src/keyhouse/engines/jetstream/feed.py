@@ -26,10 +26,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from keyhouse.clock import Clock
+from keyhouse.engines.jetstream.connection import Wire
 from keyhouse.engines.jetstream.layout import Names
 from keyhouse.engines.jetstream.message import entry
 from keyhouse.engines.jetstream.mirror import Mirror
-from keyhouse.engines.jetstream.wire import Wire
 from keyhouse.errors import KeyhouseError, UnavailableError
 
 HEARTBEAT_SECONDS: Final = 1

@@ -10,9 +10,9 @@ from importlib.metadata import version
 from typing import Any
 
 from keyhouse.engines.health import Fact, clock_at, size_shown
+from keyhouse.engines.jetstream.connection import Wire
 from keyhouse.engines.jetstream.layout import Names
 from keyhouse.engines.jetstream.settings import Settings, parse
-from keyhouse.engines.jetstream.wire import Wire
 
 
 async def look(url: str) -> list[Fact]:

@@ -40,11 +40,11 @@ _NOT_YET: Final = -1
 Answer = TypeVar("Answer")
 
 
-class Lost(Exception):
+class CheckFailed(Exception):
     """A check does not hold."""
 
 
-class Cold(Exception):
+class ValueNotCached(Exception):
     """A value is needed that has to be fetched first."""
 
     def __init__(self, entry: Entry) -> None:
@@ -159,7 +159,7 @@ class View:
         if value is None:
             value = self._fetched.get(entry.sequence)
         if value is None:
-            raise Cold(entry)
+            raise ValueNotCached(entry)
         return value
 
 
@@ -173,7 +173,7 @@ class Job(ABC, Generic[Answer]):
 
     @abstractmethod
     def plan(self, view: View) -> list[Message]:
-        """What to write. Raises `Lost`, `Cold` or `CounterError` before it has changed the view."""
+        """What to write. Raises `CheckFailed`, `ValueNotCached` or `CounterError` before it has changed the view."""
         ...
 
     @abstractmethod
@@ -207,7 +207,7 @@ class CommitJob(Job[int | None]):
     def plan(self, view: View) -> list[Message]:
         for check in self.batch.checks:
             if view.revision(Place(self.space, check.key)) != check.revision:
-                raise Lost
+                raise CheckFailed
         puts = [*self.batch.puts, *self._sums(view)]
         if not puts and not self.batch.deletes:
             return []
@@ -291,4 +291,4 @@ def numbered(messages: list[Message]) -> list[Message]:
     return messages
 
 
-REFUSALS: Final = (Lost, CounterError)
+REFUSALS: Final = (CheckFailed, CounterError)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from keyhouse.engine import Span
 from keyhouse.engines.jetstream.layout import Place
 from keyhouse.engines.jetstream.message import Entry
-from keyhouse.engines.jetstream.values import Values
+from keyhouse.engines.jetstream.value_cache import ValueCache
 
 _HEAP_SLACK: Final = 1_024
 
@@ -61,7 +61,7 @@ class Expired(NamedTuple):
 
 
 class Mirror:
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: ValueCache) -> None:
         self.values = values
         self.position = 0
         self.delivered = 0

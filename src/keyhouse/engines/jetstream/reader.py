@@ -15,7 +15,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
-from keyhouse.engines.jetstream.patience import patiently
+from keyhouse.engines.jetstream.retry import until_available
 
 FETCH_AT_ONCE: Final = 64
 """Values that are asked for at the same time."""
@@ -81,11 +81,13 @@ async def _fetch(bucket: Bucket, cold: Iterable[Entry], fetched: dict[int, bytes
     waiting = iter(cold)
     overtaken = False
     while some := list(islice(waiting, FETCH_AT_ONCE)):
-        values = await asyncio.gather(*(patiently(partial(bucket.value, entry)) for entry in some))
+        values = await asyncio.gather(
+            *(until_available(partial(bucket.value, entry)) for entry in some)
+        )
         for entry, value in zip(some, values, strict=True):
             if value is None:
                 overtaken = True
             else:
                 fetched[entry.sequence] = value
     if overtaken:
-        await patiently(bucket.sync)
+        await until_available(bucket.sync)

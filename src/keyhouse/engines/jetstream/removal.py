@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from keyhouse.engines.jetstream.connection import Wire
 from keyhouse.engines.jetstream.settings import parse
-from keyhouse.engines.jetstream.wire import Wire
 
 
 async def remove_buckets(url: str, spaces: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
-from keyhouse.engines.jetstream.faults import MISMATCH, Ack, refused
+from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, refused
 from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, Horizon
 from keyhouse.engines.jetstream.job import Applied, SweepJob
 from keyhouse.engines.jetstream.message import EXPECTED, Message

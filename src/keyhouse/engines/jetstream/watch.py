@@ -11,7 +11,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span, check_since, outdated
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
-from keyhouse.engines.jetstream.patience import patiently
+from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.errors import UnavailableError
 
 
@@ -23,7 +23,7 @@ async def changes(
     clock: Clock,
     check_open: Callable[[], None],
 ) -> AsyncGenerator[Change, None]:
-    await patiently(bucket.sync)
+    await until_available(bucket.sync)
     check_since(since, bucket.mirror.position)
     position = bucket.mirror.position if since is None else since
     while True:
@@ -60,6 +60,6 @@ async def _waited_for(bucket: Bucket, entry: Entry, check_open: Callable[[], Non
     """The entry's value, however long the server is away: a watch that has begun waits for it."""
     while True:
         try:
-            return await patiently(lambda: bucket.value(entry))
+            return await until_available(lambda: bucket.value(entry))
         except UnavailableError:
             check_open()

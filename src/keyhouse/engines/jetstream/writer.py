@@ -22,16 +22,16 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
-from keyhouse.engines.jetstream.faults import MISMATCH, Ack, is_of_all, refused, too_large
+from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, is_of_all, refused, too_large
 from keyhouse.engines.jetstream.job import (
     MESSAGES_MAX,
     REFUSALS,
     Answer,
     Applied,
-    Cold,
+    CheckFailed,
     CommitJob,
     Job,
-    Lost,
+    ValueNotCached,
     View,
 )
 from keyhouse.engines.jetstream.layout import Place
@@ -44,7 +44,7 @@ from keyhouse.engines.jetstream.message import (
     Message,
     entry,
 )
-from keyhouse.engines.jetstream.patience import patiently
+from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.errors import (
     ClosedError,
     CounterError,
@@ -82,7 +82,7 @@ class _Part(NamedTuple):
 
     job: Job[Any]
     messages: list[Message]
-    refusal: Lost | CounterError | None = None
+    refusal: CheckFailed | CounterError | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -191,7 +191,7 @@ class Writer:
 
     async def _refresh(self, jobs: Sequence[Job[Any]]) -> None:
         """Bring up to date what the jobs are planned with: the mirror, and whether they were applied before."""
-        await patiently(self._bucket.sync)
+        await until_available(self._bucket.sync)
         for job in tuple(jobs):  # they may be the group itself, which is left by who fails
             if isinstance(job, CommitJob) and job.batch.id is not None:
                 try:
@@ -202,7 +202,7 @@ class Writer:
 
     async def _look_up(self, job: CommitJob, batch_id: str) -> None:
         subject = self._bucket.names.id(job.space, batch_id)
-        found = await patiently(lambda: self._bucket.last(subject))
+        found = await until_available(lambda: self._bucket.last(subject))
         job.id_sequence = 0 if found is None else found["seq"]
         if found is not None:
             applied = Applied.read(subject, found.get("data", ""))
@@ -219,10 +219,10 @@ class Writer:
             view = View(self._bucket.mirror, self._recent, fetched, self._bucket.names, self._clock)
             try:
                 return [_planned(job, view) for job in self._group]
-            except Cold as cold:
+            except ValueNotCached as cold:
                 value = await self._bucket.value(cold.entry)
                 if value is None:
-                    await patiently(self._bucket.sync)
+                    await until_available(self._bucket.sync)
                 else:
                     fetched[cold.entry.sequence] = value
 
@@ -258,7 +258,7 @@ class Writer:
             return ack
 
         try:
-            ack = await patiently(send)
+            ack = await until_available(send)
         except KeyhouseError as error:
             return error
         if ack.error is not None:

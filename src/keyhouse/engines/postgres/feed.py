@@ -22,8 +22,8 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span, check_since, outdated
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import DRIVER
-from keyhouse.engines.postgres.pool import Pool, farewell
+from keyhouse.engines.postgres.error_map import DRIVER
+from keyhouse.engines.postgres.pool import Pool, close_quietly
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.postgres.sql import Statements
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
@@ -238,7 +238,7 @@ class Feed:
                 await asyncio.sleep(RETRY_SECONDS)
             finally:
                 self.listening = False
-                await farewell(connection)
+                await close_quietly(connection)
 
     async def _listen_on(self, connection: Connection) -> None:
         """Until it is lost."""

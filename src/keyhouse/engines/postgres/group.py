@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.faults import UNKEEPABLE
+from keyhouse.engines.postgres.error_map import UNKEEPABLE
 from keyhouse.engines.sql.postgres import NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS
 from keyhouse.errors import CounterError, DocumentError, KeyhouseError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, COUNTER_MAX

@@ -7,7 +7,7 @@ from typing import Any, Final
 import asyncpg
 
 from keyhouse.engines.health import Fact, clock_at, size_shown
-from keyhouse.engines.postgres.pool import farewell
+from keyhouse.engines.postgres.pool import close_quietly
 from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
@@ -29,7 +29,7 @@ async def look(url: str) -> list[Fact]:
         state = await server.translating(connection.fetchrow(_STATE))
         between = (before + time.time()) / 2
     finally:
-        await farewell(connection)
+        await close_quietly(connection)
     return [*_version(state), *_durability(state), clock_at(state["now"] - between), *_room(state)]
 
 

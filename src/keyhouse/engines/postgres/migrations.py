@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from keyhouse.engines.postgres import tables
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.pool import farewell
+from keyhouse.engines.postgres.pool import close_quietly
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.sql.layout import Layout
 
@@ -33,6 +33,6 @@ class PostgresMigrations:
             try:
                 return await self._server.translating(work(connection))
             finally:
-                await farewell(connection)
+                await close_quietly(connection)
 
         return asyncio.run(run())

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import DRIVER, LOST, UNSENT, translated
+from keyhouse.engines.postgres.error_map import DRIVER, LOST, UNSENT, translated
 from keyhouse.engines.postgres.server import CLOSE_SECONDS, Server
 from keyhouse.errors import ClosedError, KeyhouseError
 
@@ -105,10 +105,10 @@ class Pool:
         for _ in range(self._size):
             await self._places.acquire()
         while self._free:
-            await farewell(self._free.pop())
+            await close_quietly(self._free.pop())
 
 
-async def farewell(connection: Connection) -> None:
+async def close_quietly(connection: Connection) -> None:
     """Close it in good order, if the server is still there to hear it."""
     try:
         await connection.close(timeout=CLOSE_SECONDS)

@@ -8,9 +8,9 @@ from typing import Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Row
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.lanes import Lanes
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
+from keyhouse.engines.postgres.worker_pool import WorkerPool
 from keyhouse.errors import KeyhouseError
 
 KEYS_MAX: Final = 256
@@ -39,7 +39,7 @@ class Reader:
         self._sql = sql
         self._clock = clock
         self._waiting: deque[_Wanted] = deque()
-        self._lanes = Lanes(LANES)
+        self._lanes = WorkerPool(LANES)
         self._starting = False
 
     async def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import DRIVER, translated
+from keyhouse.engines.postgres.error_map import DRIVER, translated
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.postgres import check_names

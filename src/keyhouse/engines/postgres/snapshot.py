@@ -10,7 +10,7 @@ from typing import Any, Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.faults import DRIVER, translated
+from keyhouse.engines.postgres.error_map import DRIVER, translated
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
 

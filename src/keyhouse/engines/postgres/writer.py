@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.faults import LOST, REPEATED, UNSENT, is_of_all, translated_commit
+from keyhouse.engines.postgres.error_map import LOST, REPEATED, UNSENT, is_of_all, translated_commit
 from keyhouse.engines.postgres.group import Group, Job
-from keyhouse.engines.postgres.lanes import Lanes
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
+from keyhouse.engines.postgres.worker_pool import WorkerPool
 from keyhouse.errors import ClosedError, KeyhouseError
 
 LANES: Final = 2
@@ -51,8 +51,8 @@ class Writer:
         self._waiting: dict[str, deque[Job]] = {}  # by space, in the order of their turns
         self._contended: set[str] = set()
         self._under_way: set[str] = set()
-        self._lanes = Lanes(LANES)
-        self._patient_lanes = Lanes(PATIENT_LANES)
+        self._lanes = WorkerPool(LANES)
+        self._patient_lanes = WorkerPool(PATIENT_LANES)
         self._starting = False
         self._closed = False
 

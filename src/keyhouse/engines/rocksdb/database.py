@@ -27,8 +27,8 @@ from keyhouse.engines.rocksdb.encoding import (
     ROWS,
     number_of,
 )
-from keyhouse.engines.rocksdb.faults import FULL, is_stall, translated, translated_sync
-from keyhouse.engines.rocksdb.owner import check_folder, check_format
+from keyhouse.engines.rocksdb.error_map import FULL, is_stall, translated, translated_sync
+from keyhouse.engines.rocksdb.format_check import check_folder, check_format
 from keyhouse.engines.rocksdb.settings import options, write_options
 from keyhouse.errors import FullError, KeyhouseError
 

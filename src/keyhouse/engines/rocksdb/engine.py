@@ -7,7 +7,7 @@ from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.group import Job
+from keyhouse.engines.commit_queue import PendingCommit
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
@@ -73,7 +73,9 @@ class RocksdbEngine:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            Job(lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size)
+            PendingCommit(
+                lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size
+            )
         )
 
     def watch(
@@ -92,13 +94,13 @@ class RocksdbEngine:
 
     async def _sweep(self, rows: int) -> Swept:
         return await self._writer.submit(
-            Job(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
+            PendingCommit(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
         )
 
     async def _prune(self) -> bool:
         kept = self._changes_kept
         return await self._writer.submit(
-            Job(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
+            PendingCommit(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
     async def spaces(self) -> AsyncIterator[str]:

@@ -10,10 +10,10 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Row, check_since, outdated
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import Keys, decode_keys, number, number_of
-from keyhouse.engines.rocksdb.faults import CLOSED
+from keyhouse.engines.rocksdb.error_map import CLOSED
+from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.engines.rocksdb.view import View
-from keyhouse.engines.rocksdb.walk import bounded, steps
-from keyhouse.engines.watcher import LogFeed, Mention, Watcher
+from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 WINDOW_COMMITS: Final = 1_000
@@ -45,7 +45,7 @@ class Feed(LogFeed):
     def _offered(self) -> int:
         return self.view.revision
 
-    def _from_log(self, space: str, watcher: Watcher) -> list[Mention]:
+    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         """There is an entry for every revision: where some are missing, they were pruned, perhaps by a group that is on its
         way to the disk, of which the view does not know yet."""
         last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)

@@ -12,9 +12,9 @@ from rocksdict import RdictIter
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Span
 from keyhouse.engines.rocksdb.encoding import bounds, prefix_of
-from keyhouse.engines.rocksdb.faults import CLOSED
+from keyhouse.engines.rocksdb.error_map import CLOSED
+from keyhouse.engines.rocksdb.iterators import steps
 from keyhouse.engines.rocksdb.view import View, live_rows, live_space
-from keyhouse.engines.rocksdb.walk import steps
 from keyhouse.errors import ClosedError
 
 

@@ -31,8 +31,8 @@ from keyhouse.engines.rocksdb.encoding import (
     prefix_of,
     split_key,
 )
-from keyhouse.engines.rocksdb.faults import translated
-from keyhouse.engines.rocksdb.walk import bounded, steps
+from keyhouse.engines.rocksdb.error_map import translated
+from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
 _head = HEAD.pack

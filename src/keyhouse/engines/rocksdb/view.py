@@ -18,8 +18,8 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import HEAD, HEAD_BYTES, NEVER, bounds, prefix_of, split_key
-from keyhouse.engines.rocksdb.faults import CLOSED, is_absent, translated
-from keyhouse.engines.rocksdb.walk import bounded, steps
+from keyhouse.engines.rocksdb.error_map import CLOSED, is_absent, translated
+from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.errors import ClosedError
 
 _head_of = HEAD.unpack_from

@@ -1,4 +1,4 @@
-"""RocksDB's writer, in groups: see `keyhouse.engines.group`.
+"""RocksDB's writer, in groups: see `keyhouse.engines.commit_queue`.
 
 A group is prepared and written on the event loop's thread, in memory and into the system's cache; the sync that makes it
 durable runs on the writer's own thread. RocksDB may not be ready to take a group, because it has to wait.
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engines.group import Group, GroupWriter, Wait
+from keyhouse.engines.commit_queue import CommitQueue, Group, Wait
 from keyhouse.engines.rocksdb.database import Database, Stall
 from keyhouse.engines.rocksdb.encoding import Keys
-from keyhouse.engines.rocksdb.faults import CLOSED, STALLED
+from keyhouse.engines.rocksdb.error_map import CLOSED, STALLED
 from keyhouse.engines.rocksdb.transaction import Transaction
 from keyhouse.engines.rocksdb.view import View
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
@@ -25,7 +25,7 @@ STALL_RETRY_SECONDS: Final = 0.002
 Committed = Callable[[list[tuple[int, Keys]]], None]
 
 
-class Writer(GroupWriter):
+class Writer(CommitQueue):
     """`committed` is told, on the loop, what each durable group did."""
 
     def __init__(self, database: Database, view: View, clock: Clock, committed: Committed) -> None:

@@ -12,8 +12,8 @@ import apsw
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.sql.layout import Layout
+from keyhouse.engines.sqlite.connections import open_reader, open_writer
 from keyhouse.engines.sqlite.feed import Feed
-from keyhouse.engines.sqlite.file import open_reader, open_writer
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of

@@ -9,10 +9,10 @@ from typing import Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Row, check_since, outdated
-from keyhouse.engines.sqlite.changes import decode
+from keyhouse.engines.sqlite.change_log import decode
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.engines.watcher import LogFeed, Mention, Watcher
+from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 POLL_SECONDS: Final = 0.05
@@ -92,7 +92,7 @@ class Feed(LogFeed):
             self._timer.cancel()
             self._timer = None
 
-    def _from_log(self, space: str, watcher: Watcher) -> list[Mention]:
+    def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
         oldest, *commits = self._reader.all(self._sql.window, (watcher.position, last, space))
         if watcher.position + 1 < oldest[0]:

@@ -8,8 +8,8 @@ import apsw
 
 from keyhouse.engines.health import Fact, room_at, size_shown
 from keyhouse.engines.sql.url import split_layout, sqlite_file
-from keyhouse.engines.sqlite.faults import translated
-from keyhouse.engines.sqlite.file import WAL_BYTES_KEPT, open_reader
+from keyhouse.engines.sqlite.connections import WAL_BYTES_KEPT, open_reader
+from keyhouse.engines.sqlite.error_map import translated
 
 CHECKED_BYTES_MAX: Final = 256 * 1_024 * 1_024
 """A larger file is not read as a whole by the way: that takes minutes."""

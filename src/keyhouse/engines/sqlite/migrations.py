@@ -10,8 +10,8 @@ from apsw import Connection
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.script import downgrade_script, upgrade_script
 from keyhouse.engines.sql.version import is_step_down, is_step_up
-from keyhouse.engines.sqlite.faults import translated
-from keyhouse.engines.sqlite.file import check_owner, patiently, transaction
+from keyhouse.engines.sqlite.connections import check_owner, transaction, until_available
+from keyhouse.engines.sqlite.error_map import translated
 
 Answer = TypeVar("Answer")
 
@@ -64,7 +64,7 @@ class SqliteMigrations:
         try:
             connection = Connection(self._path)
             try:
-                return patiently(once)
+                return until_available(once)
             finally:
                 connection.close()
         except apsw.Error as error:

@@ -11,7 +11,7 @@ import apsw
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Row
-from keyhouse.engines.sqlite.faults import translated
+from keyhouse.engines.sqlite.error_map import translated
 from keyhouse.engines.sqlite.sql import Statements
 
 

@@ -8,7 +8,7 @@ from itertools import starmap
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
-from keyhouse.engines.sqlite.file import open_reader
+from keyhouse.engines.sqlite.connections import open_reader
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.sql import Statements, stop_of
 

@@ -14,7 +14,7 @@ import apsw
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
-from keyhouse.engines.sqlite.changes import Keys, encode
+from keyhouse.engines.sqlite.change_log import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 

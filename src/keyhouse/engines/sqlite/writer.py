@@ -1,4 +1,4 @@
-"""The one connection that writes, in groups: see `keyhouse.engines.group`.
+"""The one connection that writes, in groups: see `keyhouse.engines.commit_queue`.
 
 The statements of a group run on the event loop's thread, where they touch cached pages only; COMMIT, which writes and
 syncs the WAL and sometimes checkpoints it, runs on the writer's own thread. To run the statements there too was measured,
@@ -12,9 +12,9 @@ from typing import TypeVar
 import apsw
 
 from keyhouse.clock import Clock
-from keyhouse.engines.group import Group, GroupWriter, Job, Wait
-from keyhouse.engines.sqlite.faults import translated, translated_commit
-from keyhouse.engines.sqlite.file import patiently
+from keyhouse.engines.commit_queue import CommitQueue, Group, PendingCommit, Wait
+from keyhouse.engines.sqlite.connections import until_available
+from keyhouse.engines.sqlite.error_map import translated, translated_commit
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.engines.sqlite.transaction import POISON, SpoiledError, Transaction
 from keyhouse.errors import ClosedError, KeyhouseError
@@ -22,7 +22,7 @@ from keyhouse.errors import ClosedError, KeyhouseError
 Answer = TypeVar("Answer")
 
 
-class SqliteJob(Job[Answer]):
+class SqliteJob(PendingCommit[Answer]):
     """What is no refusal and no poison is the transaction's own error."""
 
     REFUSALS = (KeyhouseError,)
@@ -31,7 +31,7 @@ class SqliteJob(Job[Answer]):
     __slots__ = ()
 
 
-class Writer(GroupWriter):
+class Writer(CommitQueue):
     """`committed` is called on the loop after each group."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Writer(GroupWriter):
 
     def _whole(self, group: Group) -> KeyhouseError | None:
         try:
-            wrote = patiently(lambda: self._prepared(group))
+            wrote = until_available(lambda: self._prepared(group))
         except Exception as error:
             return translated(error, self._path)
         return self._commit(group) if wrote else None

@@ -5,8 +5,8 @@ It knows no system and no store: an endpoint's handler is all it calls.
 
 from keyhouse.serve.nats.body import Body
 from keyhouse.serve.nats.connection import connect
-from keyhouse.serve.nats.endpoint import Courier, Endpoint, Request
-from keyhouse.serve.nats.face import NatsFace
-from keyhouse.serve.nats.failure import failure
+from keyhouse.serve.nats.endpoint import Endpoint, Publisher, Request
+from keyhouse.serve.nats.error_reply import failure
+from keyhouse.serve.nats.listener import NatsListener
 
-__all__ = ["Body", "Courier", "Endpoint", "NatsFace", "Request", "connect", "failure"]
+__all__ = ["Body", "Endpoint", "NatsListener", "Publisher", "Request", "connect", "failure"]

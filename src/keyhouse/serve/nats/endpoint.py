@@ -6,18 +6,18 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Courier(Protocol):
+class Publisher(Protocol):
     """What a handler may do besides answering: tell others, and leave something running that ends with the face."""
 
     async def publish(self, subject: str, data: bytes) -> None:
         """Send a message to whoever listens. Nothing is said of one that nobody hears."""
         ...
 
-    async def is_heard(self, subject: str, data: bytes) -> bool:
+    async def has_listener(self, subject: str, data: bytes) -> bool:
         """Send a message, and say whether anybody listens there. An answer is not needed, and is not waited for long."""
         ...
 
-    def accompany(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it beside the requests. The face cancels it when it drains, and waits for its end."""
         ...
 
@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     subject: str
     data: bytes
     reply: str
-    courier: Courier
+    courier: Publisher
 
 
 Handler = Callable[[Request], Awaitable[bytes | None]]

@@ -20,11 +20,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from keyhouse.keys import Match, Template, normal
+from keyhouse.keys import Regex, Template, normal
 from keyhouse.schema import (
     Counter,
     First,
-    Folded,
+    FoldResult,
     Index,
     Log,
     Meta,
@@ -162,10 +162,10 @@ BOOKS_BY_GENRE = Index(
     "idx:book:genre:{genre:norm}:{id:ulid}", each={"genre": "genres"}, when=is_listed
 )
 BOOKS_BY_ISBN10 = Index(
-    Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Match("[0-9]{9}[0-9X]")), when=is_listed
+    Template("idx:book:isbn10:{isbn10}:{id:ulid}", isbn10=Regex("[0-9]{9}[0-9X]")), when=is_listed
 )
 BOOKS_BY_ISBN13 = Index(
-    Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Match("[0-9]{13}")), when=is_listed
+    Template("idx:book:isbn13:{isbn13}:{id:ulid}", isbn13=Regex("[0-9]{13}")), when=is_listed
 )
 BOOKS_BY_WORK = Index("idx:book:work:{work_id:ulid}:{id:ulid}", when=is_listed)
 BOOK = Record(
@@ -260,7 +260,7 @@ def _needs(event: PlaybackEvent) -> dict[str, tuple[Record[Any], dict[str, Any]]
     }
 
 
-def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any]) -> Folded:
+def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any]) -> FoldResult:
     counted = count(state, event, found["durations"])
     progress = Progress(
         user_id=event.user_id,
@@ -281,7 +281,7 @@ def _fold(state: Listening | None, event: PlaybackEvent, found: Mapping[str, Any
             (WORK_PLAYS, counted.plays, {"work_id": book.work_id}),
             (WORK_LISTEN_SECONDS, counted.listen_seconds, {"work_id": book.work_id}),
         ]
-    return Folded(
+    return FoldResult(
         counted.state, puts=[(PROGRESS, progress, {})], adds=[add for add in adds if add[1]]
     )
 

@@ -4,7 +4,7 @@ whoever opens it gives a token, which the script keeps in memory, and asks the r
 from collections.abc import Sequence
 from pathlib import Path
 
-from keyhouse.serve.http import Route, file_route, page_route
+from keyhouse.http import Route, file_route, page_route
 
 __all__ = ["page_routes"]
 

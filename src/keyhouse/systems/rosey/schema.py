@@ -7,10 +7,10 @@ without a `ttl` clears an earlier one.
 
 from typing import Any
 
-from keyhouse.keys import Match, Template, Text
+from keyhouse.keys import Regex, Template, Text
 from keyhouse.schema import Record, Schema, Space, per_write
 
-PLUGIN = Match("[a-z0-9_-]{1,100}", says="must be 1 to 100 of a-z, 0-9, _ and -")
+PLUGIN = Regex("[a-z0-9_-]{1,100}", says="must be 1 to 100 of a-z, 0-9, _ and -")
 
 VALUE: Record[Any] = Record(
     Any,

@@ -1,4 +1,4 @@
-"""The service: subjects in, answers out. What it is made of is handed to whoever runs it, as a `Part`."""
+"""The service: subjects in, answers out. What it is made of is handed to whoever runs it, as a `ServiceSpec`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,9 +10,9 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from keyhouse import sweep
+from keyhouse.auth import jwt_auth, mint
 from keyhouse.errors import KeyFieldError, KeyhouseError
-from keyhouse.serve import Context, Part, read_settings
-from keyhouse.serve.auth import jwt_auth, mint
+from keyhouse.serve import ServiceContext, ServiceSpec, read_settings
 from keyhouse.serve.metrics import Timing
 from keyhouse.serve.nats import Body, Endpoint, Request
 from keyhouse.serve.rates import RateLimiter
@@ -72,7 +72,7 @@ class _Way:
 class PluginService:
     """Answers every operation of every plugin."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self.settings = read_settings(Settings, context.settings, table=NAME)
         self.figures = Figures(OPERATIONS)
         context.metrics.register(self.figures)
@@ -234,10 +234,10 @@ class PluginService:
         return View(self._engine, self.figures, self.census, self._quota, self._rates)
 
 
-def part(context: Context) -> Part:
+def part(context: ServiceContext) -> ServiceSpec:
     """Plugin storage, to be served."""
     service = PluginService(context)
-    return Part(
+    return ServiceSpec(
         name=NAME,
         title="Plugin storage",
         about="What plugins keep, for their operator. Plugins themselves ask over NATS.",

@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 import msgspec
 
+from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
 from keyhouse.serve import setting
-from keyhouse.serve.auth import JwtSettings
 
 __all__ = ["OPERATOR_PATTERN", "Settings"]
 

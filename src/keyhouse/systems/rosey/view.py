@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from keyhouse.auth import Caller
 from keyhouse.engine import Engine, Row
 from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
+from keyhouse.http import Response, ResponseSpec, Route
 from keyhouse.schema import MILLISECONDS
 from keyhouse.serve import RateLimiter
-from keyhouse.serve.auth import Caller
-from keyhouse.serve.http import Reply, Returns, Route
 from keyhouse.serve.metrics import SECONDS, Timing
 from keyhouse.store import Store
 from keyhouse.systems.rosey import shown
@@ -92,7 +92,7 @@ class View:
 
     async def keys(
         self, plugin: shown.PluginName, query: shown.KeysQuery
-    ) -> Reply[shown.KeysShown]:
+    ) -> Response[shown.KeysShown]:
         """A plugin's keys in the order of their bytes, with sizes, revisions and times, or without."""
         store = self._store(plugin)
         found, cursor = await store.keys(
@@ -104,17 +104,17 @@ class View:
             else await self._sized(store, found)
         )
         page = shown.KeysShown(lines, truncated=cursor is not None, cursor=cursor or msgspec.UNSET)
-        return Reply(page, headers=_PRIVATE)
+        return Response(page, headers=_PRIVATE)
 
     async def value(
         self, plugin: shown.PluginName, query: shown.ValueQuery, caller: Caller
-    ) -> Reply[shown.ValueShown]:
+    ) -> Response[shown.ValueShown]:
         """One key's value, with its revision and when it expires."""
         row = await self._store(plugin).row(VALUE.template.build({"key": query.key}))
         if row is None:
             raise NotFoundError("The plugin has no such key.", plugin=plugin, key=query.key)
         _log.info("operator looked at a value", operator=caller.tenant, plugin=plugin, key=row.key)
-        return Reply(_value(row), headers=_PRIVATE)
+        return Response(_value(row), headers=_PRIVATE)
 
     async def figures(self) -> shown.FiguresShown:
         """What was asked of this process, and what it has done by itself: `/metrics` in brief."""
@@ -159,7 +159,7 @@ class View:
                 path="/figures",
                 handler=self.figures,
                 scope=SCOPE,
-                replies={200: Returns(type=shown.FiguresShown, example=shown.FIGURES_EXAMPLE)},
+                replies={200: ResponseSpec(type=shown.FiguresShown, example=shown.FIGURES_EXAMPLE)},
             ),
         )
 

@@ -19,7 +19,7 @@ import structlog
 from keyhouse.engine import check_since
 from keyhouse.errors import BusyError, KeyhouseError, QuotaError
 from keyhouse.limits import PLUGIN_WATCHES_MAX, WATCHES_MAX
-from keyhouse.serve.nats import Courier
+from keyhouse.serve.nats import Publisher
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.figures import Figures
@@ -45,7 +45,7 @@ class Watches:
         self._figures = figures
         self._running: dict[tuple[str, str], asyncio.Event] = {}
 
-    async def watch(self, store: Store, body: Watch, courier: Courier) -> bytes:
+    async def watch(self, store: Store, body: Watch, courier: Publisher) -> bytes:
         """Begin one, or end it; one that is asked for again at the same subject begins anew."""
         subject = self._own_subject(store.space, body.subject)
         place = store.space, subject
@@ -75,7 +75,7 @@ class Watches:
             self._forget(place, ended)
             raise
         since = page.revision if body.since is None else body.since
-        courier.accompany(self._run(store, body.prefix, since, subject, courier, ended))
+        courier.spawn(self._run(store, body.prefix, since, subject, courier, ended))
         return _encode({"success": True, "subject": subject, "revision": since})
 
     def _forget(self, place: tuple[str, str], ended: asyncio.Event) -> None:
@@ -103,7 +103,7 @@ class Watches:
         prefix: str,
         since: int,
         subject: str,
-        courier: Courier,
+        courier: Publisher,
         ended: asyncio.Event,
     ) -> None:
         push = _Push(subject, courier, since)
@@ -147,7 +147,7 @@ class Watches:
         """Ends when nobody listens."""
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
-            if not await push.is_heard():
+            if not await push.has_listener():
                 return
 
 
@@ -164,7 +164,7 @@ def _failure(changes: "asyncio.Task[None]") -> str:
 class _Push:
     """The numbered messages of one watch."""
 
-    def __init__(self, subject: str, courier: Courier, revision: int) -> None:
+    def __init__(self, subject: str, courier: Publisher, revision: int) -> None:
         self._subject = subject
         self._courier = courier
         self._number = 0
@@ -175,8 +175,8 @@ class _Push:
         said = {"key": event.key, "revision": event.revision, "deleted": event.gone}
         await self.send(said if event.gone else said | {"value": event.record})
 
-    async def is_heard(self) -> bool:
-        return await self._courier.is_heard(
+    async def has_listener(self) -> bool:
+        return await self._courier.has_listener(
             self._subject, self._numbered({"heartbeat": True, "revision": self._revision})
         )
 

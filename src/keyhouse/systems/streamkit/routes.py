@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from keyhouse.auth import Caller
 from keyhouse.errors import ConflictError, KeyFieldError, NotFoundError, QuotaError, RevisionError
-from keyhouse.serve.auth import Caller
-from keyhouse.serve.http import Conditions, Reply, Returns, Route, Stream, etag
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag
 from keyhouse.systems.streamkit.bodies import (
     CONFIG_EXAMPLE,
     EXAMPLES,
@@ -56,12 +56,12 @@ class Handlers:
         self._configs = Configs(customers)
         self._scenes = Scenes(customers)
 
-    async def create(self, type: Type, body: Config, caller: Caller) -> Reply[Saved]:
+    async def create(self, type: Type, body: Config, caller: Caller) -> Response[Saved]:
         """Make a config. Its id is the one sent, or the server's. Its times and its customer are the server's."""
         kept = await self._configs.create(caller.tenant, type, body)
         place = f"{type}/{quote(kept.id)}"  # as seen from this address, wherever the app is mounted
         saved = Saved(True, msgspec.Raw(kept.value))
-        return Reply(saved, status=201, headers=(("Location", place),), etag=etag(kept.revision))
+        return Response(saved, status=201, headers=(("Location", place),), etag=etag(kept.revision))
 
     async def list(self, type: Type, query: ListQuery, caller: Caller) -> Listing:
         """List the configs of a type, in the order of their ids: all of them, a page, or those that changed since a time."""
@@ -78,17 +78,17 @@ class Handlers:
         configs = [msgspec.Raw(value or _LINE({"id": id})) for id, value in page.configs]
         return Listing(configs, len(configs), page.cursor or msgspec.UNSET)
 
-    async def get(self, type: Type, id: str, caller: Caller) -> Reply[StoredConfig]:
+    async def get(self, type: Type, id: str, caller: Caller) -> Response[StoredConfig]:
         """One config. Its `ETag` stands for this state of it."""
         row = await self._configs.read(caller.tenant, type, id)
-        return Reply(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the answer
+        return Response(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the answer
 
     async def replace(
         self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions
-    ) -> Reply[Saved]:
+    ) -> Response[Saved]:
         """Replace a config; `createdAt` stays. With `If-Match`: only if it is still in that state."""
         kept = await self._configs.replace(caller.tenant, type, id, body, conditions.check)
-        return Reply(Saved(True, msgspec.Raw(kept.value)), etag=etag(kept.revision))
+        return Response(Saved(True, msgspec.Raw(kept.value)), etag=etag(kept.revision))
 
     async def delete(self, type: Type, id: str, caller: Caller, conditions: Conditions) -> Deleted:
         """Delete a config. It is no error when there was none."""
@@ -112,10 +112,10 @@ class Handlers:
             [Scene(each.scene_name, each.count, each.last_used) for each in scenes], len(scenes)
         )
 
-    async def export(self, caller: Caller) -> Reply[Stream]:
+    async def export(self, caller: Caller) -> Response[Stream]:
         """All that the customer keeps, as a file that `wrangler kv bulk put` and `POST /import` read."""
         name = (("Content-Disposition", 'attachment; filename="streamkit.json"'),)
-        return Reply(_written(exported(self._engine, caller.tenant)), headers=name)
+        return Response(_written(exported(self._engine, caller.tenant)), headers=name)
 
     async def load(self, body: File, caller: Caller) -> ImportedReply:
         """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
@@ -136,7 +136,7 @@ def routes(customers: Customers) -> Sequence[Route]:
     on = Handlers(customers)
     saved = {"success": True, "config": CONFIG_EXAMPLE}
     tag = {"ETag": "This state of the config, for If-Match and If-None-Match."}
-    created = Returns(
+    created = ResponseSpec(
         type=Saved,
         about="It was made.",
         example=saved,
@@ -160,7 +160,7 @@ def routes(customers: Customers) -> Sequence[Route]:
             path="/configs/{type}/{id}",
             handler=on.get,
             scope=READ,
-            replies={200: Returns(type=StoredConfig, example=CONFIG_EXAMPLE, headers=tag)},
+            replies={200: ResponseSpec(type=StoredConfig, example=CONFIG_EXAMPLE, headers=tag)},
             problems=[NotFoundError],
         ),
         Route(
@@ -168,7 +168,7 @@ def routes(customers: Customers) -> Sequence[Route]:
             path="/configs/{type}/{id}",
             handler=on.replace,
             scope=WRITE,
-            replies={200: Returns(type=Saved, example=saved, headers=tag)},
+            replies={200: ResponseSpec(type=Saved, example=saved, headers=tag)},
             problems=[NotFoundError, RevisionError, *room],
             example=EXAMPLES["notes"],
         ),
@@ -208,7 +208,9 @@ def routes(customers: Customers) -> Sequence[Route]:
             handler=on.export,
             scope=READ,
             replies={
-                200: Returns(type=list[Item], about="One entry for each config and each scene.")
+                200: ResponseSpec(
+                    type=list[Item], about="One entry for each config and each scene."
+                )
             },
         ),
         Route(

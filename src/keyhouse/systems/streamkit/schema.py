@@ -17,15 +17,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from keyhouse.keys import Match, Template, Text
+from keyhouse.keys import Regex, Template, Text
 from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
-CUSTOMER = Match(
+CUSTOMER = Regex(
     "[A-Za-z0-9_-]{1,64}",
     without=("_streamkit_",),
     says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -",
 )
-CONFIG_ID = Match(
+CONFIG_ID = Regex(
     "[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
 )
 NO_IDS = frozenset({".", ".."})

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from keyhouse.auth import jwt_auth, mint
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
-from keyhouse.serve import Context, Part, RateLimiter, read_settings
-from keyhouse.serve.auth import jwt_auth, mint
+from keyhouse.serve import RateLimiter, ServiceContext, ServiceSpec, read_settings
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.quota import Size
@@ -20,7 +20,7 @@ SCOPES: Final = [READ, WRITE]
 """What its routes ask for, and so all that a token can allow."""
 
 
-def part(context: Context) -> Part:
+def part(context: ServiceContext) -> ServiceSpec:
     """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
     settings = read_settings(Settings, context.settings, table=NAME)
     engine, most = context.engine, Size(settings.quota_keys, settings.quota_bytes)
@@ -28,7 +28,7 @@ def part(context: Context) -> Part:
         settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock
     )
     rates = RateLimiter(settings.rate_per_second, burst=settings.rate_burst, clock=engine.clock)
-    return Part(
+    return ServiceSpec(
         name=NAME,
         title="Streamkit",
         about="Text cyclers, swaps, layouts and notes of an OBS control panel, and how often each scene is used.",

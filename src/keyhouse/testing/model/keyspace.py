@@ -14,7 +14,7 @@ from keyhouse.schema import (
     Derived,
     Expiry,
     First,
-    Folded,
+    FoldResult,
     Index,
     Log,
     LogState,
@@ -153,12 +153,12 @@ TOTAL = Counter("{home}/total:{item}", name="total")
 def _log(name: str, *, deferred: bool) -> Log[Played]:
     state = Record(Plays, f"{{home}}/{name}-state:{{user}}", name=f"{name}-state")
 
-    def fold(state: Any, event: Played, found: Any) -> Folded:
+    def fold(state: Any, event: Played, found: Any) -> FoldResult:
         """Counts, sums the ranks that the items have when folded, and leaves the log's name and count with each item."""
         count = 1 if state is None else state.count + 1
         rank = 0 if found["item"] is None else found["item"].rank
         after = Plays(through="", count=count, ranks=rank if state is None else state.ranks + rank)
-        return Folded(
+        return FoldResult(
             after, [(LAST, Last(name, event.item, count), {})], [(TOTAL, 1, {"item": event.item})]
         )
 

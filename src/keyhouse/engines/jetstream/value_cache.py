@@ -1,0 +1,37 @@
+"""Values by their sequence, up to a number of bytes: the mirror's cache. A sequence's value never changes.
+
+What was read or written longest ago goes first. A value that is not here is fetched from the server.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+_ENTRY_BYTES: Final = 160
+"""What keeping a value takes beside the value."""
+
+
+class ValueCache:
+    __slots__ = ("_bytes", "_bytes_max", "_values")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._values: OrderedDict[int, bytes] = OrderedDict()
+
+    def put(self, sequence: int, value: bytes) -> None:
+        self.drop(sequence)
+        self._bytes += len(value) + _ENTRY_BYTES
+        self._values[sequence] = value
+        while self._bytes > self._bytes_max and self._values:
+            self._bytes -= len(self._values.popitem(last=False)[1]) + _ENTRY_BYTES
+
+    def get(self, sequence: int) -> bytes | None:
+        value = self._values.get(sequence)
+        if value is not None:
+            self._values.move_to_end(sequence)
+        return value
+
+    def drop(self, sequence: int) -> None:
+        value = self._values.pop(sequence, None)
+        if value is not None:
+            self._bytes -= len(value) + _ENTRY_BYTES

@@ -1,0 +1,51 @@
+"""An engine around an engine, which passes everything on: for those that measure, trace or disturb some of the calls."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+import msgspec
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
+
+
+class EngineWrapper:
+    """Is an Engine. It shows no snapshots, which would be looked at past it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._capabilities = msgspec.structs.replace(engine.capabilities, snapshots=False)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def clock(self) -> Clock:
+        return self._engine.clock
+
+    async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
+        return await self._engine.read(space, keys)
+
+    async def scan(
+        self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
+    ) -> Page:
+        return await self._engine.scan(
+            space, span, limit=limit, reverse=reverse, keys_only=keys_only
+        )
+
+    async def commit(self, space: str, batch: Batch) -> int | None:
+        return await self._engine.commit(space, batch)
+
+    def watch(
+        self, space: str, span: Span, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
+        return self._engine.watch(space, span, since=since)
+
+    async def sweep(self, *, limit: int) -> int:
+        return await self._engine.sweep(limit=limit)
+
+    def spaces(self) -> AsyncIterator[str]:
+        return self._engine.spaces()
+
+    async def close(self) -> None:
+        await self._engine.close()

@@ -1,0 +1,293 @@
+"""The OpenAPI 3.1 document of a system's routes. What a route is, and how its types look, is said nowhere else.
+
+Every status is listed by itself, those that the face gives included: an answer that is not in the document is a fault.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from http import HTTPStatus
+from inspect import getdoc
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import (
+    AccessError,
+    DocumentError,
+    KeyhouseError,
+    LimitError,
+    NotFoundError,
+    RateError,
+    RecordError,
+    RevisionError,
+    ScopeError,
+    TokenError,
+    UnavailableError,
+    UsageError,
+)
+from keyhouse.http.endpoint import Section
+from keyhouse.http.problem import (
+    AcceptError,
+    MediaTypeError,
+    Problem,
+    SlowError,
+    problem_type,
+)
+from keyhouse.http.response import JSON, ResponseSpec
+from keyhouse.http.route import Route
+from keyhouse.http.signature import NOTHING, HandlerSignature, handler_signature
+
+VERSION = "3.1.0"
+_REFERENCE = "#/components/schemas/"
+_TAGS = r'^(\*|(W/)?"[!#-~]*"(, *(W/)?"[!#-~]*")*)$'
+Json = dict[str, Any]
+
+
+def openapi(section: Section, *, version: str, at: str) -> Json:
+    """The document of one system. `at` is the path that its routes stand below."""
+    routes = [route for route in section.routes if route.listed]
+    return _Document(section, routes).made(version, at)
+
+
+class _Document:
+    def __init__(self, section: Section, routes: Sequence[Route]) -> None:
+        self._section = section
+        self._routes = [(route, handler_signature(route)) for route in routes]
+        self._shared: Json = {}
+        self._types = _Types([kind for _, each in self._routes for kind in _types(each)])
+
+    def made(self, version: str, at: str) -> Json:
+        paths: Json = {}
+        names: set[str] = set()
+        for route, each in self._routes:
+            paths.setdefault(route.path, {})[route.method.lower()] = self._operation(
+                route, each, names
+            )
+        auth = self._section.auth
+        return {
+            "openapi": VERSION,
+            "info": {
+                "title": self._section.title or self._section.name,
+                "version": version,
+                **({"description": self._section.about} if self._section.about else {}),
+            },
+            "servers": [{"url": at or "/"}],
+            "paths": paths,
+            "components": {
+                "schemas": self._types.components,
+                "responses": self._shared,
+                **({"securitySchemes": auth.schemes} if auth is not None else {}),
+            },
+        }
+
+    def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
+        summary, _, description = (getdoc(route.handler) or "").partition("\n")
+        operation: Json = {
+            "operationId": _fresh(_name(route), names),
+            "summary": summary.rstrip(".").replace("`", ""),
+        }
+        if description.strip():
+            operation["description"] = description.strip()
+        operation["tags"] = [route.tag or route.path.split("/")[1]]
+        if parameters := [*self._parameters(each)]:
+            operation["parameters"] = parameters
+        if each.has_body:
+            operation["requestBody"] = self._body(route, each)
+        operation["responses"] = self._replies(route, each) | self._problems(route, each)
+        if route.scope is not None and self._section.auth is not None:
+            operation["security"] = [{name: [route.scope]} for name in self._section.auth.schemes]
+        return operation
+
+    def _parameters(self, each: HandlerSignature) -> Iterator[Json]:
+        for name, kind in each.path.items():
+            schema = _parameter(self._types.schema(kind))
+            example = {"example": schema["examples"][0]} if "examples" in schema else {}
+            yield {"name": name, "in": "path", "required": True, "schema": schema, **example}
+        for place, struct in (("query", each.query), ("header", each.headers)):
+            if struct is not None:
+                yield from self._members(place, struct)
+        if each.conditions:
+            for name, what in (
+                ("If-Match", "one of these tags"),
+                ("If-None-Match", "none of these tags"),
+            ):
+                yield {
+                    "name": name,
+                    "in": "header",
+                    "description": f'Go on only if the record has {what}, such as `"17"`; `*` stands for any.',
+                    "schema": {"type": "string", "pattern": _TAGS},
+                }
+
+    def _members(self, place: str, struct: type[msgspec.Struct]) -> Iterator[Json]:
+        shape = self._types.inside(struct)
+        for name, schema in shape["properties"].items():
+            about = {"description": schema["description"]} if "description" in schema else {}
+            required = name in shape.get("required", ())
+            yield {
+                "name": name,
+                "in": place,
+                "required": required,
+                "schema": _parameter(schema),
+                **about,
+            }
+
+    def _body(self, route: Route, each: HandlerSignature) -> Json:
+        if each.body is bytes:
+            return {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
+        content = {"schema": self._types.schema(each.body), **_example(route.example)}
+        return {"required": True, "content": {JSON: content}}
+
+    def _replies(self, route: Route, each: HandlerSignature) -> Json:
+        replies = {
+            str(status): self._reply(status, returns) for status, returns in each.replies.items()
+        }
+        if route.method == "GET" and any(
+            "ETag" in returns.headers for returns in each.replies.values()
+        ):
+            replies["304"] = {"description": "The client has it already, by its If-None-Match."}
+        return replies
+
+    def _reply(self, status: int, returns: ResponseSpec) -> Json:
+        reply: Json = {"description": returns.about or HTTPStatus(status).phrase}
+        if returns.headers:
+            reply["headers"] = {
+                name: {"description": what, "schema": {"type": "string"}}
+                for name, what in returns.headers.items()
+            }
+        if returns.type is not NOTHING:
+            is_json = returns.media_type == JSON
+            schema = self._types.schema(returns.type) if is_json else {"type": "string"}
+            reply["content"] = {returns.media_type: {"schema": schema, **_example(returns.example)}}
+        return reply
+
+    def _problems(self, route: Route, each: HandlerSignature) -> Json:
+        by_status: dict[int, list[type[KeyhouseError]]] = {}
+        for kind in (
+            *route.problems,
+            *face_problems(route, each, limited=self._section.rates is not None),
+        ):
+            if kind not in by_status.setdefault(kind.status, []):
+                by_status[kind.status].append(kind)
+        return {
+            str(status): self._problem(status, by_status[status]) for status in sorted(by_status)
+        }
+
+    def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
+        """Written once, however many routes give it."""
+        name = f"{status}-" + "-".join(problem_type(kind).rpartition(":")[2] for kind in kinds)
+        if name not in self._shared:
+            self._shared[name] = self._problem_reply(status, kinds)
+        return {"$ref": f"#/components/responses/{name}"}
+
+    def _problem_reply(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
+        first = kinds[0]
+        phrase = HTTPStatus(status).phrase
+        example = Problem(
+            problem_type(first),
+            phrase,
+            status,
+            "What is wrong, in a sentence.",
+            first.code,
+            "4f1d-2a",
+        )
+        reply: Json = {
+            "description": f"{phrase}: "
+            + ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
+            + ".",
+            "content": {
+                "application/problem+json": {
+                    "schema": self._types.schema(Problem),
+                    "example": msgspec.to_builtins(example),
+                }
+            },
+        }
+        if status in (429, 503):
+            reply["headers"] = {
+                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+            }
+        return reply
+
+
+def face_problems(
+    route: Route, each: HandlerSignature, *, limited: bool
+) -> Iterator[type[KeyhouseError]]:
+    """The errors that the face itself may answer this route with."""
+    yield UsageError
+    if each.path:
+        yield NotFoundError
+    if route.scope is not None:
+        yield from (TokenError, ScopeError)
+        if route.method != "GET":
+            yield AccessError
+        if limited:
+            yield RateError
+    yield AcceptError
+    if each.has_body:
+        yield from (SlowError, LimitError)
+        if each.body is not bytes:
+            yield from (DocumentError, MediaTypeError, RecordError)
+    if each.conditions:
+        yield RevisionError
+    yield from (KeyhouseError, UnavailableError)
+
+
+class _Types:
+    """The JSON Schemas of all types of a document, made at once, so that each is there once."""
+
+    def __init__(self, kinds: Iterable[Any]) -> None:
+        wanted = [*kinds, Problem]
+        schemas, self.components = msgspec.json.schema_components(
+            wanted, ref_template=_REFERENCE + "{name}"
+        )
+        self._schemas = list(zip(wanted, schemas, strict=True))
+
+    def schema(self, kind: Any) -> Json:
+        """By being the same or equal: some types, such as those that hold examples, can't be looked up by hash."""
+        return next(schema for each, schema in self._schemas if each is kind or each == kind)
+
+    def inside(self, struct: type[msgspec.Struct]) -> Json:
+        """The schema of a Struct that is no document of its own, such as a query."""
+        [[reference], components] = msgspec.json.schema_components(
+            (struct,), ref_template=_REFERENCE + "{name}"
+        )
+        name = reference["$ref"].removeprefix(_REFERENCE)
+        found: Json = components.pop(name)
+        self.components.update(components)
+        return found
+
+
+def _types(each: HandlerSignature) -> Iterator[Any]:
+    yield from each.path.values()
+    if each.has_body and each.body is not bytes:
+        yield each.body
+    for returns in each.replies.values():
+        if returns.type is not NOTHING and returns.media_type == JSON:
+            yield returns.type
+
+
+def _parameter(schema: Json) -> Json:
+    """A parameter's schema for its readers: names are text, and what may be absent can't be sent as null."""
+    told = {name: part for name, part in schema.items() if (name, part) != ("default", None)}
+    if "anyOf" in told:
+        options = [each for each in told.pop("anyOf") if each != {"type": "null"}]
+        told |= options[0] if len(options) == 1 else {"anyOf": options}
+    if "enum" in told:
+        told["enum"] = [each for each in told["enum"] if each is not None]
+        told |= {"type": "string"} if all(isinstance(each, str) for each in told["enum"]) else {}
+    return told
+
+
+def _name(route: Route) -> str:
+    return getattr(route.handler, "__name__", route.method.lower())
+
+
+def _fresh(name: str, names: set[str]) -> str:
+    fresh, number = name, 1
+    while fresh in names:
+        number += 1
+        fresh = f"{name}_{number}"
+    names.add(fresh)
+    return fresh
+
+
+def _example(value: Any) -> Json:
+    return {} if value is msgspec.UNSET else {"example": msgspec.to_builtins(value)}
