@@ -15,7 +15,7 @@ from keyhouse.keys import Regex, Template
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
 from keyhouse.store.binding import Binding
-from tests.store.houses import House, all_of, book, clean, everywhere, findings, session
+from tests.store.harness import Harness, all_of, book, clean, everywhere, findings, session
 from tests.store.library import (
     BOOK,
     BY_TAG,
@@ -30,8 +30,8 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_another_schemas_record_is_refused(house: House) -> None:
-    store = house.store()
+async def test_another_schemas_record_is_refused(harness: Harness) -> None:
+    store = harness.store()
     other = Record(Book, "b:{id}")
     for call in (store.get(other, id="1"), store.put(other, book()), store.delete(other, id="1")):
         with pytest.raises(UsageError, match="no such declaration"):
@@ -41,9 +41,9 @@ async def test_another_schemas_record_is_refused(house: House) -> None:
 
 
 @everywhere
-async def test_another_records_index_is_refused(house: House) -> None:
+async def test_another_records_index_is_refused(harness: Harness) -> None:
     """Its rows lead to records of another type, which came back as unreadable, or worse, read."""
-    store = house.store()
+    store = harness.store()
     await store.put(SLIDING, session())
     for call in (
         store.page(BOOK, by=SLIDING_BY_USER, user="ann"),
@@ -58,8 +58,8 @@ async def test_another_records_index_is_refused(house: House) -> None:
 
 
 @everywhere
-async def test_two_spaces_never_meet(house: House) -> None:
-    one, other = house.store(space="one"), house.store(space="one:b")
+async def test_two_spaces_never_meet(harness: Harness) -> None:
+    one, other = harness.store(space="one"), harness.store(space="one:b")
     await one.put(BOOK, book(isbn="9", tags=["x"]))
     assert await other.get(BOOK, id="1") is None
     assert [entry async for entry in other.scan(BOOK, by=BY_TAG, tag="x")] == []
@@ -89,10 +89,12 @@ NOTES = Schema(
 
 
 @everywhere
-async def test_fields_that_a_store_fixes_are_in_its_keys_and_not_in_its_calls(house: House) -> None:
-    store = Store(NOTES, house.engine, "7", kind="x")
+async def test_fields_that_a_store_fixes_are_in_its_keys_and_not_in_its_calls(
+    harness: Harness,
+) -> None:
+    store = Store(NOTES, harness.engine, "7", kind="x")
     await store.put(NOTE, Note(id="1", tag="t", name="n"))
-    assert (await house.rows("7")).keys() == {
+    assert (await harness.rows("7")).keys() == {
         "c_7_x_n_1",
         "c_7_x_tag_t:1",
         "c_7_x_name_n",
@@ -105,14 +107,14 @@ async def test_fields_that_a_store_fixes_are_in_its_keys_and_not_in_its_calls(ho
     with pytest.raises(UsageError):
         await store.get(NOTE, customer="8", id="1")
     with pytest.raises(UsageError):
-        Store(NOTES, house.engine, "7", namespace="x")
+        Store(NOTES, harness.engine, "7", namespace="x")
 
 
 @everywhere
-async def test_a_space_whose_name_looks_like_a_field_is_a_name(house: House) -> None:
-    store = Store(NOTES, house.engine, "{id}")
+async def test_a_space_whose_name_looks_like_a_field_is_a_name(harness: Harness) -> None:
+    store = Store(NOTES, harness.engine, "{id}")
     await store.put(NOTE, Note(id="1", tag="t"))
-    assert (await house.rows("{id}")).keys() == {
+    assert (await harness.rows("{id}")).keys() == {
         "c_{id}_plain_n_1",
         "c_{id}_plain_tag_t:1",
         "c_{id}_plain_all",
@@ -121,7 +123,7 @@ async def test_a_space_whose_name_looks_like_a_field_is_a_name(house: House) -> 
 
 
 @everywhere
-async def test_a_name_in_another_case_is_the_same_record(house: House) -> None:
+async def test_a_name_in_another_case_is_the_same_record(harness: Harness) -> None:
     """A key field in its normal form: the record at `u:ann` has one set of rows, however the name was spelt."""
 
     class User(msgspec.Struct):
@@ -130,22 +132,22 @@ async def test_a_name_in_another_case_is_the_same_record(house: House) -> None:
 
     by_team, team = Index("team:{team}:{name}"), Summary("all:{team}", member="name", under="names")
     user = Record(User, "u:{name:norm}", by_team, team)
-    store = Store(Schema("users", user, space=Space("x")), house.engine, "users")
+    store = Store(Schema("users", user, space=Space("x")), harness.engine, "users")
     written = await store.put(user, User("Ann", "a"))
     await store.put(user, User("ANN", "b"))
     assert written.values == ("ann",)
-    assert (await house.rows("users")).keys() == {"u:ann", "team:b:ann", "all:b"}
+    assert (await harness.rows("users")).keys() == {"u:ann", "team:b:ann", "all:b"}
     entry = await store.entry(user, name="aNN")
     assert entry is not None and entry.values == ("ann",)
     await clean(store)
     await store.delete(user, name="ANN")
-    assert await house.rows("users") == {}
+    assert await harness.rows("users") == {}
 
 
 @everywhere
-async def test_a_row_that_is_not_of_its_record_is_named_when_it_is_read(house: House) -> None:
-    store = house.store()
-    await house.plant({"b:1": b"{"})
+async def test_a_row_that_is_not_of_its_record_is_named_when_it_is_read(harness: Harness) -> None:
+    store = harness.store()
+    await harness.plant({"b:1": b"{"})
     for call in (store.get(BOOK, id="1"), store.entry(BOOK, id="1"), store.put(BOOK, book())):
         with pytest.raises(UnreadableError):
             await call
@@ -154,9 +156,9 @@ async def test_a_row_that_is_not_of_its_record_is_named_when_it_is_read(house: H
 
 
 @everywhere
-async def test_a_row_is_shown_whatever_it_is(house: House) -> None:
-    store = house.store()
-    await house.plant({"what:ever": b"{"})
+async def test_a_row_is_shown_whatever_it_is(harness: Harness) -> None:
+    store = harness.store()
+    await harness.plant({"what:ever": b"{"})
     row = await store.row("what:ever")
     assert row is not None and row.value == b"{"
     assert await store.row("not:there") is None
@@ -172,15 +174,15 @@ async def test_a_row_is_shown_whatever_it_is(house: House) -> None:
 
 
 @everywhere
-async def test_rows_of_newer_code_are_refused_and_kept(house: House) -> None:
+async def test_rows_of_newer_code_are_refused_and_kept(harness: Harness) -> None:
     class Old(msgspec.Struct):
         id: str
         v: int = 0
 
     record = Record(Old, "o:{id}", Index("i:{id}"), version=("v", 1))
-    store = Store(Schema("old", record, space=Space("x")), house.engine, "s")
-    await house.plant({"o:1": b'{"id":"1","v":2,"new":1}'}, space="s")
-    before = await house.rows("s")
+    store = Store(Schema("old", record, space=Space("x")), harness.engine, "s")
+    await harness.plant({"o:1": b'{"id":"1","v":2,"new":1}'}, space="s")
+    before = await harness.rows("s")
     for call in (
         store.get(record, id="1"),
         store.put(record, Old("1")),
@@ -188,17 +190,17 @@ async def test_rows_of_newer_code_are_refused_and_kept(house: House) -> None:
     ):
         with pytest.raises(NewerError):
             await call
-    assert await house.rows("s") == before
+    assert await harness.rows("s") == before
 
 
 @everywhere
 async def test_a_record_whose_declared_rows_cannot_be_written_can_still_be_replaced(
-    house: House,
+    harness: Harness,
 ) -> None:
     """Another program wrote a title that no index key can hold. The book was stuck: neither a put nor a delete
     could work out what rows the old one had."""
-    store = house.store()
-    await house.plant(
+    store = harness.store()
+    await harness.plant(
         {"b:1": b'{"id":"1","title":" "}', "b:2": b'{"id":"2","title":"","year":99999}'}
     )
     await store.put(BOOK, book("1", title="Mended"))

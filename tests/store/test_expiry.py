@@ -5,7 +5,7 @@ import pytest
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UniqueError, UsageError
 from keyhouse.schema import Record
 from keyhouse.store import Store, sweep, verify
-from tests.store.houses import House, all_of, book, clean, everywhere, session
+from tests.store.harness import Harness, all_of, book, clean, everywhere, session
 from tests.store.library import (
     BOOK,
     FIXED,
@@ -22,19 +22,19 @@ from tests.store.library import (
 START = 1_767_225_600_000
 
 
-async def expiries(house: House) -> set[int | None]:
-    return {expires for _, expires in (await house.rows()).values()}
+async def expiries(harness: Harness) -> set[int | None]:
+    return {expires for _, expires in (await harness.rows()).values()}
 
 
 @everywhere
-async def test_a_record_and_its_rows_expire_at_the_same_moment(house: House) -> None:
-    store = house.store()
+async def test_a_record_and_its_rows_expire_at_the_same_moment(harness: Harness) -> None:
+    store = harness.store()
     entry = await store.put(SLIDING, session())
-    assert entry.expires == START + 60_000 and await expiries(house) == {START + 60_000}
-    house.clock.advance(milliseconds=59_999)
+    assert entry.expires == START + 60_000 and await expiries(harness) == {START + 60_000}
+    harness.clock.advance(milliseconds=59_999)
     assert await store.get(SLIDING, id="1") is not None
-    house.clock.advance(milliseconds=1)
-    assert await store.get(SLIDING, id="1") is None and await house.rows() == {}
+    harness.clock.advance(milliseconds=1)
+    assert await store.get(SLIDING, id="1") is None and await harness.rows() == {}
     assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
     assert await store.count(SLIDING_BY_USER, user="ann") == 0
     await clean(store)
@@ -42,27 +42,29 @@ async def test_a_record_and_its_rows_expire_at_the_same_moment(house: House) -> 
 
 @everywhere
 async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     await store.put(SLIDING, session())
-    house.clock.advance(seconds=50)
+    harness.clock.advance(seconds=50)
     await store.put(SLIDING, session())
-    assert await expiries(house) == {START + 110_000}
-    house.clock.advance(seconds=59)
+    assert await expiries(harness) == {START + 110_000}
+    harness.clock.advance(seconds=59)
     await clean(store)
     found = await store.lookup(SLIDING, SLIDING_TOKEN, token="t1")
     assert found is not None and found.expires == START + 110_000
 
 
 @everywhere
-async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(house: House) -> None:
+async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(
+    harness: Harness,
+) -> None:
     """The rows of an expired record that was not swept came back with the clock, and listed its successor twice."""
-    store = house.store()
+    store = harness.store()
     await store.put(SLIDING, session())
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     await store.put(SLIDING, session(user="bob", token="t2"))
-    house.clock.advance(seconds=-30)
+    harness.clock.advance(seconds=-30)
     assert [
         entry.record.user for entry in await all_of(store.scan(SLIDING, by=SLIDING_BY_USER))
     ] == ["bob"]
@@ -74,72 +76,72 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(hous
 
 
 @everywhere
-async def test_who_goes_leaves_a_unique_row_that_another_holds_as_it_is(house: House) -> None:
+async def test_who_goes_leaves_a_unique_row_that_another_holds_as_it_is(harness: Harness) -> None:
     """Its successor took the token over when it had expired; for a clock that is behind, both are there. The one that went
     wrote the other's row anew, without its expiry: nobody could ever have had that token again."""
-    store = house.store()
+    store = harness.store()
     await store.put(WRITTEN, session("1"), ttl=10)
-    house.clock.advance(seconds=10)
+    harness.clock.advance(seconds=10)
     later = await store.put(WRITTEN, session("2", token="t1"), ttl=100)
-    house.clock.advance(seconds=-5)
+    harness.clock.advance(seconds=-5)
     assert await store.delete(WRITTEN, id="1")
     found = await store.lookup(WRITTEN, WRITTEN_TOKEN, token="t1")
     assert found is not None and found.values == ("2",)
-    assert await expiries(house) == {later.expires}
+    assert await expiries(harness) == {later.expires}
     await clean(store)
 
 
 @everywhere
-async def test_a_fixed_expiry_stays_where_the_first_write_put_it(house: House) -> None:
-    store = house.store()
+async def test_a_fixed_expiry_stays_where_the_first_write_put_it(harness: Harness) -> None:
+    store = harness.store()
     await store.put(FIXED, session())
-    house.clock.advance(seconds=50)
+    harness.clock.advance(seconds=50)
     await store.put(FIXED, session(user="bob"))
-    assert await expiries(house) == {START + 60_000}
+    assert await expiries(harness) == {START + 60_000}
     await clean(store)
-    house.clock.advance(seconds=10)
+    harness.clock.advance(seconds=10)
     assert await store.get(FIXED, id="1") is None
     again = await store.put(FIXED, session())
     assert again.expires == START + 120_000, "a new record has a new time"
 
 
 @everywhere
-async def test_an_expiry_of_one_write_holds_until_the_next(house: House) -> None:
-    store = house.store()
+async def test_an_expiry_of_one_write_holds_until_the_next(harness: Harness) -> None:
+    store = harness.store()
     await store.put(WRITTEN, session(), ttl=10)
-    assert await expiries(house) == {START + 10_000}
+    assert await expiries(harness) == {START + 10_000}
     await store.put(WRITTEN, session())
-    assert await expiries(house) == {None}
+    assert await expiries(harness) == {None}
     await store.put(WRITTEN, session(), ttl=5)
-    assert await expiries(house) == {START + 5_000}
+    assert await expiries(harness) == {START + 5_000}
     await clean(store)
 
 
 @everywhere
-async def test_an_expiry_at_a_field_follows_the_field(house: House) -> None:
-    store = house.store()
+async def test_an_expiry_at_a_field_follows_the_field(harness: Harness) -> None:
+    store = harness.store()
     await store.put(UNTIL, session(until="2026-01-01T00:00:05.000Z"))
-    assert await expiries(house) == {START + 5_000}
+    assert await expiries(harness) == {START + 5_000}
     await store.put(UNTIL, session(until="2026-01-01T01:00:09+01:00"))
-    assert await expiries(house) == {START + 9_000}
+    assert await expiries(harness) == {START + 9_000}
     await store.put(UNTIL, session())
-    assert await expiries(house) == {None}
-    before = await house.rows()
+    assert await expiries(harness) == {None}
+    before = await harness.rows()
     with pytest.raises(DocumentError):
         await store.put(UNTIL, session(until="tomorrow"))
     with pytest.raises(RecordError, match="would have expired"):
         await store.put(UNTIL, session(until="2025-12-31T23:59:59Z"))
-    assert await house.rows() == before
+    assert await harness.rows() == before
     await clean(store)
 
 
 @everywhere
-async def test_a_ttl_shortens_or_prolongs_what_was_declared(house: House) -> None:
-    store = house.store()
+async def test_a_ttl_shortens_or_prolongs_what_was_declared(harness: Harness) -> None:
+    store = harness.store()
     for record in (SLIDING, FIXED):
         await store.put(record, session(), ttl=5)
         await store.put(record, session(), ttl=500)
-    assert await expiries(house) == {START + 500_000}
+    assert await expiries(harness) == {START + 500_000}
     with pytest.raises(UsageError):
         await store.put(UNTIL, session(), ttl=5)
     with pytest.raises(UsageError):
@@ -147,29 +149,29 @@ async def test_a_ttl_shortens_or_prolongs_what_was_declared(house: House) -> Non
 
 
 @everywhere
-async def test_a_put_over_an_expired_record_is_a_put_of_a_new_one(house: House) -> None:
+async def test_a_put_over_an_expired_record_is_a_put_of_a_new_one(harness: Harness) -> None:
     """Swept or not: its old index rows are as gone as the record, its revision counts for nothing, its name is free."""
-    store = house.store()
+    store = harness.store()
     old = await store.put(SLIDING, session(user="ann", token="a"))
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     with pytest.raises(RevisionError):
         await store.put(SLIDING, session(), expect=old.revision)
     new = await store.put(SLIDING, session(user="bob", token="b"), expect=None)
     assert new.expires == START + 120_000
-    assert (await house.rows()).keys() == {"sliding:s:1", "sliding:user:bob:1", "sliding:token:b"}
+    assert (await harness.rows()).keys() == {"sliding:s:1", "sliding:user:bob:1", "sliding:token:b"}
     await clean(store)
     await store.put(SLIDING, session("2", token="a"))
-    await sweep(house.engine)
+    await sweep(harness.engine)
     await clean(store)
 
 
 @everywhere
-async def test_a_unique_name_is_free_the_moment_its_holder_expires(house: House) -> None:
-    store = house.store()
+async def test_a_unique_name_is_free_the_moment_its_holder_expires(harness: Harness) -> None:
+    store = harness.store()
     await store.put(FIXED, session("1", token="t"))
     with pytest.raises(UniqueError):
         await store.put(FIXED, session("2", token="t"))
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     await store.put(FIXED, session("2", token="t"))
     found = await store.lookup(FIXED, FIXED_TOKEN, token="t")
     assert found is not None and found.record.id == "2"
@@ -177,11 +179,11 @@ async def test_a_unique_name_is_free_the_moment_its_holder_expires(house: House)
 
 
 @everywhere
-async def test_a_record_may_lose_its_expiry_and_keep_its_name(house: House) -> None:
-    store = house.store()
+async def test_a_record_may_lose_its_expiry_and_keep_its_name(harness: Harness) -> None:
+    store = harness.store()
     await store.put(WRITTEN, session("1", token="t"), ttl=5)
     await store.put(WRITTEN, session("1", token="t"))
-    house.clock.advance(seconds=10)
+    harness.clock.advance(seconds=10)
     with pytest.raises(UniqueError):
         await store.put(WRITTEN, session("2", token="t"))
     found = await store.lookup(WRITTEN, WRITTEN_TOKEN, token="t")
@@ -189,19 +191,19 @@ async def test_a_record_may_lose_its_expiry_and_keep_its_name(house: House) -> N
 
 
 @everywhere
-async def test_a_clock_that_steps_back_brings_no_row_back_wrongly(house: House) -> None:
-    store = house.store()
+async def test_a_clock_that_steps_back_brings_no_row_back_wrongly(harness: Harness) -> None:
+    store = harness.store()
     await store.put(SLIDING, session())
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     assert await store.get(SLIDING, id="1") is None
-    house.clock.advance(seconds=-30)
+    harness.clock.advance(seconds=-30)
     assert await store.get(SLIDING, id="1") is not None, (
         "not swept: its time is not over by this clock"
     )
     await clean(store)
-    house.clock.advance(seconds=30)
-    assert await sweep(house.engine) == 3
-    house.clock.advance(seconds=-30)
+    harness.clock.advance(seconds=30)
+    assert await sweep(harness.engine) == 3
+    harness.clock.advance(seconds=-30)
     assert await store.get(SLIDING, id="1") is None
     await clean(store)
 
@@ -217,32 +219,32 @@ async def fill(store: Store, records: list[Record[Session]], count: int) -> None
 
 @everywhere
 async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_else(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     await fill(store, [SLIDING], 20)
     await store.put(BOOK, book())
     await store.put(SLIDING, session("new"), ttl=600)
-    house.clock.advance(seconds=60)
-    engine = house.faulty()
+    harness.clock.advance(seconds=60)
+    engine = harness.faulty()
     told: list[int] = []
     assert await sweep(engine, chunk_rows=7, on_progress=told.append) == 60
     assert told == [7, 14, 21, 28, 35, 42, 49, 56, 60] and engine.calls["sweep"] == 9
     assert await sweep(engine) == 0
-    assert len(await house.rows()) == 6
+    assert len(await harness.rows()) == 6
     await clean(store)
 
 
 @everywhere
-async def test_the_sweep_ends_when_a_step_finds_less_than_it_may(house: House) -> None:
-    engine = house.faulty()
+async def test_the_sweep_ends_when_a_step_finds_less_than_it_may(harness: Harness) -> None:
+    engine = harness.faulty()
     assert await sweep(engine) == 0 and engine.calls["sweep"] == 1
 
 
 @everywhere
-async def test_a_sweep_is_of_all_spaces(house: House) -> None:
+async def test_a_sweep_is_of_all_spaces(harness: Harness) -> None:
     for space in ("a", "b"):
-        await house.store(space=space).put(SLIDING, session())
-    house.clock.advance(seconds=60)
-    assert await all_of(house.engine.spaces()) == []
-    assert await sweep(house.engine) == 6
+        await harness.store(space=space).put(SLIDING, session())
+    harness.clock.advance(seconds=60)
+    assert await all_of(harness.engine.spaces()) == []
+    assert await sweep(harness.engine) == 6

@@ -19,7 +19,7 @@ from keyhouse.errors import (
 from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.houses import House, book, clean, everywhere, played
+from tests.store.harness import Harness, book, clean, everywhere, played
 from tests.store.library import BOOK, HITS, LIBRARY, MAP, Book
 
 assert LIBRARY.meta is not None
@@ -32,8 +32,8 @@ async def count(tx: Transaction, entry: Entry[Book]) -> None:
     tx.add(HITS, 1, page=entry.record.id)
 
 
-async def filled(house: House, books: int = 250) -> Store:
-    store = house.store()
+async def filled(harness: Harness, books: int = 250) -> Store:
+    store = harness.store()
     async with store.transaction() as tx:
         for number in range(books):
             await tx.put(BOOK, book(f"{number:03d}", year=number % 7))
@@ -48,8 +48,8 @@ async def once_each(store: Store, books: int = 250) -> None:
 
 
 @everywhere
-async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(house: House) -> None:
-    store = await filled(house)
+async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(harness: Harness) -> None:
+    store = await filled(harness)
     told: list[int] = []
     state = await run_job(store, "count", BOOK, count, on_progress=told.append)
     assert (
@@ -69,8 +69,8 @@ async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(house: H
 
 
 @everywhere
-async def test_a_job_over_nothing_is_finished_at_once(house: House) -> None:
-    state = await run_job(house.store(), "count", BOOK, count)
+async def test_a_job_over_nothing_is_finished_at_once(harness: Harness) -> None:
+    state = await run_job(harness.store(), "count", BOOK, count)
     assert state is not None and state.finished and state.done == 0
 
 
@@ -82,22 +82,24 @@ def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(
     if after and raises is UnavailableError:
         return
 
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for at in range(1, 8):
             space = f"space-{at}"
-            store = house.store(space=space)
+            store = harness.store(space=space)
             async with store.transaction() as tx:
                 for number in range(250):
                     await tx.put(BOOK, book(f"{number:03d}"))
             try:
                 await run_job(
-                    house.store(space=space, engine=house.faulty(fail(at, raises, after=after))),
+                    harness.store(
+                        space=space, engine=harness.faulty(fail(at, raises, after=after))
+                    ),
                     "count",
                     BOOK,
                     count,
                 )
             except (Killed, UnknownOutcomeError, UnavailableError):
-                house.clock.advance(seconds=60)
+                harness.clock.advance(seconds=60)
                 await run_job(store, "count", BOOK, count)
             await once_each(store)
 
@@ -105,44 +107,44 @@ def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(
 
 
 @everywhere
-async def test_one_runner_works_and_another_is_told_so(house: House) -> None:
-    store = await filled(house)
+async def test_one_runner_works_and_another_is_told_so(harness: Harness) -> None:
+    store = await filled(harness)
     with pytest.raises(Killed):
-        await run_job(house.store(engine=house.faulty(fail(3, Killed))), "count", BOOK, count)
+        await run_job(harness.store(engine=harness.faulty(fail(3, Killed))), "count", BOOK, count)
     with pytest.raises(LeaseError) as refused:
         await run_job(store, "count", BOOK, count)
     assert refused.value.fields["seconds"] == 60
-    house.clock.advance(milliseconds=59_999)
+    harness.clock.advance(milliseconds=59_999)
     with pytest.raises(LeaseError):
         await run_job(store, "count", BOOK, count)
-    house.clock.advance(milliseconds=1)
+    harness.clock.advance(milliseconds=1)
     await run_job(store, "count", BOOK, count)
     await once_each(store)
 
 
 @everywhere
-async def test_a_runner_that_fell_silent_finds_out_that_another_took_over(house: House) -> None:
+async def test_a_runner_that_fell_silent_finds_out_that_another_took_over(harness: Harness) -> None:
     """It sleeps through its lease in the midst of a step, wakes up and goes on: nothing of what it does then may count."""
-    store = await filled(house)
+    store = await filled(harness)
 
     async def overtaken() -> None:
-        house.clock.advance(seconds=60)
+        harness.clock.advance(seconds=60)
         await run_job(store, "count", BOOK, count)
 
     for at in (2, 3):
-        engine = FaultyEngine(house.engine, meanwhile(at, overtaken, call="commit"))
+        engine = FaultyEngine(harness.engine, meanwhile(at, overtaken, call="commit"))
         with pytest.raises(LeaseError, match="taken this job over"):
-            await run_job(house.store(engine=engine), "count", BOOK, count)
+            await run_job(harness.store(engine=engine), "count", BOOK, count)
         await once_each(store)
-        await house.plant(
-            {row: None for row in await house.rows() if row.startswith(("hits:", "meta:job"))}
+        await harness.plant(
+            {row: None for row in await harness.rows() if row.startswith(("hits:", "meta:job"))}
         )
 
 
 @everywhere
-async def test_many_runners_at_once_do_the_work_of_one(house: House) -> None:
-    await filled(house)
-    engine = house.faulty(yields=True)
+async def test_many_runners_at_once_do_the_work_of_one(harness: Harness) -> None:
+    await filled(harness)
+    engine = harness.faulty(yields=True)
 
     async def run(number: int) -> bool:
         try:
@@ -153,13 +155,13 @@ async def test_many_runners_at_once_do_the_work_of_one(house: House) -> None:
 
     ran = await asyncio.gather(*(run(number) for number in range(8)))
     assert any(ran)
-    await once_each(house.store())
+    await once_each(harness.store())
 
 
 @everywhere
-async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(house: House) -> None:
+async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(harness: Harness) -> None:
     """The lease stayed until it ran out: whoever had mended the record had to wait a minute."""
-    store = await filled(house)
+    store = await filled(harness)
     broken = True
 
     async def fragile(tx: Transaction, entry: Entry[Book]) -> None:
@@ -177,10 +179,12 @@ async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(house: Ho
 
 
 @everywhere
-async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(house: House) -> None:
+async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(
+    harness: Harness,
+) -> None:
     """Ctrl-C cancels. It left the lease behind, and who ran the same command again, as he was told to, was refused for a
     minute."""
-    store = await filled(house)
+    store = await filled(harness)
     begun = asyncio.Event()
 
     async def slow(tx: Transaction, entry: Entry[Book]) -> None:
@@ -201,9 +205,9 @@ async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(hous
 
 @everywhere
 async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = await filled(house, 150)
+    store = await filled(harness, 150)
     seen: list[str] = []
 
     async def titles(tx: Transaction, entry: Entry[Book]) -> None:
@@ -215,8 +219,8 @@ async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are
         await store.delete(BOOK, id="120")
         await store.put(BOOK, book("1305", title="new"))
 
-    engine = FaultyEngine(house.engine, meanwhile(2, meddle, call="scan", after=True))
-    state = await run_job(house.store(engine=engine), "titles", BOOK, titles)
+    engine = FaultyEngine(harness.engine, meanwhile(2, meddle, call="scan", after=True))
+    state = await run_job(harness.store(engine=engine), "titles", BOOK, titles)
     assert "changed" in seen and "Title 120" not in seen and state is not None and state.done == 149
     found = await store.get(BOOK, id="110")
     assert found is not None and found.title == "done 110"
@@ -227,10 +231,10 @@ async def test_records_that_change_or_go_while_the_job_runs_are_seen_as_they_are
 
 
 @everywhere
-async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(house: House) -> None:
-    store = await filled(house, 60)
-    small = FaultyEngine(house.engine, rows=20)
-    await run_job(house.store(engine=small), "count", BOOK, count)
+async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(harness: Harness) -> None:
+    store = await filled(harness, 60)
+    small = FaultyEngine(harness.engine, rows=20)
+    await run_job(harness.store(engine=small), "count", BOOK, count)
     await once_each(store, 60)
 
     def size(batch: Batch) -> int:
@@ -240,35 +244,37 @@ async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(house: House)
 
 
 @everywhere
-async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(house: House) -> None:
-    await filled(house, 10)
+async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(harness: Harness) -> None:
+    await filled(harness, 10)
 
     async def much(tx: Transaction, entry: Entry[Book]) -> None:
         for number in range(30):
             tx.add(HITS, 1, page=str(number))
 
     with pytest.raises(LimitError):
-        await run_job(house.store(engine=FaultyEngine(house.engine, rows=20)), "much", BOOK, much)
-    assert await house.store().get(HITS, page="0") == 0
+        await run_job(
+            harness.store(engine=FaultyEngine(harness.engine, rows=20)), "much", BOOK, much
+        )
+    assert await harness.store().get(HITS, page="0") == 0
 
 
 # Dry runs
 
 
 @everywhere
-async def test_a_try_writes_nothing_and_says_what_would_be(house: House) -> None:
-    store = await filled(house)
-    before = await house.rows()
+async def test_a_try_writes_nothing_and_says_what_would_be(harness: Harness) -> None:
+    store = await filled(harness)
+    before = await harness.rows()
     told: list[int] = []
     state = await try_job(store, BOOK, count, on_progress=told.append)
     assert state.done == 250 and state.changed > 250 and told[-1] == 250
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 @everywhere
-async def test_a_schema_without_a_place_for_jobs_runs_none(house: House) -> None:
+async def test_a_schema_without_a_place_for_jobs_runs_none(harness: Harness) -> None:
     record: Record[Any] = Record(Any, "x:{id}", name="x")
-    store = Store(Schema("bare", record, space=Space("x")), house.engine, "s")
+    store = Store(Schema("bare", record, space=Space("x")), harness.engine, "s")
 
     async def nothing(tx: Transaction, entry: Entry[Any]) -> None:
         pass

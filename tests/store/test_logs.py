@@ -13,8 +13,8 @@ from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, Usa
 from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
 from keyhouse.store import Store, append, append_in, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
+from tests.store.harness import Harness, clean, everywhere
 from tests.store.hearing import events, heard, later_total, pruned, total
-from tests.store.houses import House, clean, everywhere
 from tests.store.library import (
     HEARD,
     HEARING,
@@ -31,9 +31,9 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_appending_keeps_the_event_and_folds_it_in_one_commit(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_appending_keeps_the_event_and_folds_it_in_one_commit(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     entry = await append(store, HEARD, heard(5))
     assert engine.calls["commit"] == 1
     assert (
@@ -50,23 +50,23 @@ async def test_appending_keeps_the_event_and_folds_it_in_one_commit(house: House
 
 
 @everywhere
-async def test_events_come_in_the_order_in_which_they_were_appended(house: House) -> None:
-    store = house.store()
+async def test_events_come_in_the_order_in_which_they_were_appended(harness: Harness) -> None:
+    store = harness.store()
     for seconds in range(10):
         await append(store, HEARD, heard(seconds))
         if seconds == 4:
-            house.clock.advance(seconds=-3_600)
+            harness.clock.advance(seconds=-3_600)
     assert await events(store, user="ann") == list(range(10)), "though the clock stepped back"
 
 
 @everywhere
 async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_the_same(
-    house: House,
+    harness: Harness,
 ) -> None:
     """Its ULID would be less than the last one folded: it would never be folded, or not in order."""
     ahead, behind = (
-        house.store(),
-        Store(house.store().schema, house.engine, "space", ids=UlidSource(ManualClock(1_000))),
+        harness.store(),
+        Store(harness.store().schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000))),
     )
     await append(ahead, HEARD, heard(1))
     entry = await append(behind, HEARD, heard(2))
@@ -76,39 +76,39 @@ async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_
 
 
 @everywhere
-async def test_an_import_may_give_an_events_place_behind_what_was_folded(house: House) -> None:
-    store = house.store()
+async def test_an_import_may_give_an_events_place_behind_what_was_folded(harness: Harness) -> None:
+    store = harness.store()
     first = ulid_at(1_000)
     await append(store, HEARD, heard(1), at=first)
     await append(store, HEARD, heard(2), at=ulid_at(2_000))
-    before = await house.rows()
+    before = await harness.rows()
     for at in (ulid_at(1_500), first, ulid_at(2_000)):
         with pytest.raises(RecordError, match="already folded"):
             await append(store, HEARD, heard(9), at=at)
-    assert await house.rows() == before and await total(store) == 3
+    assert await harness.rows() == before and await total(store) == 3
 
 
 @everywhere
-async def test_a_stream_is_named_by_the_event_or_by_the_caller(house: House) -> None:
+async def test_a_stream_is_named_by_the_event_or_by_the_caller(harness: Harness) -> None:
     class Ping(msgspec.Struct):
         n: int
 
     ping = Log(Ping, "ping:{host}:{at:ulid}", name="ping")
     store = Store(
-        Schema("pings", ping, space=Space("x")), house.engine, "s", ids=UlidSource(house.clock)
+        Schema("pings", ping, space=Space("x")), harness.engine, "s", ids=UlidSource(harness.clock)
     )
     entry = await append(store, ping, Ping(1), host="a")
     assert entry.values[0] == "a" and [e.record.n async for e in store.scan(ping, host="a")] == [1]
     with pytest.raises(UsageError, match="a field that was not given"):
         await append(store, ping, Ping(1))
-    assert await pruned(store, ping, before=house.clock.now() + 1) == [1], (
+    assert await pruned(store, ping, before=harness.clock.now() + 1) == [1], (
         "a log that folds nothing is just pruned"
     )
 
 
 @everywhere
-async def test_events_are_appended_within_a_larger_transaction(house: House) -> None:
-    store = house.store()
+async def test_events_are_appended_within_a_larger_transaction(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         for seconds in (1, 2, 3):
             await append_in(tx, store.ids, HEARD, heard(seconds))
@@ -117,7 +117,7 @@ async def test_events_are_appended_within_a_larger_transaction(house: House) -> 
 
 
 @everywhere
-async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) -> None:
+async def test_what_folding_needs_is_read_in_the_same_transaction(harness: Harness) -> None:
     class Rate(msgspec.Struct):
         book: str
         factor: int
@@ -142,19 +142,19 @@ async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) 
     )
     store = Store(
         Schema("rated", rates, sums, log, space=Space("x")),
-        house.engine,
+        harness.engine,
         "s",
-        ids=UlidSource(house.clock),
+        ids=UlidSource(harness.clock),
     )
     await append(store, log, heard(2))
     await store.put(rates, Rate("b", 10))
 
     async def change() -> None:
-        await Store(store.schema, house.engine, "s").put(rates, Rate("b", 100))
+        await Store(store.schema, harness.engine, "s").put(rates, Rate("b", 100))
 
     racing = Store(
         store.schema,
-        FaultyEngine(house.engine, meanwhile(1, change, call="commit")),
+        FaultyEngine(harness.engine, meanwhile(1, change, call="commit")),
         "s",
         ids=store.ids,
     )
@@ -165,10 +165,10 @@ async def test_what_folding_needs_is_read_in_the_same_transaction(house: House) 
 
 @everywhere
 async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_counts_once(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
-    lossy = house.store(engine=house.faulty(fail(1, UnknownOutcomeError, after=True)))
+    store = harness.store()
+    lossy = harness.store(engine=harness.faulty(fail(1, UnknownOutcomeError, after=True)))
 
     async def once() -> None:
         await lossy.transact(
@@ -182,8 +182,8 @@ async def test_an_append_of_an_unknown_outcome_is_repeated_with_its_id_and_count
 
 
 @everywhere
-async def test_many_append_at_once_and_every_event_counts_once(house: House) -> None:
-    store = house.store(engine=house.faulty(yields=True))
+async def test_many_append_at_once_and_every_event_counts_once(harness: Harness) -> None:
+    store = harness.store(engine=harness.faulty(yields=True))
     await asyncio.gather(
         *(append(store, HEARD, heard(number, user="ab"[number % 2])) for number in range(40))
     )
@@ -193,9 +193,9 @@ async def test_many_append_at_once_and_every_event_counts_once(house: House) -> 
 
 
 @everywhere
-async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(house: House) -> None:
+async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(harness: Harness) -> None:
     """It was stored and never folded: no count knew of it, and a sequence gave its place away a second time."""
-    store = house.store()
+    store = harness.store()
     event = Heard(user="ann", book="b", seconds=5, at=ulid_at(1_000))
     events: list[tuple[Log[Any], Any, dict[str, Any]]] = [
         (HEARD, event, {}),
@@ -208,14 +208,14 @@ async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(house: H
     async with store.transaction() as tx:
         with pytest.raises(UsageError, match="append"):
             await tx.put(HEARD, event)
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 @everywhere
 async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     entry = await append(store, HEARD, heard(5, book="old"))
     async with store.transaction() as tx:
         await tx.restore(HEARD, msgspec.structs.replace(entry.record, book="new"))
@@ -225,10 +225,12 @@ async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(
 
 
 @everywhere
-async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(house: House) -> None:
+async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(
+    harness: Harness,
+) -> None:
     """The caller catches the refusal and goes on: the sequence had counted the line that is not there, and an event whose
     folding failed stayed, behind nobody's back but never to be folded."""
-    store = house.store()
+    store = harness.store()
 
     async with store.transaction() as tx:
         await append_in(tx, store.ids, LINE, Line("first"), job="j")
@@ -248,12 +250,12 @@ async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(ho
 
 
 @everywhere
-async def test_an_event_is_never_written_over_another(house: House) -> None:
+async def test_an_event_is_never_written_over_another(harness: Harness) -> None:
     class Tick(msgspec.Struct):
         n: int
 
     tick = Log(Tick, "tick:{at:ulid}", name="tick")
-    store = Store(Schema("ticks", tick, space=Space("x")), house.engine, "s")
+    store = Store(Schema("ticks", tick, space=Space("x")), harness.engine, "s")
     await append(store, tick, Tick(1), at=ulid_at(5))
     with pytest.raises(RevisionError):
         await append(store, tick, Tick(2), at=ulid_at(5))
@@ -263,8 +265,8 @@ async def test_an_event_is_never_written_over_another(house: House) -> None:
 
 
 @everywhere
-async def test_a_sequence_counts_without_a_hole_or_a_repeat(house: House) -> None:
-    store = house.store(engine=house.faulty(yields=True))
+async def test_a_sequence_counts_without_a_hole_or_a_repeat(harness: Harness) -> None:
+    store = harness.store(engine=harness.faulty(yields=True))
     await asyncio.gather(*(append(store, LINE, Line(f"{number}"), job="j") for number in range(20)))
     entries = [entry async for entry in store.scan(LINE, job="j")]
     assert [entry.values[-1] for entry in entries] == list(range(20))
@@ -272,16 +274,16 @@ async def test_a_sequence_counts_without_a_hole_or_a_repeat(house: House) -> Non
     await append(store, LINE, Line("other"), job="k")
     assert await store.get(NEXT_LINE, job="k") == 1
     with pytest.raises(UsageError, match="no time to be pruned by"):
-        await pruned(store, LINE, before=house.clock.now())
+        await pruned(store, LINE, before=harness.clock.now())
 
 
 @everywhere
-async def test_a_kill_between_two_lines_leaves_no_hole(house: House) -> None:
-    store = house.store()
+async def test_a_kill_between_two_lines_leaves_no_hole(harness: Harness) -> None:
+    store = harness.store()
     for after in (False, True):
         with pytest.raises(Killed):
             await append(
-                house.store(engine=house.faulty(fail(1, Killed, after=after))),
+                harness.store(engine=harness.faulty(fail(1, Killed, after=after))),
                 LINE,
                 Line("x"),
                 job="j",
@@ -295,9 +297,11 @@ async def test_a_kill_between_two_lines_leaves_no_hole(house: House) -> None:
 
 
 @everywhere
-async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(
+    harness: Harness,
+) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     for seconds in range(120):
         await append(store, LATER, heard(seconds))
     assert await later_total(store) == 0
@@ -317,8 +321,10 @@ async def test_a_deferred_log_is_folded_when_asked_many_events_in_a_commit(house
 
 
 @everywhere
-async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(house: House) -> None:
-    store = house.store()
+async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(
+    harness: Harness,
+) -> None:
+    store = harness.store()
     count = 0
     for after in (False, True):
         for at in (1, 2, 3):
@@ -327,7 +333,7 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(ho
             count += 120
             with pytest.raises(Killed):
                 await fold(
-                    house.store(engine=house.faulty(fail(at, Killed, after=after))),
+                    harness.store(engine=harness.faulty(fail(at, Killed, after=after))),
                     LATER,
                     user="ann",
                 )
@@ -337,26 +343,26 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(ho
 
 @everywhere
 async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(
-    house: House,
+    harness: Harness,
 ) -> None:
     """It lands between the scan and the commit, with a place that may be in front of `through` by then."""
-    store = house.store()
+    store = harness.store()
     await append(store, LATER, heard(1))
-    behind = Store(store.schema, house.engine, "space", ids=UlidSource(ManualClock(1_000)))
+    behind = Store(store.schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000)))
 
     async def slip_in() -> None:
         await append(behind, LATER, heard(10))
 
     for call, after in (("commit", False), ("scan", True), ("read", True)):
-        engine = FaultyEngine(house.engine, meanwhile(1, slip_in, call=call, after=after))  # type: ignore[arg-type]
-        await fold(house.store(engine=engine), LATER, user="ann")
+        engine = FaultyEngine(harness.engine, meanwhile(1, slip_in, call=call, after=after))  # type: ignore[arg-type]
+        await fold(harness.store(engine=engine), LATER, user="ann")
         await fold(store, LATER, user="ann")
     assert await later_total(store) == 31
 
 
 @everywhere
-async def test_two_that_fold_at_once_fold_each_event_once(house: House) -> None:
-    store = house.store(engine=house.faulty(yields=True))
+async def test_two_that_fold_at_once_fold_each_event_once(harness: Harness) -> None:
+    store = harness.store(engine=harness.faulty(yields=True))
     for _ in range(70):
         await append(store, LATER, heard(1))
     await asyncio.gather(*(fold(store, LATER, user="ann") for _ in range(4)))
@@ -365,17 +371,17 @@ async def test_two_that_fold_at_once_fold_each_event_once(house: House) -> None:
 
 @everywhere
 async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(
-    house: House,
+    harness: Harness,
 ) -> None:
     """An import wrote events as they were: there was no state yet, so that nothing was folded, and all was pruned."""
-    store = house.store()
+    store = harness.store()
     async with store.transaction() as tx:
         for at in (1_000, 2_000):
             await tx.restore(LATER, Heard(user="ann", book="b", seconds=at, at=ulid_at(at)))
         await tx.restore(HEARD, Heard(user="bob", book="b", seconds=5, at=ulid_at(1_000)))
-    assert await pruned(store, LATER, before=house.clock.now()) == [2]
+    assert await pruned(store, LATER, before=harness.clock.now()) == [2]
     assert await later_total(store) == 3_000
-    assert await pruned(store, HEARD, before=house.clock.now()) == [], (
+    assert await pruned(store, HEARD, before=harness.clock.now()) == [], (
         "what was never folded is not pruned"
     )
     assert await events(store) == [5]

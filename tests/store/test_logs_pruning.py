@@ -10,28 +10,28 @@ from keyhouse.clock import UlidSource
 from keyhouse.schema import Counter, Log, Schema, Space
 from keyhouse.store import Store, append
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
+from tests.store.harness import Harness, clean, everywhere, played
 from tests.store.hearing import events, heard, later_total, pruned, total
-from tests.store.houses import House, clean, everywhere, played
 from tests.store.library import (
     HEARD,
     LATER,
 )
 
 
-async def filled(house: House, *, users: tuple[str, ...] = ("ann",), count: int = 10) -> Store:
+async def filled(harness: Harness, *, users: tuple[str, ...] = ("ann",), count: int = 10) -> Store:
     """One event a second for each user."""
-    store = house.store()
+    store = harness.store()
     for number in range(count):
         for user in users:
             await append(store, HEARD, heard(number, user=user))
-        house.clock.advance(seconds=1)
+        harness.clock.advance(seconds=1)
     return store
 
 
 @everywhere
-async def test_pruning_takes_what_is_older_and_leaves_the_rest(house: House) -> None:
-    store = await filled(house)
-    start = house.clock.now() - 10_000
+async def test_pruning_takes_what_is_older_and_leaves_the_rest(harness: Harness) -> None:
+    store = await filled(harness)
+    start = harness.clock.now() - 10_000
     assert await pruned(store, before=start + 4_000) == [4]
     assert await events(store) == [4, 5, 6, 7, 8, 9]
     assert await pruned(store, before=start + 4_000) == [] and await pruned(store, before=0) == []
@@ -41,10 +41,10 @@ async def test_pruning_takes_what_is_older_and_leaves_the_rest(house: House) -> 
 
 
 @everywhere
-async def test_pruning_keeps_the_newest_of_each_stream(house: House) -> None:
-    store = await filled(house, users=("ann", "bob"))
+async def test_pruning_keeps_the_newest_of_each_stream(harness: Harness) -> None:
+    store = await filled(harness, users=("ann", "bob"))
     await append(store, HEARD, heard(1, user="zoe"))
-    now = house.clock.advance(seconds=100)
+    now = harness.clock.advance(seconds=100)
     assert await pruned(store, before=now, keep=3) == [7, 14]
     for user in ("ann", "bob"):
         assert await events(store, user=user) == [7, 8, 9]
@@ -55,22 +55,22 @@ async def test_pruning_keeps_the_newest_of_each_stream(house: House) -> None:
 
 
 @everywhere
-async def test_pruning_is_in_bounded_commits_and_tells_how_far_it_is(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_pruning_is_in_bounded_commits_and_tells_how_far_it_is(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     for number in range(120):
         await append(store, HEARD, heard(number))
-    now = house.clock.advance(seconds=10)
+    now = harness.clock.advance(seconds=10)
     assert await pruned(store, before=now) == [50, 100, 120]
     assert max(len(batch.deletes) for batch in engine.batches) == 50
 
 
 @everywhere
-async def test_a_deferred_log_is_folded_before_it_is_pruned(house: House) -> None:
-    store = house.store()
+async def test_a_deferred_log_is_folded_before_it_is_pruned(harness: Harness) -> None:
+    store = harness.store()
     for number in range(60):
         await append(store, LATER, heard(number))
-    now = house.clock.advance(seconds=10)
+    now = harness.clock.advance(seconds=10)
     assert await pruned(store, LATER, before=now, keep=5) == [50, 55]
     assert await later_total(store) == sum(range(60)) and await events(store, LATER) == [
         55,
@@ -83,17 +83,17 @@ async def test_a_deferred_log_is_folded_before_it_is_pruned(house: House) -> Non
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(after: bool) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         clear = 0
         for at in range(1, 14):
             space = f"space-{at}"
-            store = house.store(space=space)
+            store = harness.store(space=space)
             for number in range(120):
                 await append(store, LATER, heard(number, user="ab"[number % 2]))
-            now = house.clock.advance(seconds=10)
-            engine = house.faulty(fail(at, Killed, after=after))
+            now = harness.clock.advance(seconds=10)
+            engine = harness.faulty(fail(at, Killed, after=after))
             try:
-                await pruned(house.store(space=space, engine=engine), LATER, before=now, keep=3)
+                await pruned(harness.store(space=space, engine=engine), LATER, before=now, keep=3)
             except Killed:
                 await pruned(store, LATER, before=now, keep=3)
             else:
@@ -109,40 +109,42 @@ def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(afte
 
 
 @everywhere
-async def test_an_event_that_arrives_late_while_pruning_is_folded_and_kept(house: House) -> None:
-    store = await filled(house)
-    now = house.clock.now()
+async def test_an_event_that_arrives_late_while_pruning_is_folded_and_kept(
+    harness: Harness,
+) -> None:
+    store = await filled(harness)
+    now = harness.clock.now()
 
     async def arrive() -> None:
         await append(store, HEARD, heard(100))
 
     for at in (1, 2):
-        engine = FaultyEngine(house.engine, meanwhile(at, arrive, call="scan", after=True))
-        await pruned(house.store(engine=engine), before=now - 2_000)
+        engine = FaultyEngine(harness.engine, meanwhile(at, arrive, call="scan", after=True))
+        await pruned(harness.store(engine=engine), before=now - 2_000)
     assert await events(store) == [8, 9, 100, 100] and await total(store) == sum(range(10)) + 200
 
 
 @everywhere
-async def test_streams_whose_names_begin_each_other_are_pruned_apart(house: House) -> None:
-    store = await filled(house, users=("a", "a:b", "ab", "a%"), count=3)
-    now = house.clock.advance(seconds=5)
+async def test_streams_whose_names_begin_each_other_are_pruned_apart(harness: Harness) -> None:
+    store = await filled(harness, users=("a", "a:b", "ab", "a%"), count=3)
+    now = harness.clock.advance(seconds=5)
     assert await pruned(store, before=now, user="a") == [3]
     for user in ("a:b", "ab", "a%"):
         assert await events(store, user=user) == [0, 1, 2]
 
 
 @everywhere
-async def test_a_log_of_one_stream_is_pruned_too(house: House) -> None:
+async def test_a_log_of_one_stream_is_pruned_too(harness: Harness) -> None:
     class Tick(msgspec.Struct):
         n: int
 
     tick, seen = Log(Tick, "tick:{at:ulid}", name="tick"), Counter("seen", name="seen")
     store = Store(
         Schema("ticks", tick, seen, space=Space("x")),
-        house.engine,
+        harness.engine,
         "s",
-        ids=UlidSource(house.clock),
+        ids=UlidSource(harness.clock),
     )
     for n in range(3):
         await append(store, tick, Tick(n))
-    assert await pruned(store, tick, before=house.clock.now() + 1, keep=1) == [2]
+    assert await pruned(store, tick, before=harness.clock.now() + 1, keep=1) == [2]

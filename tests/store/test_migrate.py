@@ -24,7 +24,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Entry, Store, Transaction, migrate, open_store, reindex, version
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.houses import House, clean, everywhere, played
+from tests.store.harness import Harness, clean, everywhere, played
 
 PEOPLE = 205
 
@@ -83,18 +83,18 @@ def name(number: int) -> tuple[str, str]:
     return f"First{number}", f"L{number % 9}ast{number}"
 
 
-async def old(house: House, space: str = "space", people: int = PEOPLE) -> Store:
+async def old(harness: Harness, space: str = "space", people: int = PEOPLE) -> Store:
     """A store as version 0 left it, opened by version 2."""
-    store = Store(V0, house.engine, space)
+    store = Store(V0, harness.engine, space)
     async with store.transaction() as tx:
         for number in range(people):
             await tx.put(OLD, Old(f"{number:03d}", " ".join(name(number))))
-    return Store(V2, house.engine, space)
+    return Store(V2, harness.engine, space)
 
 
-async def migrated(house: House, store: Store, people: int = PEOPLE) -> None:
+async def migrated(harness: Harness, store: Store, people: int = PEOPLE) -> None:
     """The rows are those of a store that version 2 wrote from the start."""
-    new = await open_store(V2, house.engine, store.space + "-new")
+    new = await open_store(V2, harness.engine, store.space + "-new")
     async with new.transaction() as tx:
         for number in range(people):
             first, last = name(number)
@@ -103,7 +103,7 @@ async def migrated(house: House, store: Store, people: int = PEOPLE) -> None:
     rows = [
         {
             key: _parsed(value)
-            for key, (value, _) in (await house.rows(space)).items()
+            for key, (value, _) in (await harness.rows(space)).items()
             if key.startswith(keep) and value != b"0"
         }
         for space in (store.space, new.space)
@@ -124,17 +124,17 @@ def _parsed(value: bytes) -> Any:
 
 
 @everywhere
-async def test_old_data_migrated_equals_new_data_written(house: House) -> None:
-    store = await old(house)
+async def test_old_data_migrated_equals_new_data_written(harness: Harness) -> None:
+    store = await old(harness)
     told: list[tuple[int, int]] = []
-    house.clock.advance(seconds=5)
+    harness.clock.advance(seconds=5)
     done = await migrate(
         store, on_progress=lambda migration, records: told.append((migration.id, records))
     )
     assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE), (2, PEOPLE)]
     assert told[0] == (1, 100) and told[-1] == (2, PEOPLE) and told == sorted(told)
     assert await version(store) == 2
-    await migrated(house, store)
+    await migrated(harness, store)
     record = await store.get(META.done, id=1)
     assert (
         record is not None
@@ -146,102 +146,102 @@ async def test_old_data_migrated_equals_new_data_written(house: House) -> None:
 
 
 @everywhere
-async def test_what_was_migrated_is_not_migrated_again(house: House) -> None:
-    store = await old(house, people=10)
-    await migrate(Store(V1, house.engine, "space"))
+async def test_what_was_migrated_is_not_migrated_again(harness: Harness) -> None:
+    store = await old(harness, people=10)
+    await migrate(Store(V1, harness.engine, "space"))
     assert [step.migration.id for step in await migrate(store)] == [2]
-    before = await house.rows()
+    before = await harness.rows()
     assert await migrate(store) == []
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 @everywhere
-async def test_an_empty_store_is_at_the_newest_version_once_it_is_opened(house: House) -> None:
-    store = await open_store(V2, house.engine, "empty")
+async def test_an_empty_store_is_at_the_newest_version_once_it_is_opened(harness: Harness) -> None:
+    store = await open_store(V2, harness.engine, "empty")
     assert await version(store) == 2
     await store.put(PERSON, Person("1", "a", "b", "c"))
-    await open_store(V2, house.engine, "empty")
+    await open_store(V2, harness.engine, "empty")
     assert await store.get(PERSON, id="1") == Person("1", "a", "b", "c")
-    plain = await open_store(V0, house.engine, "plain")
-    assert await house.rows("plain") == {} and await version(plain) == 0
+    plain = await open_store(V0, harness.engine, "plain")
+    assert await harness.rows("plain") == {} and await version(plain) == 0
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_migration_killed_at_any_commit_goes_on_and_repeats_nothing(after: bool) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         through = 0
         for at in range(1, 13):
-            store = await old(house, f"space-{at}")
-            engine = house.faulty(fail(at, Killed, after=after))
+            store = await old(harness, f"space-{at}")
+            engine = harness.faulty(fail(at, Killed, after=after))
             try:
                 await migrate(Store(V2, engine, store.space))
             except Killed:
-                house.clock.advance(seconds=60)
+                harness.clock.advance(seconds=60)
                 await migrate(store)
             else:
                 through += 1
-            await migrated(house, store)
+            await migrated(harness, store)
         assert 0 < through < 12
 
     asyncio.run(played(story, "memory", Path()))
 
 
 @everywhere
-async def test_a_runner_killed_twice_is_followed_by_another(house: House) -> None:
-    store = await old(house)
+async def test_a_runner_killed_twice_is_followed_by_another(harness: Harness) -> None:
+    store = await old(harness)
     for at in (3, 2):
         with pytest.raises(Killed):
-            await migrate(Store(V2, house.faulty(fail(at, Killed)), "space"))
+            await migrate(Store(V2, harness.faulty(fail(at, Killed)), "space"))
         with pytest.raises(LeaseError):
             await migrate(store)
-        house.clock.advance(seconds=60)
-    await house.reopen()
-    store = Store(V2, house.engine, "space")
+        harness.clock.advance(seconds=60)
+    await harness.reopen()
+    store = Store(V2, harness.engine, "space")
     await migrate(store)
-    await migrated(house, store)
+    await migrated(harness, store)
 
 
 @everywhere
-async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(house: House) -> None:
+async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(harness: Harness) -> None:
     """It has read that the store is at version 0; before it takes the lease, another runner finishes and clears everything
     away. It found no job and began anew, on records that were migrated already."""
-    store = await old(house)
+    store = await old(harness)
     for at, call in ((1, "read"), (1, "commit"), (2, "read"), (3, "read")):
         space = f"space-{at}-{call}"
-        store = await old(house, space)
+        store = await old(harness, space)
 
         async def overtake(store: Store = store) -> None:
-            house.clock.advance(seconds=60)
+            harness.clock.advance(seconds=60)
             await migrate(store)
 
         fault = meanwhile(at, overtake, call=call, after=call == "read")  # type: ignore[arg-type]
-        engine = FaultyEngine(house.engine, fault)
+        engine = FaultyEngine(harness.engine, fault)
         assert await migrate(Store(V2, engine, space)) == []
-        await migrated(house, store)
+        await migrated(harness, store)
 
 
 @everywhere
-async def test_two_runners_at_once_migrate_once(house: House) -> None:
-    store = await old(house)
-    engine = house.faulty(yields=True)
+async def test_two_runners_at_once_migrate_once(harness: Harness) -> None:
+    store = await old(harness)
+    engine = harness.faulty(yields=True)
 
     async def run() -> None:
         with suppress(LeaseError):
             await migrate(Store(V2, engine, "space"))
 
     await asyncio.gather(*(run() for _ in range(4)))
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     await migrate(store)
-    await migrated(house, store)
+    await migrated(harness, store)
 
 
 @everywhere
 async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_migrated(
-    house: House,
+    harness: Harness,
 ) -> None:
     """`open_store` and the command line refused; a store that was simply made went on to write rows of the old shape."""
-    await migrate(await old(house, people=3))
-    before = await house.rows()
+    await migrate(await old(harness, people=3))
+    before = await harness.rows()
     person = Person("new", "A", "B", "t")
     writes: list[Callable[[Store], Awaitable[object]]] = [
         lambda store: store.put(PERSON, person),
@@ -252,15 +252,15 @@ async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_
         _in_a_transaction,
     ]
     for write in writes:
-        store = Store(V1, house.engine, "space")
+        store = Store(V1, harness.engine, "space")
         assert (await store.get(PERSON, id="001")) is not None, (
             "reading is left to the records' own versions"
         )
         with pytest.raises(NewerError, match="use the newer program") as refused:
             await write(store)
         assert refused.value.fields["known"] == 1
-    assert await house.rows() == before
-    await Store(V2, house.engine, "space").put(PERSON, person)
+    assert await harness.rows() == before
+    await Store(V2, harness.engine, "space").put(PERSON, person)
 
 
 async def _in_a_transaction(store: Store) -> None:
@@ -270,58 +270,60 @@ async def _in_a_transaction(store: Store) -> None:
 
 @everywhere
 async def test_a_program_that_was_forgotten_stops_writing_when_newer_code_migrates_under_it(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = Store(V1, house.engine, "space")
+    store = Store(V1, harness.engine, "space")
     await migrate(store)
     await store.put(PERSON, Person("a", "A", "B", "t"))
-    engine = house.faulty(fail(3, Killed))
+    engine = harness.faulty(fail(3, Killed))
     with pytest.raises(Killed):
         await migrate(Store(V2, engine, "space"))
-    assert "meta:job:migrate-2" in await house.rows(), "it is at it, and has not come to its end"
+    assert "meta:job:migrate-2" in await harness.rows(), "it is at it, and has not come to its end"
     await store.put(PERSON, Person("b", "A", "C", "t"))
-    house.clock.advance(seconds=10)
+    harness.clock.advance(seconds=10)
     with pytest.raises(NewerError):
         await store.put(PERSON, Person("c", "A", "D", "t"))
-    house.clock.advance(seconds=60)
-    await migrate(Store(V2, house.engine, "space"))
+    harness.clock.advance(seconds=60)
+    await migrate(Store(V2, harness.engine, "space"))
     with pytest.raises(NewerError):
         await store.put(PERSON, Person("c", "A", "D", "t"))
 
 
 @everywhere
-async def test_the_version_is_looked_at_once_in_a_while_and_not_at_each_write(house: House) -> None:
-    engine = house.faulty()
+async def test_the_version_is_looked_at_once_in_a_while_and_not_at_each_write(
+    harness: Harness,
+) -> None:
+    engine = harness.faulty()
     store = Store(V1, engine, "space")
     for number in range(5):
         await store.add(STEPS, 1, id=f"{number}")
     assert engine.calls["read"] == 1
-    house.clock.set(house.clock.now() - 60_000)
+    harness.clock.set(harness.clock.now() - 60_000)
     await store.add(STEPS, 1, id="x")
     assert engine.calls["read"] == 2, "a clock that was set back does not keep it from looking"
 
 
 @everywhere
-async def test_a_newer_store_is_refused_and_left_untouched(house: House) -> None:
-    store = await old(house, people=5)
+async def test_a_newer_store_is_refused_and_left_untouched(harness: Harness) -> None:
+    store = await old(harness, people=5)
     await migrate(store)
-    before = await house.rows()
+    before = await harness.rows()
     for older in (V1, V0):
         for call in (version, migrate):
             with pytest.raises(NewerError) as refused:
-                await call(Store(older, house.engine, "space"))
+                await call(Store(older, harness.engine, "space"))
             assert refused.value.fields["found"] == 2
         if older.migrations:
             with pytest.raises(NewerError):
-                await open_store(older, house.engine, "space")
-    assert await house.rows() == before
+                await open_store(older, harness.engine, "space")
+    assert await harness.rows() == before
 
 
 @everywhere
-async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(house: House) -> None:
-    store = Store(V1, house.engine, "space")
-    await old(house)
-    before = await house.rows()
+async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(harness: Harness) -> None:
+    store = Store(V1, harness.engine, "space")
+    await old(harness)
+    before = await harness.rows()
     told: list[int] = []
     done = await migrate(
         store, dry_run=True, on_progress=lambda migration, records: told.append(records)
@@ -330,12 +332,12 @@ async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(house: House
         0
     ].rows > PEOPLE
     assert told[-1] == PEOPLE
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 @everywhere
-async def test_a_migration_that_fails_leaves_the_store_at_its_version(house: House) -> None:
-    store = await old(house, people=20)
+async def test_a_migration_that_fails_leaves_the_store_at_its_version(harness: Harness) -> None:
+    store = await old(harness, people=20)
 
     async def broken(tx: Transaction, entry: Entry[Old]) -> None:
         raise ValueError("no")
@@ -349,28 +351,28 @@ async def test_a_migration_that_fails_leaves_the_store_at_its_version(house: Hou
         migrations=(Migration(1, "…", OLD, broken), ASSIGN),
     )
     rows = {
-        key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")
+        key: value for key, value in (await harness.rows()).items() if not key.startswith("meta:")
     }
     with pytest.raises(ValueError, match="no"):
-        await migrate(Store(failing, house.engine, "space"))
+        await migrate(Store(failing, harness.engine, "space"))
     assert await version(store) == 0
     assert {
-        key: value for key, value in (await house.rows()).items() if not key.startswith("meta:")
+        key: value for key, value in (await harness.rows()).items() if not key.startswith("meta:")
     } == rows
     await migrate(store)
-    await migrated(house, store, 20)
+    await migrated(harness, store, 20)
 
 
 @everywhere
-async def test_rows_that_a_declaration_adds_are_written_by_reindexing(house: House) -> None:
+async def test_rows_that_a_declaration_adds_are_written_by_reindexing(harness: Harness) -> None:
     bare = Record(Person, "p:{id}", name="person")
-    store = Store(Schema("people", bare, space=Space("x")), house.engine, "space")
+    store = Store(Schema("people", bare, space=Space("x")), harness.engine, "space")
     for number in range(5):
         await store.put(bare, Person(str(number), f"F{number}", "L", "t"))
     schema = Schema(
         "people", PERSON, space=Space("x"), migrations=(reindex(1, "By last name", PERSON),)
     )
-    store = await open_store(schema, house.engine, "space")
+    store = await open_store(schema, harness.engine, "space")
     assert [entry.record.id async for entry in store.scan(PERSON, by=BY_LAST, last="L")] == [
         "0",
         "1",
@@ -382,7 +384,7 @@ async def test_rows_that_a_declaration_adds_are_written_by_reindexing(house: Hou
 
 
 @everywhere
-async def test_a_schema_without_versions_has_none(house: House) -> None:
-    store = Store(Schema("bare", OLD, space=Space("x")), house.engine, "space")
+async def test_a_schema_without_versions_has_none(harness: Harness) -> None:
+    store = Store(Schema("bare", OLD, space=Space("x")), harness.engine, "space")
     with pytest.raises(UsageError, match="no version"):
         await migrate(store)

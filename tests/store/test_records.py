@@ -11,7 +11,7 @@ from keyhouse.errors import (
     RevisionError,
 )
 from keyhouse.limits import VALUE_BYTES_MAX
-from tests.store.houses import House, book, clean, everywhere, session
+from tests.store.harness import Harness, book, clean, everywhere, session
 from tests.store.library import (
     BOOK,
     MAP,
@@ -19,8 +19,8 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_a_record_is_read_as_it_was_written(house: House) -> None:
-    store = house.store()
+async def test_a_record_is_read_as_it_was_written(harness: Harness) -> None:
+    store = harness.store()
     written = await store.put(BOOK, book(title="Dune", tags=["sf"], year=1965))
     assert written.key == "b:1" and written.values == ("1",) and written.revision > 0
     assert written.record.created_at == "2026-01-01T00:00:00.000Z"
@@ -30,8 +30,8 @@ async def test_a_record_is_read_as_it_was_written(house: House) -> None:
 
 
 @everywhere
-async def test_a_record_has_these_rows_and_no_others(house: House) -> None:
-    store = house.store()
+async def test_a_record_has_these_rows_and_no_others(harness: Harness) -> None:
+    store = harness.store()
     await store.put(
         BOOK,
         book(
@@ -44,7 +44,7 @@ async def test_a_record_has_these_rows_and_no_others(house: House) -> None:
             shelf="a",
         ),
     )
-    rows = await house.rows()
+    rows = await harness.rows()
     rows.pop("b:1")
     assert {key: value for key, (value, _) in rows.items()} == {
         "idx:title:dune:1": b'"1"',
@@ -58,13 +58,13 @@ async def test_a_record_has_these_rows_and_no_others(house: House) -> None:
 
 
 @everywhere
-async def test_a_change_moves_the_rows_and_leaves_none_behind(house: House) -> None:
-    store = house.store()
+async def test_a_change_moves_the_rows_and_leaves_none_behind(harness: Harness) -> None:
+    store = harness.store()
     await store.put(
         BOOK, book(title="A", series="s", tags=["x", "y"], isbn="9", year=1, shelf="a", rating=3.5)
     )
     await store.put(BOOK, book(title="B", series="t", tags=["y", "z"], isbn="8", year=2, shelf="b"))
-    rows = await house.rows()
+    rows = await harness.rows()
     rows.pop("b:1")
     assert {key: value for key, (value, _) in rows.items()} == {
         "idx:title:b:1": b'"1"',
@@ -81,19 +81,19 @@ async def test_a_change_moves_the_rows_and_leaves_none_behind(house: House) -> N
 
 
 @everywhere
-async def test_a_delete_takes_every_row_with_it(house: House) -> None:
-    store = house.store()
+async def test_a_delete_takes_every_row_with_it(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a", rating=1.5))
     assert await store.delete(BOOK, id="1")
-    assert {key: value for key, (value, _) in (await house.rows()).items()} == {"year:0000": b"0"}
+    assert {key: value for key, (value, _) in (await harness.rows()).items()} == {"year:0000": b"0"}
     assert not await store.delete(BOOK, id="1")
     await clean(store)
 
 
 @everywhere
-async def test_a_write_is_one_commit(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_a_write_is_one_commit(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a"))
     await store.put(BOOK, book(series="t", tags=["y"], isbn="8", shelf="b"))
     await store.delete(BOOK, id="1")
@@ -101,9 +101,9 @@ async def test_a_write_is_one_commit(house: House) -> None:
 
 
 @everywhere
-async def test_a_record_that_does_not_change_writes_its_own_row_only(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_a_record_that_does_not_change_writes_its_own_row_only(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a"))
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a"))
     assert [put.key for put in engine.batches[-1].puts] == ["b:1"]
@@ -114,12 +114,12 @@ async def test_a_record_that_does_not_change_writes_its_own_row_only(house: Hous
 
 @everywhere
 async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothing(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     first = await store.put(BOOK, book(), expect=None)
     second = await store.put(BOOK, book(title="B"), expect=first.revision)
-    before = await house.rows()
+    before = await harness.rows()
     for expect in (first.revision, None, 0, 10**6):
         with pytest.raises(RevisionError) as refused:
             await store.put(BOOK, book(title="C"), expect=expect)
@@ -128,7 +128,7 @@ async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothi
             await store.delete(BOOK, id="1", expect=expect)
     with pytest.raises(RevisionError):
         await store.put(BOOK, book("2"), expect=second.revision)
-    assert await house.rows() == before
+    assert await harness.rows() == before
     assert await store.delete(BOOK, id="1", expect=second.revision)
     assert not await store.delete(BOOK, id="1", expect=None)
 
@@ -154,34 +154,34 @@ BAD_BOOKS: list[tuple[Any, type[Exception]]] = [
 
 
 @everywhere
-async def test_a_record_that_cannot_be_written_is_refused_and_nothing_is(house: House) -> None:
-    store = house.store()
+async def test_a_record_that_cannot_be_written_is_refused_and_nothing_is(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a"))
-    before = await house.rows()
+    before = await harness.rows()
     for value, error in BAD_BOOKS:
         with pytest.raises(error):
             await store.put(BOOK, value)
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 @everywhere
-async def test_a_value_at_the_limit_is_kept_and_one_over_it_refused(house: House) -> None:
-    store = house.store()
+async def test_a_value_at_the_limit_is_kept_and_one_over_it_refused(harness: Harness) -> None:
+    store = harness.store()
     await store.put(MAP, "x" * (VALUE_BYTES_MAX - 2), id="1")
     assert await store.get(MAP, id="1") == "x" * (VALUE_BYTES_MAX - 2)
-    before = await house.rows()
+    before = await harness.rows()
     with pytest.raises(LimitError):
         await store.put(MAP, "x" * (VALUE_BYTES_MAX - 1), id="1")
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 @everywhere
 async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(
-    house: House,
+    harness: Harness,
 ) -> None:
     """`rating` is a float: 4 was stored as 4 and its index row as `4`, but read as 4.0, which earns `4.0`: `verify` found
     the row wrong."""
-    store = house.store()
+    store = harness.store()
     written = await store.put(BOOK, book(rating=4, position=1, series="s"))
     assert await store.get(BOOK, id="1") == written.record
     await clean(store)

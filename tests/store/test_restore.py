@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UsageError
-from tests.store.houses import House, book, clean, everywhere, session
+from tests.store.harness import Harness, book, clean, everywhere, session
 from tests.store.library import BOOK, BY_TITLE, SLIDING, SLIDING_TOKEN
 
 OLD = "2020-02-02T02:02:02.002Z"
 
 
 @everywhere
-async def test_a_restored_record_keeps_its_times_and_earns_its_rows(house: House) -> None:
-    store = house.store()
+async def test_a_restored_record_keeps_its_times_and_earns_its_rows(harness: Harness) -> None:
+    store = harness.store()
     was = book(
         isbn="9", series="s", position=1.5, year=5, shelf="top", created_at=OLD, updated_at=OLD
     )
@@ -30,29 +30,29 @@ async def test_a_restored_record_keeps_its_times_and_earns_its_rows(house: House
 
 
 @everywhere
-async def test_a_restored_record_expires_when_it_would_have(house: House) -> None:
-    store = house.store()
-    until = house.clock.now() + 1_234
+async def test_a_restored_record_expires_when_it_would_have(harness: Harness) -> None:
+    store = harness.store()
+    until = harness.clock.now() + 1_234
     async with store.transaction() as tx:
         await tx.restore(SLIDING, session(), expires=until)
-    assert {expires for _, expires in (await house.rows()).values()} == {until}
-    house.clock.advance(milliseconds=1_234)
+    assert {expires for _, expires in (await harness.rows()).values()} == {until}
+    harness.clock.advance(milliseconds=1_234)
     assert await store.get(SLIDING, id="1") is None
     assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
 
 
 @everywhere
-async def test_what_can_not_be_restored_changes_nothing(house: House) -> None:
-    store = house.store()
+async def test_what_can_not_be_restored_changes_nothing(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         with pytest.raises(UsageError):
-            await tx.restore(BOOK, book(), expires=house.clock.now() + 1)
+            await tx.restore(BOOK, book(), expires=harness.clock.now() + 1)
         with pytest.raises(RecordError):
-            await tx.restore(SLIDING, session(), expires=house.clock.now())
+            await tx.restore(SLIDING, session(), expires=harness.clock.now())
         with pytest.raises(RevisionError):
             await tx.restore(BOOK, book(), expect=7)
         assert tx.pending == 0
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 def test_plain_json_is_accepted_as_the_record_it_is() -> None:

@@ -11,7 +11,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import Store
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.houses import House, all_of, book, everywhere, session
+from tests.store.harness import Harness, all_of, book, everywhere, session
 from tests.store.library import (
     BOOK,
     BY_SERIES,
@@ -41,8 +41,8 @@ async def paged(store: Store, limit: int, **options: Any) -> list[list[str]]:
             return pages
 
 
-async def filled(house: House) -> Store:
-    store = house.store()
+async def filled(harness: Harness) -> Store:
+    store = harness.store()
     for number in range(1, 8):
         position = None if number == 7 else (8 - number) / 2
         await store.put(
@@ -58,15 +58,15 @@ async def filled(house: House) -> Store:
 
 
 @everywhere
-async def test_records_come_in_the_order_of_their_keys_or_in_reverse(house: House) -> None:
-    store = await filled(house)
+async def test_records_come_in_the_order_of_their_keys_or_in_reverse(harness: Harness) -> None:
+    store = await filled(harness)
     assert await ids(store) == ["1", "2", "3", "4", "5", "6", "7"]
     assert await ids(store, reverse=True) == ["7", "6", "5", "4", "3", "2", "1"]
 
 
 @everywhere
-async def test_records_come_in_the_order_of_an_index_with_the_unset_last(house: House) -> None:
-    store = await filled(house)
+async def test_records_come_in_the_order_of_an_index_with_the_unset_last(harness: Harness) -> None:
+    store = await filled(harness)
     assert await ids(store, by=BY_SERIES, series="s") == ["6", "5", "3", "2", "1", "7"]
     assert await ids(store, by=BY_SERIES, series="s", reverse=True) == [
         "7",
@@ -87,8 +87,8 @@ async def test_records_come_in_the_order_of_an_index_with_the_unset_last(house: 
 
 
 @everywhere
-async def test_pages_go_on_exactly_where_the_last_one_ended(house: House) -> None:
-    store = await filled(house)
+async def test_pages_go_on_exactly_where_the_last_one_ended(harness: Harness) -> None:
+    store = await filled(harness)
     assert await paged(store, 3) == [["1", "2", "3"], ["4", "5", "6"], ["7"]]
     assert await paged(store, 7) == [["1", "2", "3", "4", "5", "6", "7"]]
     assert await paged(store, 3, reverse=True) == [["7", "6", "5"], ["4", "3", "2"], ["1"]]
@@ -97,8 +97,8 @@ async def test_pages_go_on_exactly_where_the_last_one_ended(house: House) -> Non
 
 
 @everywhere
-async def test_a_cursor_is_good_after_the_row_it_names_is_gone(house: House) -> None:
-    store = await filled(house)
+async def test_a_cursor_is_good_after_the_row_it_names_is_gone(harness: Harness) -> None:
+    store = await filled(harness)
     page = await store.page(BOOK, limit=3)
     await store.delete(BOOK, id="3")
     await store.put(BOOK, book("35"))
@@ -111,8 +111,8 @@ def forged(*content: object) -> str:
 
 
 @everywhere
-async def test_a_forged_or_foreign_cursor_is_refused(house: House) -> None:
-    store = await filled(house)
+async def test_a_forged_or_foreign_cursor_is_refused(harness: Harness) -> None:
+    store = await filled(harness)
     page = await store.page(BOOK, limit=3)
     assert page.cursor is not None
     bad: list[Any] = [
@@ -136,16 +136,16 @@ async def test_a_forged_or_foreign_cursor_is_refused(house: House) -> None:
         store.page(BOOK, cursor=page.cursor, reverse=True),
         store.page(BOOK, cursor=page.cursor, by=BY_TAG, tag="x"),
         store.page(MAP, cursor=page.cursor),
-        house.store(space="other").page(BOOK, cursor=page.cursor),
+        harness.store(space="other").page(BOOK, cursor=page.cursor),
     ):
         with pytest.raises(CursorError):
             await call
 
 
 @everywhere
-async def test_a_cursor_cannot_leave_the_span_of_its_scan(house: House) -> None:
+async def test_a_cursor_cannot_leave_the_span_of_its_scan(harness: Harness) -> None:
     """Whatever key it names: with the right mark, forged by someone who knows how, it still finds nothing else."""
-    store = await filled(house)
+    store = await filled(harness)
     page = await store.page(BOOK, by=BY_TAG, tag="x", limit=2)
     assert page.cursor is not None
     mark, _ = msgspec.json.decode(
@@ -171,8 +171,8 @@ async def test_a_cursor_cannot_leave_the_span_of_its_scan(house: House) -> None:
 
 
 @everywhere
-async def test_a_page_has_a_size(house: House) -> None:
-    store = await filled(house)
+async def test_a_page_has_a_size(harness: Harness) -> None:
+    store = await filled(harness)
     bad: list[Any] = [0, -1, PAGE_ROWS_MAX + 1, True, 1.0, "5", None]
     for limit in bad:
         with pytest.raises(UsageError):
@@ -181,8 +181,8 @@ async def test_a_page_has_a_size(house: House) -> None:
 
 
 @everywhere
-async def test_keys_and_counts_need_no_values(house: House) -> None:
-    store = await filled(house)
+async def test_keys_and_counts_need_no_values(harness: Harness) -> None:
+    store = await filled(harness)
     keys, cursor = await store.keys(BY_SERIES, limit=2, series="s")
     assert keys == ["idx:series:s:00001000:6", "idx:series:s:00001500:5"]
     keys, cursor = await store.keys(BY_SERIES, limit=10, series="s", cursor=cursor)
@@ -198,9 +198,9 @@ async def test_keys_and_counts_need_no_values(house: House) -> None:
 
 
 @everywhere
-async def test_rows_known_to_lie_among_others_are_left_out_of_their_scans(house: House) -> None:
+async def test_rows_known_to_lie_among_others_are_left_out_of_their_scans(harness: Harness) -> None:
     """`b:map:…` lies among the books at `b:…`: pages are full, and their cursor is exact, all the same."""
-    store = house.store()
+    store = harness.store()
     for id in ("a", "l", "n", "z"):
         await store.put(BOOK, book(id))
     for number in range(40):
@@ -217,8 +217,8 @@ async def test_rows_known_to_lie_among_others_are_left_out_of_their_scans(house:
 
 
 @everywhere
-async def test_words_at_the_head_of_a_key_are_scanned_apart(house: House) -> None:
-    store = house.store()
+async def test_words_at_the_head_of_a_key_are_scanned_apart(harness: Harness) -> None:
+    store = harness.store()
     for state, asset in (("open", "1"), ("done", "2"), ("open", "3")):
         await store.put(VIEWING, Viewing(state=state, asset=asset))
     assert [entry.record.asset async for entry in store.scan(VIEWING, state="open")] == ["1", "3"]
@@ -226,11 +226,11 @@ async def test_words_at_the_head_of_a_key_are_scanned_apart(house: House) -> Non
 
 
 @everywhere
-async def test_expired_records_are_in_no_scan_page_or_count(house: House) -> None:
-    store = house.store()
+async def test_expired_records_are_in_no_scan_page_or_count(harness: Harness) -> None:
+    store = harness.store()
     for id in ("1", "2", "3"):
         await store.put(SLIDING, session(id), ttl=10 if id == "2" else None)
-    house.clock.advance(seconds=10)
+    harness.clock.advance(seconds=10)
     assert [entry.record.id async for entry in store.scan(SLIDING)] == ["1", "3"]
     assert [
         entry.record.id
@@ -244,16 +244,16 @@ async def test_expired_records_are_in_no_scan_page_or_count(house: House) -> Non
 
 
 @everywhere
-async def test_a_record_that_leaves_an_index_while_it_is_read_is_left_out(house: House) -> None:
-    store = await filled(house)
+async def test_a_record_that_leaves_an_index_while_it_is_read_is_left_out(harness: Harness) -> None:
+    store = await filled(harness)
 
     async def leave() -> None:
         await store.put(BOOK, book("2", tags=["t2"]))
         await store.delete(BOOK, id="5")
         await store.put(BOOK, book("3", tags=["x"], title="changed"))
 
-    racing = house.store(
-        engine=FaultyEngine(house.engine, meanwhile(1, leave, call="scan", after=True))
+    racing = harness.store(
+        engine=FaultyEngine(harness.engine, meanwhile(1, leave, call="scan", after=True))
     )
     page = await racing.page(BOOK, by=BY_TAG, tag="x")
     assert [entry.record.id for entry in page.entries] == ["1", "3", "4", "6", "7"]
@@ -261,8 +261,8 @@ async def test_a_record_that_leaves_an_index_while_it_is_read_is_left_out(house:
 
 
 @everywhere
-async def test_a_page_says_at_which_revision_it_was(house: House) -> None:
-    store = await filled(house)
+async def test_a_page_says_at_which_revision_it_was(harness: Harness) -> None:
+    store = await filled(harness)
     page = await store.page(BOOK)
     assert page.revision >= max(entry.revision for entry in page.entries)
     await store.put(BOOK, book("9"))
@@ -270,9 +270,9 @@ async def test_a_page_says_at_which_revision_it_was(house: House) -> None:
 
 
 @everywhere
-async def test_a_long_scan_is_read_in_pages(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_a_long_scan_is_read_in_pages(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     async with store.transaction() as tx:
         for number in range(1_100):
             await tx.put(MAP, number, id=f"{number:04d}")
@@ -281,20 +281,20 @@ async def test_a_long_scan_is_read_in_pages(house: House) -> None:
 
 
 @everywhere
-async def test_a_foreign_row_within_an_index_is_named(house: House) -> None:
-    store = house.store()
-    await house.plant({"idx:series:s:what": b"1"})
+async def test_a_foreign_row_within_an_index_is_named(harness: Harness) -> None:
+    store = harness.store()
+    await harness.plant({"idx:series:s:what": b"1"})
     with pytest.raises(UnreadableError):
         await all_of(store.scan(BOOK, by=BY_SERIES, series="s"))
-    await house.plant({"idx:series:s:what": None, "idx:title:x:1": b"5"})
+    await harness.plant({"idx:series:s:what": None, "idx:title:x:1": b"5"})
     assert await all_of(store.scan(BOOK, by=BY_TITLE)) == [], (
         "a row that leads to no record is not a record"
     )
 
 
 @everywhere
-async def test_a_scan_is_bound_by_its_own_fields(house: House) -> None:
-    store = house.store()
+async def test_a_scan_is_bound_by_its_own_fields(harness: Harness) -> None:
+    store = harness.store()
     for fields in (
         {"nope": 1},
         {"position": 1},
@@ -307,10 +307,10 @@ async def test_a_scan_is_bound_by_its_own_fields(house: House) -> None:
 
 
 @everywhere
-async def test_literal_prefixes_mean_what_they_say(house: House) -> None:
+async def test_literal_prefixes_mean_what_they_say(harness: Harness) -> None:
     """Keys of any text: `%`, `_`, `*` and `.` are characters, at the edge of Unicode too."""
     plain: Record[Any] = Record(Any, "{key}", name="value")
-    store = Store(Schema("plain", plain, space=Space("x")), house.engine, "plain")
+    store = Store(Schema("plain", plain, space=Space("x")), harness.engine, "plain")
     keys = [
         "a%b",
         "a_b",

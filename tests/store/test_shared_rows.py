@@ -8,7 +8,7 @@ from keyhouse.errors import (
     UnreadableError,
 )
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.houses import House, book, clean, everywhere
+from tests.store.harness import Harness, book, clean, everywhere
 from tests.store.library import (
     BOOK,
     FIRST_IN_SERIES,
@@ -24,13 +24,13 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_a_unique_value_has_one_holder(house: House) -> None:
-    store = house.store()
+async def test_a_unique_value_has_one_holder(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("1", isbn="9"))
-    before = await house.rows()
+    before = await harness.rows()
     with pytest.raises(UniqueError):
         await store.put(BOOK, book("2", isbn="9"))
-    assert await house.rows() == before
+    assert await harness.rows() == before
     await store.put(BOOK, book("1", isbn="8"))
     await store.put(BOOK, book("2", isbn="9"))
     with pytest.raises(UniqueError):
@@ -42,8 +42,8 @@ async def test_a_unique_value_has_one_holder(house: House) -> None:
 
 
 @everywhere
-async def test_a_unique_value_is_free_when_its_holder_is_gone(house: House) -> None:
-    store = house.store()
+async def test_a_unique_value_is_free_when_its_holder_is_gone(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("1", isbn="9"))
     await store.delete(BOOK, id="1")
     await store.put(BOOK, book("2", isbn="9"))
@@ -51,54 +51,58 @@ async def test_a_unique_value_is_free_when_its_holder_is_gone(house: House) -> N
 
 
 @everywhere
-async def test_a_lookup_follows_a_value_that_moves_while_it_looks(house: House) -> None:
+async def test_a_lookup_follows_a_value_that_moves_while_it_looks(harness: Harness) -> None:
     """The row says 1, and before record 1 is read, the value goes to 2: the answer is 2, not a record without it."""
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", isbn="9"))
 
     async def move() -> None:
         await store.put(BOOK, book("1"))
         await store.put(BOOK, book("2", isbn="9"))
 
-    moving = house.store(engine=FaultyEngine(house.engine, meanwhile(2, move, call="read")))
+    moving = harness.store(engine=FaultyEngine(harness.engine, meanwhile(2, move, call="read")))
     found = await moving.lookup(BOOK, ONE_ISBN, isbn="9")
     assert found is not None and found.record.id == "2"
 
 
 @everywhere
 async def test_a_lookup_follows_a_value_whose_holder_is_deleted_while_it_looks(
-    house: House,
+    harness: Harness,
 ) -> None:
     """A First row always has a holder, and yet its lookup said there was none: the old one was gone, and the new one had
     not been looked for."""
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", series="s"))
     await store.put(BOOK, book("2", series="s"))
 
     async def leave() -> None:
         await store.delete(BOOK, id="1")
 
-    moving = house.store(engine=FaultyEngine(house.engine, meanwhile(2, leave, call="read")))
+    moving = harness.store(engine=FaultyEngine(harness.engine, meanwhile(2, leave, call="read")))
     found = await moving.lookup(BOOK, FIRST_IN_SERIES, series="s")
     assert found is not None and found.record.id == "2"
 
 
 @everywhere
-async def test_a_lookup_of_a_row_that_leads_nowhere_finds_nothing_and_ends(house: House) -> None:
+async def test_a_lookup_of_a_row_that_leads_nowhere_finds_nothing_and_ends(
+    harness: Harness,
+) -> None:
     """A row that was left behind by another program, and a record that is newer than it: it was looked up again and again,
     until the stack was full."""
-    store = house.store()
-    await house.plant({"isbn:9": b'"1"', "isbn:8": b'"7"'})
+    store = harness.store()
+    await harness.plant({"isbn:9": b'"1"', "isbn:8": b'"7"'})
     await store.put(BOOK, book("1"))
     assert await store.lookup(BOOK, ONE_ISBN, isbn="9") is None
     assert await store.lookup(BOOK, ONE_ISBN, isbn="8") is None
 
 
 @everywhere
-async def test_a_lookup_of_a_row_that_is_no_row_of_its_index_is_unreadable(house: House) -> None:
-    store = house.store()
+async def test_a_lookup_of_a_row_that_is_no_row_of_its_index_is_unreadable(
+    harness: Harness,
+) -> None:
+    store = harness.store()
     for row in (b"{", b"5", b"null", b'""', b'["1"]', b'"\\u0000"'):
-        await house.plant({"isbn:9": row})
+        await harness.plant({"isbn:9": row})
         with pytest.raises(UnreadableError):
             await store.lookup(BOOK, ONE_ISBN, isbn="9")
 
@@ -107,8 +111,8 @@ async def test_a_lookup_of_a_row_that_is_no_row_of_its_index_is_unreadable(house
 
 
 @everywhere
-async def test_the_first_of_several_holds_the_row_until_it_leaves(house: House) -> None:
-    store = house.store()
+async def test_the_first_of_several_holds_the_row_until_it_leaves(harness: Harness) -> None:
+    store = harness.store()
 
     async def first() -> str | None:
         found = await store.lookup(BOOK, FIRST_IN_SERIES, series="s")
@@ -126,23 +130,23 @@ async def test_the_first_of_several_holds_the_row_until_it_leaves(house: House) 
     assert await first() == "3"
     await store.delete(BOOK, id="3")
     assert await first() is None
-    assert (await house.rows()).keys() & {"first:s"} == set()
+    assert (await harness.rows()).keys() & {"first:s"} == set()
     await clean(store)
 
 
 @everywhere
-async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(house: House) -> None:
+async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(harness: Harness) -> None:
     """The holder looks for an heir, finds none, and before it commits a newcomer arrives, who sees the holder still
     there: the row must not be lost between them."""
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", series="s"))
 
     async def arrive() -> None:
         await store.put(BOOK, book("2", series="s"))
 
     for call in ("commit", "scan"):
-        engine = FaultyEngine(house.engine, meanwhile(1, arrive, call=call, after=call == "scan"))
-        await house.store(engine=engine).delete(BOOK, id="1")
+        engine = FaultyEngine(harness.engine, meanwhile(1, arrive, call=call, after=call == "scan"))
+        await harness.store(engine=engine).delete(BOOK, id="1")
         found = await store.lookup(BOOK, FIRST_IN_SERIES, series="s")
         assert found is not None and found.record.id == "2"
         await clean(store)
@@ -151,9 +155,9 @@ async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(house: 
 
 
 @everywhere
-async def test_a_newcomer_of_the_same_transaction_is_an_heir(house: House) -> None:
+async def test_a_newcomer_of_the_same_transaction_is_an_heir(harness: Harness) -> None:
     """The heir was looked for among stored rows only: put 2, delete 1 in one transaction left the row to nobody."""
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", series="s"))
     async with store.transaction() as tx:
         await tx.put(BOOK, book("2", series="s"))
@@ -169,8 +173,8 @@ async def test_a_newcomer_of_the_same_transaction_is_an_heir(house: House) -> No
 
 
 @everywhere
-async def test_an_heir_is_found_behind_many_that_leave_too(house: House) -> None:
-    store = house.store()
+async def test_an_heir_is_found_behind_many_that_leave_too(harness: Harness) -> None:
+    store = harness.store()
     for number in range(20):
         await store.put(BOOK, book(f"{number:02d}", series="s"))
     async with store.transaction() as tx:
@@ -187,8 +191,8 @@ async def test_an_heir_is_found_behind_many_that_leave_too(house: House) -> None
 
 
 @everywhere
-async def test_a_summary_lists_its_members_with_their_entries(house: House) -> None:
-    store = house.store()
+async def test_a_summary_lists_its_members_with_their_entries(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("1", shelf="a"))
     await store.put(BOOK, book("2", shelf="a", title="Two"))
     assert await store.members(ON_SHELF, shelf="a") == {
@@ -203,8 +207,8 @@ async def test_a_summary_lists_its_members_with_their_entries(house: House) -> N
 
 
 @everywhere
-async def test_a_member_that_two_records_stand_behind_goes_with_the_last(house: House) -> None:
-    store = house.store()
+async def test_a_member_that_two_records_stand_behind_goes_with_the_last(harness: Harness) -> None:
+    store = harness.store()
     for state in ("open", "done"):
         await store.put(VIEWING, Viewing(state=state, asset="1", topic="x"))
     assert await store.members(SEEN, topic="x") == {"1": None}
@@ -217,27 +221,29 @@ async def test_a_member_that_two_records_stand_behind_goes_with_the_last(house: 
     async with store.transaction() as tx:
         await tx.delete(VIEWING, state="done", asset="1")
         await tx.delete(VIEWING, state="open", asset="1")
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 @everywhere
-async def test_siblings_that_leave_at_the_same_moment_leave_no_member_behind(house: House) -> None:
-    store = house.store()
+async def test_siblings_that_leave_at_the_same_moment_leave_no_member_behind(
+    harness: Harness,
+) -> None:
+    store = harness.store()
     for state in ("open", "done"):
         await store.put(VIEWING, Viewing(state=state, asset="1", topic="x"))
 
     async def leave() -> None:
         await store.delete(VIEWING, state="done", asset="1")
 
-    await house.store(engine=FaultyEngine(house.engine, meanwhile(1, leave, call="commit"))).delete(
-        VIEWING, state="open", asset="1"
-    )
-    assert await house.rows() == {}
+    await harness.store(
+        engine=FaultyEngine(harness.engine, meanwhile(1, leave, call="commit"))
+    ).delete(VIEWING, state="open", asset="1")
+    assert await harness.rows() == {}
 
 
 @everywhere
-async def test_a_count_counts_the_records_that_earn_it(house: House) -> None:
-    store = house.store()
+async def test_a_count_counts_the_records_that_earn_it(harness: Harness) -> None:
+    store = harness.store()
     for id, year in (("1", 1965), ("2", 1965), ("3", 1966)):
         await store.put(BOOK, book(id, year=year))
     await store.put(BOOK, book("2", year=1966))
@@ -247,9 +253,9 @@ async def test_a_count_counts_the_records_that_earn_it(house: House) -> None:
 
 
 @everywhere
-async def test_a_count_row_that_is_no_number_is_unreadable(house: House) -> None:
-    store = house.store()
+async def test_a_count_row_that_is_no_number_is_unreadable(harness: Harness) -> None:
+    store = harness.store()
     for row in (b'"x"', b"1.5", b"--5", b"", b"9" * 5_000):
-        await house.plant({"year:1965": row})
+        await harness.plant({"year:1965": row})
         with pytest.raises((UnreadableError, CounterError)):
             await store.total(IN_YEAR, year=1965)

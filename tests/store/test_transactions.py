@@ -20,7 +20,7 @@ from keyhouse.errors import (
 from keyhouse.limits import COMMIT_ROWS_MAX
 from keyhouse.store import Transaction, append_in
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.houses import SPACE, House, book, clean, everywhere, session
+from tests.store.harness import SPACE, Harness, book, clean, everywhere, session
 from tests.store.library import (
     BOOK,
     HEARD,
@@ -36,8 +36,8 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_what_a_transaction_writes_it_reads_and_others_do_not(house: House) -> None:
-    store = house.store()
+async def test_what_a_transaction_writes_it_reads_and_others_do_not(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         await tx.put(BOOK, book(isbn="9", year=5))
         tx.add(HITS, 3, page="a")
@@ -52,7 +52,7 @@ async def test_what_a_transaction_writes_it_reads_and_others_do_not(house: House
             await tx.get(BOOK, id="1") is None and await tx.lookup(BOOK, ONE_ISBN, isbn="9") is None
         )
         await tx.put(BOOK, book(title="again"))
-    assert (await house.rows()).keys() == {
+    assert (await harness.rows()).keys() == {
         "b:1",
         "idx:title:again:1",
         "year:0000",
@@ -64,9 +64,9 @@ async def test_what_a_transaction_writes_it_reads_and_others_do_not(house: House
 
 
 @everywhere
-async def test_several_records_are_written_by_one_commit_or_by_none(house: House) -> None:
-    engine = house.faulty()
-    store = house.store(engine=engine)
+async def test_several_records_are_written_by_one_commit_or_by_none(harness: Harness) -> None:
+    engine = harness.faulty()
+    store = harness.store(engine=engine)
     async with store.transaction() as tx:
         for id in ("1", "2", "3"):
             await tx.put(BOOK, book(id, series="s"))
@@ -80,18 +80,20 @@ async def test_several_records_are_written_by_one_commit_or_by_none(house: House
 
 
 @everywhere
-async def test_a_transaction_that_reads_only_commits_nothing(house: House) -> None:
-    engine = house.faulty()
-    async with house.store(engine=engine).transaction() as tx:
+async def test_a_transaction_that_reads_only_commits_nothing(harness: Harness) -> None:
+    engine = harness.faulty()
+    async with harness.store(engine=engine).transaction() as tx:
         await tx.get(BOOK, id="1")
     assert engine.calls["commit"] == 0
 
 
 @everywhere
-async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(house: House) -> None:
+async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(
+    harness: Harness,
+) -> None:
     """The caller catches the UniqueError and goes on: the record was written all the same, without the row that it was
     refused. The same for a field that no index key can hold, and a delete that meets an unreadable row."""
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", isbn="9", tags=["a"]))
     for committed in (False, True):
         async with store.transaction() as tx:
@@ -105,31 +107,31 @@ async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(hou
             assert await tx.get(BOOK, id="2") is None
             assert tx.pending == (5 if committed else 0)
     assert await store.get(BOOK, id="2") is None and await store.get(BOOK, id="3") is not None
-    assert not {key for key in await house.rows() if key.endswith(":2") or key == "year:0002"}
+    assert not {key for key in await harness.rows() if key.endswith(":2") or key == "year:0002"}
     await clean(store)
 
 
 @everywhere
 async def test_a_delete_that_is_refused_leaves_nothing_of_it_in_the_transaction(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     await store.put(BOOK, book("1", shelf="a", tags=["x"]))
-    await house.plant({"shelf:a": b"{"})
-    before = await house.rows()
+    await harness.plant({"shelf:a": b"{"})
+    before = await harness.rows()
     async with store.transaction() as tx:
         with pytest.raises(Exception, match="not a list of members"):
             await tx.delete(BOOK, id="1")
         assert await tx.get(BOOK, id="1") is not None
-    assert await house.rows() == before
+    assert await harness.rows() == before
 
 
 # Races
 
 
 @everywhere
-async def test_a_lost_race_is_run_again_and_loses_no_update(house: House) -> None:
-    store = house.store()
+async def test_a_lost_race_is_run_again_and_loses_no_update(harness: Harness) -> None:
+    store = harness.store()
     await store.put(MAP, 0, id="n")
     raced = 0
 
@@ -139,20 +141,22 @@ async def test_a_lost_race_is_run_again_and_loses_no_update(house: House) -> Non
         number: int = await store.get(MAP, id="n") or 0
         await store.put(MAP, number + 10, id="n")
 
-    engine = FaultyEngine(house.engine, *(meanwhile(at, other, call="commit") for at in (1, 2, 3)))
+    engine = FaultyEngine(
+        harness.engine, *(meanwhile(at, other, call="commit") for at in (1, 2, 3))
+    )
 
     async def increment(tx: Transaction) -> int:
         number: int = await tx.get(MAP, id="n") or 0
         await tx.put(MAP, number + 1, id="n")
         return number
 
-    assert await house.store(engine=engine).transact(increment) == 30
+    assert await harness.store(engine=engine).transact(increment) == 30
     assert raced == 3 and await store.get(MAP, id="n") == 31
 
 
 @everywhere
-async def test_a_block_that_lost_its_race_says_so(house: House) -> None:
-    store = house.store()
+async def test_a_block_that_lost_its_race_says_so(harness: Harness) -> None:
+    store = harness.store()
     await store.put(MAP, 0, id="n")
     with pytest.raises(ContentionError):
         async with store.transaction() as tx:
@@ -163,8 +167,8 @@ async def test_a_block_that_lost_its_race_says_so(house: House) -> None:
 
 
 @everywhere
-async def test_an_absence_that_was_read_holds_until_the_commit(house: House) -> None:
-    store = house.store()
+async def test_an_absence_that_was_read_holds_until_the_commit(harness: Harness) -> None:
+    store = harness.store()
     with pytest.raises(ContentionError):
         async with store.transaction() as tx:
             assert await tx.get(MAP, id="n") is None
@@ -174,10 +178,10 @@ async def test_an_absence_that_was_read_holds_until_the_commit(house: House) -> 
 
 
 @everywhere
-async def test_two_reads_at_once_of_one_row_are_one_read(house: House) -> None:
+async def test_two_reads_at_once_of_one_row_are_one_read(harness: Harness) -> None:
     """Both were under way when another commit came between them: the later one took the place of the first, whose reader
     went on with what no longer held, unchecked."""
-    store = house.store()
+    store = harness.store()
     await store.put(MAP, 1, id="n")
     begun = asyncio.Event()
 
@@ -185,24 +189,24 @@ async def test_two_reads_at_once_of_one_row_are_one_read(house: House) -> None:
         begun.set()
         for _ in range(5):
             await asyncio.sleep(0)  # the first reader goes on
-        await house.plant({"b:map:n": b"2"})
+        await harness.plant({"b:map:n": b"2"})
 
     faults = (
         meanwhile(2, begun.wait, call="read", after=True),
         meanwhile(3, change, call="read"),
     )  # the first: its version
     with pytest.raises(ContentionError):
-        async with house.store(engine=FaultyEngine(house.engine, *faults)).transaction() as tx:
+        async with harness.store(engine=FaultyEngine(harness.engine, *faults)).transaction() as tx:
             seen = await asyncio.gather(tx.get(MAP, id="n"), tx.get(MAP, id="n"))
             assert list(seen) == [1, 1]
             await tx.put(MAP, 3, id="m")
 
 
 @everywhere
-async def test_two_writes_at_once_in_one_transaction_are_refused(house: House) -> None:
+async def test_two_writes_at_once_in_one_transaction_are_refused(harness: Harness) -> None:
     """Each looked at a row that both of them share before the other had written it: the book that was first was missing in
     the list, though both were committed. Only an engine that lets others go first shows it: one behind a network."""
-    store = house.store(engine=house.faulty(yields=True))
+    store = harness.store(engine=harness.faulty(yields=True))
     await store.put(BOOK, book("2", shelf="a"))
     with pytest.raises(UsageError, match="one record at a time"):
         async with store.transaction() as tx:
@@ -233,8 +237,8 @@ async def test_two_writes_at_once_in_one_transaction_are_refused(house: House) -
 
 
 @everywhere
-async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(house: House) -> None:
-    store = house.store()
+async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         tx.add(HITS, 1, page="a")
         await store.add(HITS, 10, page="a")
@@ -247,17 +251,17 @@ async def test_adds_of_others_are_no_conflict_unless_the_counter_was_read(house:
 
 
 @everywhere
-async def test_adds_that_come_to_nothing_write_nothing(house: House) -> None:
-    store = house.store()
+async def test_adds_that_come_to_nothing_write_nothing(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         tx.add(HITS, 2, page="a")
         tx.add(HITS, -2, page="a")
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 @everywhere
-async def test_a_counter_that_is_put_and_then_added_to_is_the_sum(house: House) -> None:
-    store = house.store()
+async def test_a_counter_that_is_put_and_then_added_to_is_the_sum(harness: Harness) -> None:
+    store = harness.store()
     async with store.transaction() as tx:
         await tx.put(HITS, 40, page="a")
         tx.add(HITS, 2, page="a")
@@ -270,15 +274,15 @@ async def test_a_counter_that_is_put_and_then_added_to_is_the_sum(house: House) 
 
 
 @everywhere
-async def test_a_transaction_that_always_loses_ends_with_contention(house: House) -> None:
-    store = house.store()
+async def test_a_transaction_that_always_loses_ends_with_contention(harness: Harness) -> None:
+    store = harness.store()
     await store.put(MAP, 0, id="n")
 
     async def other() -> None:
-        await house.plant({"b:map:n": b"1"})
+        await harness.plant({"b:map:n": b"1"})
 
     faults = [meanwhile(at, other, call="commit") for at in range(1, 100)]
-    losing = house.store(engine=FaultyEngine(house.engine, *faults))
+    losing = harness.store(engine=FaultyEngine(harness.engine, *faults))
 
     async def touch(tx: Transaction) -> None:
         await tx.get(MAP, id="n")
@@ -293,21 +297,21 @@ async def test_a_transaction_that_always_loses_ends_with_contention(house: House
             for at in range(1, 100)
         ]
         with pytest.raises(ContentionError):
-            await house.store(engine=FaultyEngine(house.engine, *faults)).put(
+            await harness.store(engine=FaultyEngine(harness.engine, *faults)).put(
                 BOOK, book(title="mine")
             )
     await clean(store)
 
 
 @everywhere
-async def test_expectations_are_checked_again_after_a_lost_race(house: House) -> None:
-    store = house.store()
+async def test_expectations_are_checked_again_after_a_lost_race(harness: Harness) -> None:
+    store = harness.store()
     first = await store.put(BOOK, book())
 
     async def other() -> None:
         await store.put(BOOK, book(title="theirs"))
 
-    racing = house.store(engine=FaultyEngine(house.engine, meanwhile(1, other, call="commit")))
+    racing = harness.store(engine=FaultyEngine(harness.engine, meanwhile(1, other, call="commit")))
     with pytest.raises(RevisionError):
         await racing.put(BOOK, book(title="mine"), expect=first.revision)
     found = await store.get(BOOK, id="1")
@@ -319,17 +323,17 @@ async def test_expectations_are_checked_again_after_a_lost_race(house: House) ->
 
 @everywhere
 async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
 
     async def hit(tx: Transaction) -> None:
         tx.add(HITS, 1, page="a")
 
     for after in (False, True):
         before = await store.get(HITS, page="a") or 0
-        lossy = house.store(
-            engine=FaultyEngine(house.engine, fail(1, UnknownOutcomeError, after=after))
+        lossy = harness.store(
+            engine=FaultyEngine(harness.engine, fail(1, UnknownOutcomeError, after=after))
         )
         with pytest.raises(UnknownOutcomeError):
             await lossy.transact(hit, batch_id=f"once {after}")
@@ -342,17 +346,17 @@ async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(
 
 
 @everywhere
-async def test_an_engine_that_is_not_there_writes_nothing(house: House) -> None:
-    store = house.store(engine=house.faulty(fail(1, UnavailableError)))
+async def test_an_engine_that_is_not_there_writes_nothing(harness: Harness) -> None:
+    store = harness.store(engine=harness.faulty(fail(1, UnavailableError)))
     with pytest.raises(UnavailableError):
         await store.put(BOOK, book())
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
     await store.put(BOOK, book())
 
 
 @everywhere
-async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House) -> None:
-    store = house.store()
+async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("1", series="s", isbn="9", tags=["x"], shelf="a"))
     for after in (False, True):
         for change in (
@@ -360,7 +364,7 @@ async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House
             book("2", series="s", isbn="7", shelf="a"),
         ):
             with pytest.raises(Killed):
-                await house.store(engine=house.faulty(fail(1, Killed, after=after))).put(
+                await harness.store(engine=harness.faulty(fail(1, Killed, after=after))).put(
                     BOOK, change
                 )
             await clean(store)
@@ -371,29 +375,29 @@ async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(house: House
 
 @everywhere
 async def test_more_rows_than_one_commit_holds_are_refused_with_a_word_about_jobs(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     with pytest.raises(LimitError, match="resumable job"):
         async with store.transaction() as tx:
             for number in range(COMMIT_ROWS_MAX + 1):
                 tx.add(HITS, 1, page=str(number))
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 @everywhere
-async def test_a_batch_id_has_a_limit_too(house: House) -> None:
-    store = house.store()
+async def test_a_batch_id_has_a_limit_too(harness: Harness) -> None:
+    store = harness.store()
     for bad in ("", "x" * 129, "\ud800"):
         with pytest.raises(LimitError):
             async with store.transaction(batch_id=bad) as tx:
                 tx.add(HITS, 1, page="a")
-    assert await house.rows() == {}
+    assert await harness.rows() == {}
 
 
 @everywhere
-async def test_a_store_is_used_by_many_tasks_at_once(house: House) -> None:
-    store = house.store(engine=house.faulty(yields=True))
+async def test_a_store_is_used_by_many_tasks_at_once(harness: Harness) -> None:
+    store = harness.store(engine=harness.faulty(yields=True))
 
     async def work(tx: Transaction) -> None:
         number: int = await tx.get(MAP, id="n") or 0
@@ -407,34 +411,34 @@ async def test_a_store_is_used_by_many_tasks_at_once(house: House) -> None:
 
 
 @everywhere
-async def test_an_expired_record_that_was_read_is_as_good_as_changed(house: House) -> None:
+async def test_an_expired_record_that_was_read_is_as_good_as_changed(harness: Harness) -> None:
     """The record is read alive, and its time runs out before the commit: what was decided by it does not hold."""
-    store = house.store()
+    store = harness.store()
     await store.put(SLIDING, session())
     with pytest.raises(ContentionError):
         async with store.transaction() as tx:
             assert await tx.get(SLIDING, id="1") is not None
-            house.clock.advance(seconds=61)
+            harness.clock.advance(seconds=61)
             await tx.put(MAP, 1, id="n")
     assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
     assert await store.get(MAP, id="n") is None
 
 
 @everywhere
-async def test_the_engine_below_is_the_one_contract(house: House) -> None:
-    engine = house.faulty(
+async def test_the_engine_below_is_the_one_contract(harness: Harness) -> None:
+    engine = harness.faulty(
         fail(2, UnavailableError, call="read"), fail(1, UnavailableError, call="scan")
     )
     assert engine.capabilities == msgspec.structs.replace(
-        house.engine.capabilities, snapshots=False
+        harness.engine.capabilities, snapshots=False
     )
-    assert engine.clock is house.clock
+    assert engine.clock is harness.clock
     await engine.commit(SPACE, Batch(puts=(Put("k", b"1"),)))
     assert (await engine.read(SPACE, ["k"]))[0] is not None
     with pytest.raises(UnavailableError):
         await engine.read(SPACE, ["k"])
     with pytest.raises(UnavailableError):
-        await house.store(engine=engine).count(BOOK)
+        await harness.store(engine=engine).count(BOOK)
     assert [space async for space in engine.spaces()] == [SPACE]
     assert await engine.sweep(limit=10) == 0
     with pytest.raises(ValueError, match="nothing was written"):

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.store.houses import (
-    House,
+from tests.store.harness import (
+    Harness,
     book,
     clean,
     everywhere,
@@ -104,16 +104,16 @@ MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
 def test_what_is_wrong_is_found_and_mended(name: str) -> None:
     damage, expected = MENDED[name]
 
-    async def story(house: House) -> None:
-        store = await sound(house)
-        before = await house.rows()
-        await house.plant(damage)
-        damaged = await house.rows()
+    async def story(harness: Harness) -> None:
+        store = await sound(harness)
+        before = await harness.rows()
+        await harness.plant(damage)
+        damaged = await harness.rows()
         found = await findings(store)
         assert {kind for kind, _ in told(found)} >= {expected[0][0]} and not any(
             finding.mended for finding in found
         )
-        assert await house.rows() == damaged, "without repair, nothing is written"
+        assert await harness.rows() == damaged, "without repair, nothing is written"
         found = await findings(store, repair=True)
         assert sorted(told(found)) == sorted(expected) and all(finding.mended for finding in found)
         await clean(store)
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_found_and_mended(name: str) -> None:
             not {"b:5", "b:3", "v:open|7", "year:0099"} & damage.keys()
             and name != "a first row held by one who does not earn it"
         ):
-            after = await house.rows()
+            after = await harness.rows()
             assert {key: parsed(value) for key, (value, _) in after.items()} == {
                 key: parsed(value) for key, (value, _) in before.items()
             }
@@ -133,7 +133,7 @@ def parsed(value: bytes) -> Any:
     return msgspec.json.decode(value)
 
 
-def run(story: Callable[[House], Awaitable[None]]) -> None:
+def run(story: Callable[[Harness], Awaitable[None]]) -> None:
     asyncio.run(played(story, "memory", Path()))
 
 
@@ -164,29 +164,29 @@ def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_dro
 ) -> None:
     damage, expected = UNMENDED[name]
 
-    async def story(house: House) -> None:
-        store = await sound(house)
-        before = await house.rows()
-        await house.plant(damage)
-        damaged = await house.rows()
+    async def story(harness: Harness) -> None:
+        store = await sound(harness)
+        before = await harness.rows()
+        await harness.plant(damage)
+        damaged = await harness.rows()
         for options in ({}, {"repair": True}):
             found = await findings(store, **options)
             assert told(found) == expected and not any(finding.mended for finding in found)
-        assert await house.rows() == damaged
+        assert await harness.rows() == damaged
         found = await findings(store, drop=True)
         assert told(found) == expected and all(finding.mended for finding in found)
-        assert await house.rows() == before
+        assert await harness.rows() == before
 
     run(story)
 
 
 @everywhere
 async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_decides(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = await sound(house)
-    await house.plant({"b:3": b'{"id":"3","title":"Title 3","isbn":"9","year":2}'})
-    damaged = await house.rows()
+    store = await sound(harness)
+    await harness.plant({"b:3": b'{"id":"3","title":"Title 3","isbn":"9","year":2}'})
+    damaged = await harness.rows()
     for repair in (False, True):
         found = await findings(store, repair=repair)
         assert (
@@ -194,31 +194,31 @@ async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_deci
             and not found[0].mended
             and found[0].of == "book"
         )
-    assert await house.rows() == damaged
+    assert await harness.rows() == damaged
     await store.put(BOOK, book("3", year=2))
     await clean(store)
 
 
 @everywhere
-async def test_a_record_that_no_longer_reads_keeps_its_rows(house: House) -> None:
+async def test_a_record_that_no_longer_reads_keeps_its_rows(harness: Harness) -> None:
     """Its index rows are all that is left to find it by: they are not dangling."""
-    store = await sound(house)
-    await house.plant({"b:2": b"{"})
+    store = await sound(harness)
+    await harness.plant({"b:2": b"{"})
     found = await findings(store, repair=True)
     assert ("unreadable", "b:2") in told(found) and not [
         key for kind, key in told(found) if kind == "dangling"
     ]
-    assert "idx:tag:y:2" in await house.rows() and "isbn:8" in await house.rows()
+    assert "idx:tag:y:2" in await harness.rows() and "isbn:8" in await harness.rows()
 
 
 @everywhere
 async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
-    house: House,
+    harness: Harness,
 ) -> None:
     """Found by a review: it was taken to earn every count there is. A wrong count was "mended" to another wrong one, and a
     count of nobody to 1. Where it may have been counted, the count is left as it is."""
-    store = await sound(house)
-    await house.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})
+    store = await sound(harness)
+    await harness.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})
     found = [
         finding for finding in await findings(store, repair=True) if finding.kind == "miscounted"
     ]
@@ -226,29 +226,33 @@ async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
         ("year:0002", "says 7, should be 1"),
         ("year:0099", "says 5, should be 0"),
     ]
-    rows = await house.rows()
+    rows = await harness.rows()
     assert [rows[key][0] for key in ("year:0001", "year:0002", "year:0099")] == [b"2", b"1", b"0"]
     assert [finding.kind for finding in await findings(store, repair=True)] == ["unreadable"]
 
 
 @everywhere
-async def test_a_row_that_expires_at_another_time_than_its_record_is_wrong(house: House) -> None:
-    store = await sound(house)
+async def test_a_row_that_expires_at_another_time_than_its_record_is_wrong(
+    harness: Harness,
+) -> None:
+    store = await sound(harness)
     await store.put(UNTIL, session("u", until="2026-01-01T00:05:00Z"))
-    await house.plant({"sliding:user:ann:1": b"1", "until:token:tu": b'"u"'}, expires=START + 5_000)
+    await harness.plant(
+        {"sliding:user:ann:1": b"1", "until:token:tu": b'"u"'}, expires=START + 5_000
+    )
     assert sorted(told(await findings(store))) == [
         ("wrong", "sliding:user:ann:1"),
         ("wrong", "until:token:tu"),
     ]
     assert len(await findings(store, repair=True)) == 2
     await clean(store)
-    house.clock.advance(seconds=60)
+    harness.clock.advance(seconds=60)
     await clean(store)
 
 
 @everywhere
-async def test_verify_tells_how_far_it_is(house: House) -> None:
-    store = await sound(house)
+async def test_verify_tells_how_far_it_is(harness: Harness) -> None:
+    store = await sound(harness)
     progress: list[int] = []
     await findings(store, on_progress=progress.append)
-    assert progress == [len(await house.rows())]
+    assert progress == [len(await harness.rows())]

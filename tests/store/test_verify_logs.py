@@ -6,7 +6,7 @@ from keyhouse.clock import ulid_at
 from keyhouse.errors import RevisionError, UnreadableError
 from keyhouse.store import Finding, append, fold
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.houses import House, clean, everywhere, findings, told
+from tests.store.harness import Harness, clean, everywhere, findings, told
 from tests.store.library import (
     HEARD,
     HEARING,
@@ -26,11 +26,11 @@ def _heard(seconds: int, user: str = "ann", at: str = "") -> Heard:
 
 
 @everywhere
-async def test_an_event_that_came_past_its_log_is_found_and_folded(house: House) -> None:
+async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harness) -> None:
     """An import had brought events without the state: the next append moved `through` past them, and they never counted."""
-    store = house.store()
+    store = harness.store()
     await append(store, HEARD, _heard(5))
-    later = ulid_at(house.clock.now() + 1_000)
+    later = ulid_at(harness.clock.now() + 1_000)
     async with store.transaction() as tx:
         await tx.restore(HEARD, _heard(7, at=later))
         await tx.restore(HEARD, _heard(9, user="bob", at=later))
@@ -48,14 +48,14 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(house: House)
 
 
 @everywhere
-async def test_a_state_that_was_set_back_is_found(house: House) -> None:
-    store = house.store()
+async def test_a_state_that_was_set_back_is_found(harness: Harness) -> None:
+    store = harness.store()
     await append(store, HEARD, _heard(5))
     [before] = [
-        written for key, (written, _) in (await house.rows()).items() if key == "heard:state:ann"
+        written for key, (written, _) in (await harness.rows()).items() if key == "heard:state:ann"
     ]
     await append(store, HEARD, _heard(6))
-    await house.plant({"heard:state:ann": before})
+    await harness.plant({"heard:state:ann": before})
     [finding] = await findings(store)
     assert (finding.kind, finding.key) == (
         "unfolded",
@@ -65,13 +65,13 @@ async def test_a_state_that_was_set_back_is_found(house: House) -> None:
 
 @everywhere
 async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_append(
-    house: House,
+    harness: Harness,
 ) -> None:
     """An append fell over with a bare ValueError."""
-    store = house.store()
+    store = harness.store()
     entry = await append(store, HEARD, _heard(5))
-    await house.plant({"heard:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
-    await house.plant({"heard:state:cy": b'{"through":"yesterday","book":"b","changes":0}'})
+    await harness.plant({"heard:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
+    await harness.plant({"heard:state:cy": b'{"through":"yesterday","book":"b","changes":0}'})
     with pytest.raises(UnreadableError, match="keyhouse verify"):
         await append(store, HEARD, _heard(6))
     wrong = [("wrong", "heard:state:ann"), ("wrong", "heard:state:cy")]
@@ -87,12 +87,12 @@ async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_appen
 
 @everywhere
 async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_place(
-    house: House,
+    harness: Harness,
 ) -> None:
-    store = house.store()
+    store = harness.store()
     await append(store, LATER, _heard(5))
     await clean(store)
-    await house.plant({"later:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
+    await harness.plant({"later:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
     with pytest.raises(UnreadableError, match="keyhouse verify"):
         await fold(store, LATER, user="ann")
     for _ in range(2):
@@ -107,12 +107,12 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
 
 
 @everywhere
-async def test_a_sequence_that_was_set_back_is_found_and_mended(house: House) -> None:
+async def test_a_sequence_that_was_set_back_is_found_and_mended(harness: Harness) -> None:
     """No line could be appended any more: its place was taken."""
-    store = house.store()
+    store = harness.store()
     for text in "abc":
         await append(store, LINE, Line(text), job="j")
-    await house.plant({"line:next:j": b"1"})
+    await harness.plant({"line:next:j": b"1"})
     with pytest.raises(RevisionError):
         await append(store, LINE, Line("d"), job="j")
     [finding] = await findings(store, repair=True)
@@ -121,14 +121,14 @@ async def test_a_sequence_that_was_set_back_is_found_and_mended(house: House) ->
     )
     await append(store, LINE, Line("d"), job="j")
     assert await store.get(NEXT_LINE, job="j") == 4
-    await house.plant({"line:next:j": None})
+    await harness.plant({"line:next:j": None})
     assert told(await findings(store, repair=True)) == [("wrong", "line:next:j")]
     await clean(store)
 
 
 @everywhere
-async def test_no_event_that_is_appended_while_verify_looks_is_a_finding(house: House) -> None:
-    store = house.store()
+async def test_no_event_that_is_appended_while_verify_looks_is_a_finding(harness: Harness) -> None:
+    store = harness.store()
     for _ in range(3):
         await append(store, HEARD, _heard(1))
         await append(store, LINE, Line("x"), job="j")
@@ -140,6 +140,6 @@ async def test_no_event_that_is_appended_while_verify_looks_is_a_finding(house: 
 
     for call in ("scan", "read"):
         for at in range(1, 14, 2):
-            engine = FaultyEngine(house.engine, meanwhile(at, more, call=call, after=True))
-            assert await findings(house.store(engine=engine), repair=True) == []
+            engine = FaultyEngine(harness.engine, meanwhile(at, more, call=call, after=True))
+            assert await findings(harness.store(engine=engine), repair=True) == []
     assert await store.get(SECONDS_OF, user="ann") == await store.count(HEARD, user="ann")

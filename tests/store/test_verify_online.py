@@ -7,7 +7,7 @@ import msgspec
 from keyhouse.schema import Record, Schema, Space, Summary
 from keyhouse.store import Store, Transaction
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.houses import House, book, clean, everywhere, findings, sound, told
+from tests.store.harness import Harness, book, clean, everywhere, findings, sound, told
 from tests.store.library import (
     BOOK,
     FIRST_IN_SERIES,
@@ -19,9 +19,9 @@ from tests.store.library import (
 
 
 @everywhere
-async def test_verify_finds_nothing_while_writers_write(house: House) -> None:
-    engine = house.faulty(yields=True)
-    store = house.store(engine=engine)
+async def test_verify_finds_nothing_while_writers_write(harness: Harness) -> None:
+    engine = harness.faulty(yields=True)
+    store = harness.store(engine=engine)
     for number in range(30):
         await store.put(
             BOOK, book(f"{number:02d}", series="s", isbn=str(number), shelf="a", year=number % 3)
@@ -62,28 +62,28 @@ async def test_verify_finds_nothing_while_writers_write(house: House) -> None:
 
 @everywhere
 async def test_a_name_that_changes_hands_while_it_is_looked_at_is_not_taken_from_its_new_holder(
-    house: House,
+    harness: Harness,
 ) -> None:
     """The page shows that 1 has the name. It gives it to 2. Record 1 does not earn the row any more: it was found
     dangling, and the row, which is 2's by then, was deleted."""
-    store = await sound(house)
+    store = await sound(harness)
 
     async def change_hands() -> None:
         await store.put(BOOK, book("1", series="s", position=1))
         await store.put(BOOK, book("2", isbn="9"))
 
-    engine = FaultyEngine(house.engine, meanwhile(1, change_hands, call="scan", after=True))
-    assert await findings(house.store(engine=engine), repair=True) == []
+    engine = FaultyEngine(harness.engine, meanwhile(1, change_hands, call="scan", after=True))
+    assert await findings(harness.store(engine=engine), repair=True) == []
     found = await store.lookup(BOOK, ONE_ISBN, isbn="9")
     assert found is not None and found.record.id == "2"
     await clean(store)
 
 
 @everywhere
-async def test_a_record_that_changes_between_two_looks_is_no_finding(house: House) -> None:
+async def test_a_record_that_changes_between_two_looks_is_no_finding(harness: Harness) -> None:
     """The record is read, it changes, its row is read: nothing was wrong at any moment. A look that writes nothing must hold
     together as one that does."""
-    store = await sound(house)
+    store = await sound(harness)
 
     async def change() -> None:
         found = await store.get(BOOK, id="3")
@@ -94,19 +94,19 @@ async def test_a_record_that_changes_between_two_looks_is_no_finding(house: Hous
     for chosen in range(64):
         faults = [meanwhile(at + 3, change, call="read") for at in range(6) if chosen >> at & 1]
         for repair in (False, True):
-            engine = FaultyEngine(house.engine, *faults)
-            assert await findings(house.store(engine=engine), repair=repair) == [], bin(chosen)
+            engine = FaultyEngine(harness.engine, *faults)
+            assert await findings(harness.store(engine=engine), repair=repair) == [], bin(chosen)
 
 
 @everywhere
-async def test_a_count_is_right_though_one_record_came_as_another_went(house: House) -> None:
+async def test_a_count_is_right_though_one_record_came_as_another_went(harness: Harness) -> None:
     """A transaction that deletes one book and puts another leaves the count as it is. A count page by page may see both, or
     neither: the row must show that something happened."""
-    store = house.store()
+    store = harness.store()
     async with store.transaction() as tx:
         for number in range(1_100):
             await tx.put(BOOK, book(f"{number:04d}x", year=7))
-    await house.plant({"year:0007": b"3"})
+    await harness.plant({"year:0007": b"3"})
     swaps = 0
 
     async def swap() -> None:
@@ -116,25 +116,25 @@ async def test_a_count_is_right_though_one_record_came_as_another_went(house: Ho
             await tx.delete(BOOK, id="1099x")
             await tx.put(BOOK, book("0000", year=7))
 
-    plain = FaultyEngine(house.engine)
-    await findings(house.store(engine=plain))
+    plain = FaultyEngine(harness.engine)
+    await findings(harness.store(engine=plain))
     recount = plain.calls["scan"] - 2  # the second page of the recount
-    engine = FaultyEngine(house.engine, meanwhile(recount, swap, call="scan"))
-    found = await findings(house.store(engine=engine), repair=True)
+    engine = FaultyEngine(harness.engine, meanwhile(recount, swap, call="scan"))
+    found = await findings(harness.store(engine=engine), repair=True)
     assert swaps == 1 and told(found) == [("miscounted", "year:0007")]
     await clean(store)
 
 
 @everywhere
-async def test_a_count_that_changes_as_it_is_mended_is_counted_again(house: House) -> None:
-    store = await sound(house)
-    await house.plant({"year:0001": b"9"})
+async def test_a_count_that_changes_as_it_is_mended_is_counted_again(harness: Harness) -> None:
+    store = await sound(harness)
+    await harness.plant({"year:0001": b"9"})
 
     async def change() -> None:
         await store.put(BOOK, book("4", year=1))
 
-    engine = FaultyEngine(house.engine, meanwhile(1, change, call="commit"))
-    assert told(await findings(house.store(engine=engine), repair=True)) == [
+    engine = FaultyEngine(harness.engine, meanwhile(1, change, call="commit"))
+    assert told(await findings(harness.store(engine=engine), repair=True)) == [
         ("miscounted", "year:0001")
     ]
     await clean(store)
@@ -142,31 +142,31 @@ async def test_a_count_that_changes_as_it_is_mended_is_counted_again(house: Hous
 
 @everywhere
 async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_run(
-    house: House,
+    harness: Harness,
 ) -> None:
-    await sound(house)
-    await house.plant({"idx:tag:x:1": None, "shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
+    await sound(harness)
+    await harness.plant({"idx:tag:x:1": None, "shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
 
     async def spoil() -> None:
-        await house.plant({"b:1": b"{", "shelf:z": b"{"})
+        await harness.plant({"b:1": b"{", "shelf:z": b"{"})
 
     for at in range(1, 12):
-        engine = FaultyEngine(house.engine, meanwhile(at, spoil, call="read"))
-        await findings(house.store(engine=engine), repair=at % 2 == 0)
-        await house.plant(
+        engine = FaultyEngine(harness.engine, meanwhile(at, spoil, call="read"))
+        await findings(harness.store(engine=engine), repair=at % 2 == 0)
+        await harness.plant(
             {"b:1": b'{"id":"1","title":"Title 1","tags":["x"],"year":1}', "idx:tag:x:1": None}
         )
-        await house.plant({"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
+        await harness.plant({"shelf:z": b'{"books":{"1":{"title":"x"}},"v":1}'})
 
 
 @everywhere
-async def test_a_row_that_is_mended_by_others_meanwhile_is_not_dropped(house: House) -> None:
+async def test_a_row_that_is_mended_by_others_meanwhile_is_not_dropped(harness: Harness) -> None:
     """`drop` deleted whatever stood at the key by then: a record that its owner had just written anew."""
-    store = await sound(house)
-    await house.plant({"b:3": b"{", "shelf:a": b"{"})
+    store = await sound(harness)
+    await harness.plant({"b:3": b"{", "shelf:a": b"{"})
 
     async def mend() -> None:
-        await house.plant({"b:3": None, "shelf:a": None})
+        await harness.plant({"b:3": None, "shelf:a": None})
         await store.put(BOOK, book("3", year=2))
         for id in ("1", "2"):
             found = await store.get(BOOK, id=id)
@@ -174,52 +174,54 @@ async def test_a_row_that_is_mended_by_others_meanwhile_is_not_dropped(house: Ho
             await store.put(BOOK, msgspec.structs.replace(found, shelf="b"))
             await store.put(BOOK, found)
 
-    engine = FaultyEngine(house.engine, meanwhile(1, mend, call="scan", after=True))
-    await findings(house.store(engine=engine), repair=True, drop=True)
+    engine = FaultyEngine(harness.engine, meanwhile(1, mend, call="scan", after=True))
+    await findings(harness.store(engine=engine), repair=True, drop=True)
     assert await store.get(BOOK, id="3") is not None
-    assert (await house.rows())["shelf:a"]
+    assert (await harness.rows())["shelf:a"]
 
 
 @everywhere
-async def test_an_heir_is_chosen_when_the_holder_of_a_first_row_was_lost(house: House) -> None:
-    store = await sound(house)
-    await house.plant({"first:s": b'"99"'})
+async def test_an_heir_is_chosen_when_the_holder_of_a_first_row_was_lost(harness: Harness) -> None:
+    store = await sound(harness)
+    await harness.plant({"first:s": b'"99"'})
     await findings(store, repair=True)
     found = await store.lookup(BOOK, FIRST_IN_SERIES, series="s")
     assert found is not None and found.record.id == "1"
 
 
 @everywhere
-async def test_a_member_behind_which_one_of_two_records_stands_is_no_finding(house: House) -> None:
-    store = await sound(house)
+async def test_a_member_behind_which_one_of_two_records_stands_is_no_finding(
+    harness: Harness,
+) -> None:
+    store = await sound(harness)
     await store.delete(VIEWING, state="done", asset="7")
     await clean(store)
     assert await store.members(SEEN, topic="t") == {"7": None}
 
 
 @everywhere
-async def test_a_list_in_another_programs_order_is_not_wrong(house: House) -> None:
+async def test_a_list_in_another_programs_order_is_not_wrong(harness: Harness) -> None:
     class Item(msgspec.Struct):
         id: str
 
     summary = Summary("all", member="id", under="ids")
     item = Record(Item, "i:{id}", summary)
-    store = Store(Schema("items", item, space=Space("x")), house.engine, "s")
+    store = Store(Schema("items", item, space=Space("x")), harness.engine, "s")
     for id in ("1", "2"):
         await store.put(item, Item(id))
-    await house.plant({"all": b'{ "ids": ["2", "1"] }'}, space="s")
+    await harness.plant({"all": b'{ "ids": ["2", "1"] }'}, space="s")
     await clean(store)
 
 
 @everywhere
-async def test_a_look_that_keeps_losing_is_not_repaired_blindly(house: House) -> None:
-    store = await sound(house)
-    await house.plant({"year:0001": b"9"})
+async def test_a_look_that_keeps_losing_is_not_repaired_blindly(harness: Harness) -> None:
+    store = await sound(harness)
+    await harness.plant({"year:0001": b"9"})
 
     async def change(tx: Transaction) -> None:
         await tx.put(BOOK, book("3", year=1))
         await tx.delete(BOOK, id="3")
 
     faults = [meanwhile(at, lambda: store.transact(change), call="scan") for at in range(2, 60)]
-    found = await findings(house.store(engine=FaultyEngine(house.engine, *faults)), repair=True)
+    found = await findings(harness.store(engine=FaultyEngine(harness.engine, *faults)), repair=True)
     assert [(finding.kind, finding.mended) for finding in found] == [("miscounted", False)]

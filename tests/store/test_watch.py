@@ -8,7 +8,7 @@ import pytest
 from keyhouse.errors import UnreadableError, UsageError
 from keyhouse.schema import Record
 from keyhouse.store import Event, Store, sweep
-from tests.store.houses import House, book, everywhere, session, soon
+from tests.store.harness import Harness, book, everywhere, session, soon
 from tests.store.library import BOOK, HITS, MAP, SLIDING, VIEWING, Book, Viewing
 
 
@@ -21,8 +21,8 @@ async def changes(store: Store, since: int, count: int) -> list[Event[Book]]:
 
 
 @everywhere
-async def test_a_watch_gives_records_as_they_are_put_and_go(house: House) -> None:
-    store = house.store()
+async def test_a_watch_gives_records_as_they_are_put_and_go(harness: Harness) -> None:
+    store = harness.store()
     first = await store.put(BOOK, book("0"))
     one = await store.put(BOOK, book("1"))
     two = await store.put(BOOK, book("2"))
@@ -38,8 +38,8 @@ async def test_a_watch_gives_records_as_they_are_put_and_go(house: House) -> Non
 
 
 @everywhere
-async def test_a_watch_goes_on_from_the_revision_of_a_page_without_a_gap(house: House) -> None:
-    store = house.store()
+async def test_a_watch_goes_on_from_the_revision_of_a_page_without_a_gap(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("1"))
     page = await store.page(BOOK)
     await store.put(BOOK, book("2"))
@@ -51,22 +51,22 @@ async def test_a_watch_goes_on_from_the_revision_of_a_page_without_a_gap(house: 
 
 
 @everywhere
-async def test_a_watch_that_is_left_is_resumed_where_it_was(house: House) -> None:
-    store = house.store()
+async def test_a_watch_that_is_left_is_resumed_where_it_was(harness: Harness) -> None:
+    store = harness.store()
     since = (await store.page(BOOK)).revision
     for number in range(10):
         await store.put(BOOK, book(str(number)))
     first = await changes(store, since, 4)
-    await house.reopen()
-    store = house.store()
+    await harness.reopen()
+    store = harness.store()
     rest = await changes(store, first[-1].revision, 6)
     assert [event.values[0] for event in first + rest] == [str(number) for number in range(10)]
 
 
 @everywhere
-async def test_a_watch_leaves_out_rows_of_other_shapes(house: House) -> None:
+async def test_a_watch_leaves_out_rows_of_other_shapes(harness: Harness) -> None:
     """Derived rows, counters, and the maps that lie among the books, within the very span that is watched."""
-    store = house.store()
+    store = harness.store()
     since = (await store.page(BOOK)).revision
     await store.put(MAP, 1, id="x")
     await store.put(BOOK, book("1", tags=["x"], series="s", isbn="9"))
@@ -77,8 +77,8 @@ async def test_a_watch_leaves_out_rows_of_other_shapes(house: House) -> None:
 
 
 @everywhere
-async def test_a_watch_is_bound_by_leading_fields_or_first_characters(house: House) -> None:
-    store = house.store()
+async def test_a_watch_is_bound_by_leading_fields_or_first_characters(harness: Harness) -> None:
+    store = harness.store()
     since = (await store.page(BOOK)).revision
     for state, asset in (("done", "1"), ("open", "2"), ("open", "3")):
         await store.put(VIEWING, Viewing(state=state, asset=asset))
@@ -94,8 +94,8 @@ async def test_a_watch_is_bound_by_leading_fields_or_first_characters(house: Hou
 
 
 @everywhere
-async def test_a_watch_from_now_on_shows_what_comes(house: House) -> None:
-    store = house.store()
+async def test_a_watch_from_now_on_shows_what_comes(harness: Harness) -> None:
+    store = harness.store()
     await store.put(BOOK, book("old"))
     async with aclosing(store.watch(BOOK)) as watch:
         coming = asyncio.ensure_future(anext(watch))
@@ -105,19 +105,19 @@ async def test_a_watch_from_now_on_shows_what_comes(house: House) -> None:
 
 
 @everywhere
-async def test_an_expiry_is_a_change_when_it_is_swept(house: House) -> None:
-    store = house.store()
+async def test_an_expiry_is_a_change_when_it_is_swept(harness: Harness) -> None:
+    store = harness.store()
     entry = await store.put(SLIDING, session())
-    house.clock.advance(seconds=60)
-    await sweep(house.engine)
+    harness.clock.advance(seconds=60)
+    await sweep(harness.engine)
     async with aclosing(store.watch(SLIDING, since=entry.revision)) as watch:
         event = await soon(anext(watch))
     assert event.key == "sliding:s:1" and event.record is None and event.revision > entry.revision
 
 
 @everywhere
-async def test_an_event_says_when_its_record_expires(house: House) -> None:
-    store = house.store()
+async def test_an_event_says_when_its_record_expires(harness: Harness) -> None:
+    store = harness.store()
     since = (await store.page(SLIDING)).revision
     entry = await store.put(SLIDING, session())
     async with aclosing(store.watch(SLIDING, since=since)) as watch:
@@ -125,11 +125,11 @@ async def test_an_event_says_when_its_record_expires(house: House) -> None:
 
 
 @everywhere
-async def test_a_change_that_does_not_decode_is_named_and_can_be_passed(house: House) -> None:
+async def test_a_change_that_does_not_decode_is_named_and_can_be_passed(harness: Harness) -> None:
     """Nobody knew from where to go on: the watch met the same row each time that it was taken up again."""
-    store = house.store()
+    store = harness.store()
     since = (await store.page(BOOK)).revision
-    await house.plant({"b:1": b"{"})
+    await harness.plant({"b:1": b"{"})
     entry = await store.put(BOOK, book("2"))
     async with aclosing(store.watch(BOOK, since=since)) as watch:
         with pytest.raises(UnreadableError) as refusal:
@@ -141,6 +141,6 @@ async def test_a_change_that_does_not_decode_is_named_and_can_be_passed(house: H
 
 
 @everywhere
-async def test_only_a_record_of_the_schema_is_watched(house: House) -> None:
+async def test_only_a_record_of_the_schema_is_watched(harness: Harness) -> None:
     with pytest.raises(UsageError):
-        await anext(house.store().watch(Record(Book, "b:{id}")))
+        await anext(harness.store().watch(Record(Book, "b:{id}")))

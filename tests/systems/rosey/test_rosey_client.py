@@ -40,18 +40,18 @@ from keyhouse.systems.rosey.client import (
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.service import part
 from tests.engines.nats_servers import nats_server
-from tests.systems.rosey.houses import House, living
+from tests.systems.rosey.harness import Harness, living
 
 ROOT = Path(__file__).parents[3]
 
 
-def storage(house: House, plugin: str = "trivia") -> PluginStorage:
-    return PluginStorage(house.client, plugin, timeout=30)
+def storage(harness: Harness, plugin: str = "trivia") -> PluginStorage:
+    return PluginStorage(harness.client, plugin, timeout=30)
 
 
 def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         for value in (float("nan"), [1, {"a": float("inf")}]):
             with pytest.raises(InvalidRequest, match="not finite"):
                 await kv.set("a", value)
@@ -68,9 +68,9 @@ def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path)
 
 
 def test_a_request_that_nats_does_not_let_through_is_a_value_too_large(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         with pytest.raises(ValueTooLarge, match="1048576 bytes"):
-            await storage(house).set("a", "x" * 1_100_000)
+            await storage(harness).set("a", "x" * 1_100_000)
 
     living("sqlite", tmp_path)(story)
 
@@ -82,16 +82,16 @@ def test_a_name_that_no_plugin_can_have_becomes_no_subject(name: str) -> None:
 
 
 def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         assert await kv.get("score") is None and await kv.get("score", 0) == 0
         await kv.set("score", {"ann": 3})
         assert await kv.get("score") == {"ann": 3}
         await kv.set("session", "x", ttl=60)
         assert await kv.touch("session", 120) and not await kv.touch("nothing", 5)
-        house.clock.advance(seconds=119)
+        harness.clock.advance(seconds=119)
         assert await kv.get("session") == "x"
-        house.clock.advance(seconds=1)
+        harness.clock.advance(seconds=1)
         assert await kv.get("session") is None
         assert await kv.incr("count") == 1 and await kv.incr("count", 5) == 6
         found = await kv.found("count")
@@ -109,7 +109,7 @@ def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
         assert await kv.get_many(["a", "nothing"]) == {"a": 1}
         assert await kv.delete("a") and not await kv.delete("a")
         for number in range(1_200):
-            await house.told("trivia.set", {"key": f"k{number:04d}", "value": number})
+            await harness.told("trivia.set", {"key": f"k{number:04d}", "value": number})
         assert await kv.count("k") == 1_200 and len(await kv.keys("k")) == 1_200
         assert [found.value async for found in kv.items("k")] == list(range(1_200))
 
@@ -117,8 +117,8 @@ def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         with pytest.raises(ValueTooLarge) as large:
             await kv.set("a", "x" * 70_000)
         assert large.value.code == "VALUE_TOO_LARGE" and isinstance(large.value, InvalidRequest)
@@ -131,11 +131,11 @@ def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
         with pytest.raises(RateLimited):
             while True:
                 await kv.get("a")
-        house.clock.advance(seconds=100)
-        await house.engine.close()
+        harness.clock.advance(seconds=100)
+        await harness.engine.close()
         with pytest.raises(StorageFailed):
             await kv.get("a")
-        await house.stop()
+        await harness.stop()
         with pytest.raises(ServiceUnavailable) as gone:
             await kv.get("a")
         assert issubclass(ServiceUnavailable, PluginError) and "NO_ANSWER" in str(gone.value)
@@ -144,8 +144,8 @@ def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
 
 
 def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         seen: list[tuple[str, Any]] = []
 
         async def follow() -> None:
@@ -154,12 +154,12 @@ def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
 
         following = asyncio.ensure_future(follow())
         async with asyncio.timeout(60):
-            while house.metric("rosey_kv_watches") != 1:
+            while harness.metric("rosey_kv_watches") != 1:
                 await asyncio.sleep(0.01)
             await kv.set("k1", 1)
             while ("k1", 1) not in seen:
                 await asyncio.sleep(0.01)
-            await house.restart()
+            await harness.restart()
             await kv.set("k2", 2)
             while ("k2", 2) not in seen:
                 await asyncio.sleep(0.01)
@@ -175,8 +175,8 @@ def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
 ) -> None:
     """It was asked for again and again, without end."""
 
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         for number in range(3):
             await kv.set("k", number)
         connection = apsw.Connection(str(tmp_path / "rosey.db"))
@@ -192,8 +192,8 @@ def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
 def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> None:
     """At a row that somebody had spoiled it was begun again at once, and again, hundreds of times a second."""
 
-    async def story(house: House) -> None:
-        kv = storage(house)
+    async def story(harness: Harness) -> None:
+        kv = storage(harness)
         for key in "ab":
             await kv.set(key, 1)
         connection = apsw.Connection(str(tmp_path / "rosey.db"))
@@ -230,11 +230,13 @@ async def playing(url: str) -> AsyncIterator["asyncio.subprocess.Process"]:
 
 
 def test_the_trivia_game_survives_a_restart(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        said = await house.client.subscribe("chat.out")
+    async def story(harness: Harness) -> None:
+        said = await harness.client.subscribe("chat.out")
 
         async def chat(user: str, text: str) -> str:
-            await house.client.publish("chat.in", json.dumps({"user": user, "text": text}).encode())
+            await harness.client.publish(
+                "chat.in", json.dumps({"user": user, "text": text}).encode()
+            )
             answer: str = json.loads((await said.next_msg(timeout=30)).data)["text"]
             return answer
 
@@ -242,17 +244,17 @@ def test_the_trivia_game_survives_a_restart(tmp_path: Path) -> None:
             assert await chat("ann", "!score") == "Nobody has a point yet."
             question = await chat("ann", "!trivia")
             assert "planet" in question
-            await house.client.publish(
+            await harness.client.publish(
                 "chat.in", b'{"user": "bob", "text": "saturn"}'
             )  # wrong: nothing is said
             game.kill()
             await game.wait()
-        await house.restart()
+        await harness.restart()
         async with playing(nats_server().url):
             assert await chat("bob", "!trivia") == f"A round is open already: {question}"
             assert await chat("bob", " Jupiter ") == "bob is right, and has 1 now!"
             assert "year" in await chat("ann", "!trivia")
-            house.clock.advance(seconds=60)  # nobody answers: the round ends by itself
+            harness.clock.advance(seconds=60)  # nobody answers: the round ends by itself
             assert "ocean" in await chat("ann", "!trivia")
             assert await chat("bob", "pacific") == "bob is right, and has 2 now!"
             assert await chat("ann", "!score") == "bob 2"

@@ -16,13 +16,13 @@ from keyhouse.systems.rosey.client import _BY_CODE, PluginStorage
 from keyhouse.systems.rosey.service import OPERATIONS
 from tests.docs.pages import DOCS, blocks, code, table
 from tests.engines.nats_servers import nats_server
-from tests.systems.rosey.houses import House, living
+from tests.systems.rosey.harness import Harness, living
 
 PAGE = (DOCS / "systems" / "rosey.md").read_text()
 
 
 def test_the_first_program_prints_what_it_shows(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         (tmp_path / "plugin.py").write_text(
             blocks(PAGE, "python")[0].replace("nats://127.0.0.1:4222", nats_server().url)
         )
@@ -46,10 +46,10 @@ def exchanges() -> list[tuple[str, str, Any]]:
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_every_request_of_the_guide_is_answered_as_it_says(engine: str, tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        await house.client.subscribe("db.changes.trivia.mine")
+    async def story(harness: Harness) -> None:
+        await harness.client.subscribe("db.changes.trivia.mine")
         for subject, body, shown in exchanges():
-            found = await house.ask(subject, body.encode())
+            found = await harness.ask(subject, body.encode())
             for name, value in shown.items():
                 if value == "…":
                     found[name] = "…"
@@ -78,9 +78,9 @@ def test_every_code_has_its_cause_and_its_cure_and_its_exception() -> None:
 
 
 def test_every_metric_is_in_the_table_and_there(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         found = set(
-            re.findall(r"^# TYPE (\S+) ", generate_latest(house.metrics).decode(), re.MULTILINE)
+            re.findall(r"^# TYPE (\S+) ", generate_latest(harness.metrics).decode(), re.MULTILINE)
         )
         each = {code(row[0]) for row in table(PAGE, "## Metrics")}
         told = {name.replace("<operation>", operation) for name in each for operation in OPERATIONS}

@@ -16,7 +16,7 @@ from keyhouse.systems.rosey import service, watches
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
 from keyhouse.systems.rosey.settings import Settings
-from tests.systems.rosey.houses import ENGINES, House, Live, living
+from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)
@@ -33,24 +33,28 @@ def on_sqlite(tmp_path: Path) -> Live:
     "subject", ["db.kv.evil.nosuch", "db.kv.evil.a.b", "db.kv.evil", "db.kv.EVIL.get"]
 )
 def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject: str) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         heard = [
-            await house.client.subscribe(each) for each in ("_INBOX_quote.>", "db.changes.quote.>")
+            await harness.client.subscribe(each)
+            for each in ("_INBOX_quote.>", "db.changes.quote.>")
         ]
         for reply in ("_INBOX_quote.x", "db.changes.quote.mine", "db.kv.quote.set"):
-            await house.client.publish(subject, b"{}", reply=reply)
-        assert (await house.ask(subject, b"{}"))["success"] is False  # who asks for itself is told
+            await harness.client.publish(subject, b"{}", reply=reply)
+        assert (await harness.ask(subject, b"{}"))[
+            "success"
+        ] is False  # who asks for itself is told
         assert [each.pending_msgs for each in heard] == [0, 0]
         assert (
-            house.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}') is None
+            harness.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}')
+            is None
         )
 
     on_sqlite(story)
 
 
 def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
-        refused = house.service.endpoints()[0].refused
+    async def story(harness: Harness) -> None:
+        refused = harness.service.endpoints()[0].refused
         assert refused is not None
         assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
         assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused(
@@ -66,31 +70,33 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
     """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again when they come."""
     monkeypatch.setattr(service, "PLUGINS_KEPT", 3)
 
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for number in range(40):
-            await house.told("quote.set", {"key": "k", "value": number})
-            assert (await house.ask(f"evil{number}.set", {"key": "k", "value": number}))["success"]
-            assert await house.ask("quote.get", {"key": "k"}) == {
+            await harness.told("quote.set", {"key": "k", "value": number})
+            assert (await harness.ask(f"evil{number}.set", {"key": "k", "value": number}))[
+                "success"
+            ]
+            assert await harness.ask("quote.get", {"key": "k"}) == {
                 "success": True,
                 "exists": True,
                 "value": number,
             }
-        assert (await house.ask("evil7.get", {"key": "k"}))["value"] == 7
-        assert len(house.service._plugins) <= 4 and len(house.service._ways) <= 4
+        assert (await harness.ask("evil7.get", {"key": "k"}))["value"] == 7
+        assert len(harness.service._plugins) <= 4 and len(harness.service._ways) <= 4
 
     on_sqlite(story)
 
 
 def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
-    async def story(house: House) -> None:
-        await house.client.subscribe("db.changes.evil.>")
+    async def story(harness: Harness) -> None:
+        await harness.client.subscribe("db.changes.evil.>")
         asked = (
-            house.ask("evil.watch", {"subject": f"db.changes.evil.{number}"})
+            harness.ask("evil.watch", {"subject": f"db.changes.evil.{number}"})
             for number in range(PLUGIN_WATCHES_MAX + 20)
         )
         answers = await asyncio.gather(*asked)
         assert sum(answer["success"] for answer in answers) == PLUGIN_WATCHES_MAX
-        assert house.metric("rosey_kv_watches") == PLUGIN_WATCHES_MAX
+        assert harness.metric("rosey_kv_watches") == PLUGIN_WATCHES_MAX
 
     live(story)
 
@@ -101,29 +107,30 @@ def test_watches_of_many_plugins_are_counted_together(
     """Whoever may ask as any plugin could have as many as there are names."""
     monkeypatch.setattr(watches, "WATCHES_MAX", 3)
 
-    async def story(house: House) -> None:
-        await house.client.subscribe("db.changes.>")
+    async def story(harness: Harness) -> None:
+        await harness.client.subscribe("db.changes.>")
         names = [f"evil{number}" for number in range(5)]
         answers = [
-            await house.ask(f"{name}.watch", {"subject": f"db.changes.{name}.x"}) for name in names
+            await harness.ask(f"{name}.watch", {"subject": f"db.changes.{name}.x"})
+            for name in names
         ]
         assert [answer.get("error_code") for answer in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
-        again = await house.ask("evil0.watch", {"subject": "db.changes.evil0.x"})
+        again = await harness.ask("evil0.watch", {"subject": "db.changes.evil0.x"})
         assert again["success"], "one that is begun anew takes its own place"
 
     on_sqlite(story)
 
 
 def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
-    async def story(house: House) -> None:
-        messages = await house.client.subscribe("db.changes.evil.mine")
+    async def story(harness: Harness) -> None:
+        messages = await harness.client.subscribe("db.changes.evil.mine")
         await asyncio.gather(
-            *(house.ask("evil.watch", {"subject": "db.changes.evil.mine"}) for _ in range(20))
+            *(harness.ask("evil.watch", {"subject": "db.changes.evil.mine"}) for _ in range(20))
         )
         ends = 0
         while ends < 19:
             ends += "end" in json.loads((await messages.next_msg(timeout=20)).data)
-        assert house.metric("rosey_kv_watches") == 1
+        assert harness.metric("rosey_kv_watches") == 1
 
     live(story)
 
@@ -189,12 +196,12 @@ def test_a_quota_without_a_census_is_refused() -> None:
 def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> None:
     """A key of a million characters, published without a reply, was a warning of a megabyte, a thousand times a second."""
 
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         with capture_logs() as logs:
-            await house.client.publish(
+            await harness.client.publish(
                 "db.kv.evil.set", json.dumps({"key": "x" * 500_000, "value": 1}).encode()
             )
-            assert (await house.ask("evil.get", {"key": "k"}))["success"] is True
+            assert (await harness.ask("evil.get", {"key": "k"}))["success"] is True
         refused = [line for line in logs if line["event"] == "kv set refused"]
         assert refused and all(len(json.dumps(line)) < 2_000 for line in refused)
 
@@ -204,10 +211,10 @@ def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> Non
 def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) -> None:
     """10,000 watches with a megabyte each were ten gigabytes of memory."""
 
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         asked = {"subject": "db.changes.evil.mine", "prefix": "x" * 256}
-        assert (await house.ask("evil.watch", asked))["error_code"] == "VALIDATION_ERROR"
-        assert (await house.ask("evil.watch", asked | {"prefix": "x" * 255}))["success"] is True
+        assert (await harness.ask("evil.watch", asked))["error_code"] == "VALIDATION_ERROR"
+        assert (await harness.ask("evil.watch", asked | {"prefix": "x" * 255}))["success"] is True
 
     on_sqlite(story)
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from keyhouse.systems.rosey.figures import OTHERS, PLUGINS_MAX, Figures
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
-from tests.systems.rosey.houses import ENGINES, House, Live, living
+from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)
@@ -32,23 +32,23 @@ async def next_told(messages: Any) -> dict[str, Any]:
 
 
 def test_both_prefixes_are_the_same_keys(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
-        await house.ask("rosey.db.kv.trivia.set", {"key": "a", "value": 1})
-        assert (await house.ask("db.kv.trivia.get", {"key": "a"}))["value"] == 1
+    async def story(harness: Harness) -> None:
+        await harness.ask("rosey.db.kv.trivia.set", {"key": "a", "value": 1})
+        assert (await harness.ask("db.kv.trivia.get", {"key": "a"}))["value"] == 1
 
     on_sqlite(story)
 
 
 def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
-    async def story(house: House) -> None:
-        await house.ask("p.set", {"key": "a", "value": None})
-        await house.told("p.set", {"key": "b", "value": [1.0]})
-        answer = await house.ask("p.mget", {"keys": ["b", "zz", "a", "b"]})
+    async def story(harness: Harness) -> None:
+        await harness.ask("p.set", {"key": "a", "value": None})
+        await harness.told("p.set", {"key": "b", "value": [1.0]})
+        answer = await harness.ask("p.mget", {"keys": ["b", "zz", "a", "b"]})
         assert answer == {"success": True, "values": {"b": [1.0], "a": None}, "missing": ["zz"]}
-        assert (await house.ask("p.mget", {"keys": []}))["values"] == {}
-        assert (await house.ask("p.mget", {}))["error_code"] == "MISSING_FIELD"
-        assert (await house.ask("p.mget", {"keys": "ab"}))["error_code"] == "VALIDATION_ERROR"
-        assert (await house.ask("p.mget", {"keys": [f"k{n}" for n in range(1_001)]}))[
+        assert (await harness.ask("p.mget", {"keys": []}))["values"] == {}
+        assert (await harness.ask("p.mget", {}))["error_code"] == "MISSING_FIELD"
+        assert (await harness.ask("p.mget", {"keys": "ab"}))["error_code"] == "VALIDATION_ERROR"
+        assert (await harness.ask("p.mget", {"keys": [f"k{n}" for n in range(1_001)]}))[
             "error_code"
         ] == "VALUE_TOO_LARGE"
 
@@ -56,40 +56,42 @@ def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
 
 
 def test_incr_counts_keeps_its_ttl_and_refuses_what_is_no_number(live: Live) -> None:
-    async def story(house: House) -> None:
-        assert await house.ask("p.incr", {"key": "n"}) == {"success": True, "value": 1}
-        assert (await house.ask("p.incr", {"key": "n", "by": -5, "ttl": 10}))["value"] == -4
-        assert (await house.ask("p.incr", {"key": "n"}))["value"] == -3
-        house.clock.advance(seconds=10)  # the third has kept the ttl of the second
-        assert (await house.ask("p.incr", {"key": "n"}))["value"] == 1
+    async def story(harness: Harness) -> None:
+        assert await harness.ask("p.incr", {"key": "n"}) == {"success": True, "value": 1}
+        assert (await harness.ask("p.incr", {"key": "n", "by": -5, "ttl": 10}))["value"] == -4
+        assert (await harness.ask("p.incr", {"key": "n"}))["value"] == -3
+        harness.clock.advance(seconds=10)  # the third has kept the ttl of the second
+        assert (await harness.ask("p.incr", {"key": "n"}))["value"] == 1
         for value in ("1", 1.0, None, True, [1]):
-            await house.ask("p.set", {"key": "other", "value": value})
-            assert (await house.ask("p.incr", {"key": "other"}))["error_code"] == "CONFLICT"
-        assert (await house.ask("p.incr", {"key": "n", "by": 2**63}))["error_code"] == "CONFLICT"
-        assert (await house.ask("p.incr", {"key": "n", "by": 1.5}))[
+            await harness.ask("p.set", {"key": "other", "value": value})
+            assert (await harness.ask("p.incr", {"key": "other"}))["error_code"] == "CONFLICT"
+        assert (await harness.ask("p.incr", {"key": "n", "by": 2**63}))["error_code"] == "CONFLICT"
+        assert (await harness.ask("p.incr", {"key": "n", "by": 1.5}))[
             "error_code"
         ] == "VALIDATION_ERROR"
-        assert (await house.ask("p.get", {"key": "n"}))["value"] == 1
+        assert (await harness.ask("p.get", {"key": "n"}))["value"] == 1
 
     live(story)
 
 
 def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
-    async def story(house: House) -> None:
-        first = await house.ask("p.cas", {"key": "a", "value": 1, "revision": None})
-        found = await house.ask("p.get", {"key": "a", "revision": True})
+    async def story(harness: Harness) -> None:
+        first = await harness.ask("p.cas", {"key": "a", "value": 1, "revision": None})
+        found = await harness.ask("p.get", {"key": "a", "revision": True})
         assert found == {"success": True, "exists": True, "value": 1, "revision": first["revision"]}
-        assert (await house.ask("p.cas", {"key": "a", "value": 2, "revision": None}))[
+        assert (await harness.ask("p.cas", {"key": "a", "value": 2, "revision": None}))[
             "error_code"
         ] == "CONFLICT"
-        second = await house.ask("p.cas", {"key": "a", "value": 2, "revision": first["revision"]})
+        second = await harness.ask("p.cas", {"key": "a", "value": 2, "revision": first["revision"]})
         assert second["revision"] > first["revision"]
-        lost = await house.ask("p.cas", {"key": "a", "value": 3, "revision": first["revision"]})
+        lost = await harness.ask("p.cas", {"key": "a", "value": 3, "revision": first["revision"]})
         assert lost["error_code"] == "CONFLICT"
-        assert (await house.ask("p.cas", {"key": "a", "value": 3}))["error_code"] == "MISSING_FIELD"
-        assert (await house.ask("p.get", {"key": "a"}))["value"] == 2
+        assert (await harness.ask("p.cas", {"key": "a", "value": 3}))[
+            "error_code"
+        ] == "MISSING_FIELD"
+        assert (await harness.ask("p.get", {"key": "a"}))["value"] == 2
         races = [
-            house.ask("p.cas", {"key": "a", "value": n, "revision": second["revision"]})
+            harness.ask("p.cas", {"key": "a", "value": n, "revision": second["revision"]})
             for n in range(20)
         ]
         assert sum(answer["success"] for answer in await asyncio.gather(*races)) == 1
@@ -98,30 +100,30 @@ def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
 
 
 def test_touch_changes_only_when_a_key_expires(live: Live) -> None:
-    async def story(house: House) -> None:
-        assert await house.ask("p.touch", {"key": "a", "ttl": 5}) == {
+    async def story(harness: Harness) -> None:
+        assert await harness.ask("p.touch", {"key": "a", "ttl": 5}) == {
             "success": True,
             "exists": False,
         }
-        await house.ask("p.set", {"key": "a", "value": {"x": 1}, "ttl": 5})
-        assert await house.ask("p.touch", {"key": "a", "ttl": 100}) == {
+        await harness.ask("p.set", {"key": "a", "value": {"x": 1}, "ttl": 5})
+        assert await harness.ask("p.touch", {"key": "a", "ttl": 100}) == {
             "success": True,
             "exists": True,
         }
-        house.clock.advance(seconds=99)
-        assert (await house.ask("p.get", {"key": "a"}))["value"] == {"x": 1}
-        await house.ask("p.touch", {"key": "a", "ttl": None})
-        house.clock.advance(seconds=10**8)
-        assert (await house.ask("p.get", {"key": "a"}))["exists"] is True
-        assert (await house.ask("p.touch", {"key": "a"}))["error_code"] == "MISSING_FIELD"
+        harness.clock.advance(seconds=99)
+        assert (await harness.ask("p.get", {"key": "a"}))["value"] == {"x": 1}
+        await harness.ask("p.touch", {"key": "a", "ttl": None})
+        harness.clock.advance(seconds=10**8)
+        assert (await harness.ask("p.get", {"key": "a"}))["exists"] is True
+        assert (await harness.ask("p.touch", {"key": "a"}))["error_code"] == "MISSING_FIELD"
 
     live(story)
 
 
 def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
-    async def story(house: House) -> None:
-        await house.ask("p.set", {"key": "old", "value": "x"})
-        done = await house.ask(
+    async def story(harness: Harness) -> None:
+        await harness.ask("p.set", {"key": "old", "value": "x"})
+        done = await harness.ask(
             "p.batch",
             {
                 "ops": [
@@ -136,7 +138,7 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
         )
         results = [{}, {"value": 3}, {"deleted": True}, {"deleted": False}, {}, {"exists": False}]
         assert done["results"] == results
-        assert (await house.ask("p.get", {"key": "new", "revision": True}))["revision"] == done[
+        assert (await harness.ask("p.get", {"key": "new", "revision": True}))["revision"] == done[
             "revision"
         ]
         refused: list[tuple[dict[str, Any], str]] = [
@@ -149,11 +151,14 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
             ({"op": "set", "key": "a", "value": "x" * 65_535}, "VALUE_TOO_LARGE"),
         ]
         for op, code in refused:
-            answer = await house.ask(
+            answer = await harness.ask(
                 "p.batch", {"ops": [{"op": "set", "key": "a", "value": "no"}, op]}
             )
             assert answer["error_code"] == code, (op, answer)
-        assert (await house.ask("p.mget", {"keys": ["a", "new"]}))["values"] == {"a": 3, "new": []}
+        assert (await harness.ask("p.mget", {"keys": ["a", "new"]}))["values"] == {
+            "a": 3,
+            "new": [],
+        }
 
     live(story)
 
@@ -161,13 +166,13 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
 def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
     """It had revision 0, which is none: a watch since it begins with the first change that was ever kept."""
 
-    async def story(house: House) -> None:
-        await house.ask("p.set", {"key": "a", "value": 1})
+    async def story(harness: Harness) -> None:
+        await harness.ask("p.set", {"key": "a", "value": 1})
         for ops in (
             [],
             [{"op": "delete", "key": "never"}, {"op": "touch", "key": "never", "ttl": 1}],
         ):
-            answer = await house.ask("p.batch", {"ops": ops})
+            answer = await harness.ask("p.batch", {"ops": ops})
             assert (
                 answer["success"] is True
                 and len(answer["results"]) == len(ops)
@@ -180,8 +185,8 @@ def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
 def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: Live) -> None:
     """It was answered with `Invalid enum value 'get'`."""
 
-    async def story(house: House) -> None:
-        answer = await house.ask("p.batch", {"ops": [{"op": "get", "key": "a"}]})
+    async def story(harness: Harness) -> None:
+        answer = await harness.ask("p.batch", {"ops": [{"op": "get", "key": "a"}]})
         assert answer["error_code"] == "VALIDATION_ERROR"
         assert answer["message"] == (
             "There is no such operation in a batch. (op='get', known=['set', 'delete', 'incr', 'cas', 'touch'])"
@@ -191,20 +196,20 @@ def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: 
 
 
 def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         keys = sorted(
             [f"k{number:03d}" for number in range(120)] + ["K", "k%", "k_", "é", "\ue000", "😀"]
         )
         ops = [{"op": "set", "key": key, "value": {"of": key}} for key in keys]
-        await house.ask("p.batch", {"ops": ops})
-        assert (await house.ask("p.count"))["count"] == len(keys)
-        assert (await house.ask("p.count", {"prefix": "k0"}))["count"] == 100
-        assert (await house.ask("p.list", {"prefix": "k%"}))["keys"] == ["k%"]
+        await harness.ask("p.batch", {"ops": ops})
+        assert (await harness.ask("p.count"))["count"] == len(keys)
+        assert (await harness.ask("p.count", {"prefix": "k0"}))["count"] == 100
+        assert (await harness.ask("p.list", {"prefix": "k%"}))["keys"] == ["k%"]
         for operation, field in (("list", "keys"), ("scan", "entries")):
             found: list[Any] = []
             cursor = None
             while True:
-                page = await house.ask(f"p.{operation}", {"limit": 42, "cursor": cursor})
+                page = await harness.ask(f"p.{operation}", {"limit": 42, "cursor": cursor})
                 assert page["count"] == len(page[field])
                 found += page[field]
                 assert page["truncated"] is ("cursor" in page)
@@ -212,32 +217,34 @@ def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> Non
                     break
             assert [each if isinstance(each, str) else each["key"] for each in found] == keys
         assert found[0]["value"] == {"of": found[0]["key"]} and found[0]["revision"] > 0
-        assert (await house.ask("p.list", {"limit": 10**9}))["count"] == len(keys)
+        assert (await harness.ask("p.list", {"limit": 10**9}))["count"] == len(keys)
         for limit in (0, -1, 1.5, "5", True, None):
-            assert (await house.ask("p.list", {"limit": limit}))["error_code"] == "VALIDATION_ERROR"
-        page = await house.ask("p.list", {"limit": 5})
-        for cursor in ("", "x", page["cursor"] + "x", page["cursor"][:-2]):
-            assert (await house.ask("p.list", {"cursor": cursor}))[
+            assert (await harness.ask("p.list", {"limit": limit}))[
                 "error_code"
             ] == "VALIDATION_ERROR"
-        other = await house.ask("p.list", {"prefix": "k", "cursor": page["cursor"]})
+        page = await harness.ask("p.list", {"limit": 5})
+        for cursor in ("", "x", page["cursor"] + "x", page["cursor"][:-2]):
+            assert (await harness.ask("p.list", {"cursor": cursor}))[
+                "error_code"
+            ] == "VALIDATION_ERROR"
+        other = await harness.ask("p.list", {"prefix": "k", "cursor": page["cursor"]})
         assert other["error_code"] == "VALIDATION_ERROR"
 
     live(story)
 
 
 def test_an_answer_that_would_not_fit_is_cut_and_says_so(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         value = "x" * 60_000
         for number in range(20):
-            await house.told("p.set", {"key": f"{number:02d}" + "é" * 200, "value": value})
-        page = await house.ask("p.scan", {})
+            await harness.told("p.set", {"key": f"{number:02d}" + "é" * 200, "value": value})
+        page = await harness.ask("p.scan", {})
         assert page["truncated"] is True and 14 <= page["count"] < 20
-        rest = await house.ask("p.scan", {"cursor": page["cursor"]})
+        rest = await harness.ask("p.scan", {"cursor": page["cursor"]})
         assert rest["truncated"] is False and page["count"] + rest["count"] == 20
         assert rest["entries"][0]["key"] > page["entries"][-1]["key"]
         every = [entry["key"] for entry in page["entries"] + rest["entries"]]
-        assert (await house.ask("p.mget", {"keys": every}))["error_code"] == "VALUE_TOO_LARGE"
+        assert (await harness.ask("p.mget", {"keys": every}))["error_code"] == "VALUE_TOO_LARGE"
 
     on_sqlite(story)
 
@@ -246,15 +253,15 @@ def test_an_answer_that_would_not_fit_is_cut_and_says_so(on_sqlite: Live) -> Non
 
 
 def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: Live) -> None:
-    async def story(house: House) -> None:
-        messages = await house.client.subscribe("db.changes.p.mine")
-        begun = await house.ask("p.watch", {"subject": "db.changes.p.mine", "prefix": "a"})
+    async def story(harness: Harness) -> None:
+        messages = await harness.client.subscribe("db.changes.p.mine")
+        begun = await harness.ask("p.watch", {"subject": "db.changes.p.mine", "prefix": "a"})
         assert begun["success"] is True
-        await house.told("p.set", {"key": "a1", "value": None})
-        await house.told("p.set", {"key": "b", "value": "not watched"})
-        await house.ask("p.delete", {"key": "a1"})
-        await house.ask("other.set", {"key": "a", "value": "another plugin's"})
-        await house.ask("p.set", {"key": "a2", "value": 2, "ttl": 1})
+        await harness.told("p.set", {"key": "a1", "value": None})
+        await harness.told("p.set", {"key": "b", "value": "not watched"})
+        await harness.ask("p.delete", {"key": "a1"})
+        await harness.ask("other.set", {"key": "a", "value": "another plugin's"})
+        await harness.ask("p.set", {"key": "a2", "value": 2, "ttl": 1})
         told: list[dict[str, Any]] = []
         while len(told) < 2 or told[-1].get("key") != "a2":
             message = await next_told(messages)
@@ -264,21 +271,21 @@ def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: 
         assert [each["n"] for each in told] == sorted(each["n"] for each in told)
         assert told[-1]["value"] == 2 and told[-1]["deleted"] is False
         assert any(each["key"] == "a1" and each["deleted"] and "value" not in each for each in told)
-        assert house.metric("rosey_kv_watches") == 1
-        assert (await house.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))[
+        assert harness.metric("rosey_kv_watches") == 1
+        assert (await harness.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))[
             "stopped"
         ] is True
         while "end" not in (message := await next_told(messages)):
             pass
         assert message["end"] == "stopped"
-        again = await house.ask(
+        again = await harness.ask(
             "p.watch", {"subject": "db.changes.p.mine", "since": begun["revision"]}
         )
         assert again["revision"] == begun["revision"]
         assert (await next_told(messages))["revision"] > begun["revision"]
         await messages.unsubscribe()
         async with asyncio.timeout(20):
-            while house.metric("rosey_kv_watches") != 0:
+            while harness.metric("rosey_kv_watches") != 0:
                 await asyncio.sleep(0.05)
 
     live(story)
@@ -306,9 +313,11 @@ def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: 
 def test_changes_are_sent_only_to_subjects_of_the_plugins_own(
     on_sqlite: Live, subject: str
 ) -> None:
-    async def story(house: House) -> None:
-        assert (await house.ask("p.watch", {"subject": subject}))["error_code"] == "INVALID_SUBJECT"
-        assert (await house.ask("p.watch", {}))["error_code"] == "MISSING_FIELD"
+    async def story(harness: Harness) -> None:
+        assert (await harness.ask("p.watch", {"subject": subject}))[
+            "error_code"
+        ] == "INVALID_SUBJECT"
+        assert (await harness.ask("p.watch", {}))["error_code"] == "MISSING_FIELD"
 
     on_sqlite(story)
 
@@ -320,23 +329,23 @@ def test_changes_are_sent_only_to_subjects_of_the_plugins_own(
 def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(
     engine: str, tmp_path: Path
 ) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         answers = await asyncio.gather(
-            *(house.ask("p.set", {"key": f"k{n}", "value": n}) for n in range(30))
+            *(harness.ask("p.set", {"key": f"k{n}", "value": n}) for n in range(30))
         )
         codes = [answer.get("error_code") for answer in answers]
         assert codes.count(None) == 10 and codes.count("QUOTA_EXCEEDED") == 20
-        assert (await house.ask("p.count"))["count"] == 10
-        kept = (await house.ask("p.list"))["keys"][0]
-        assert (await house.ask("p.set", {"key": kept, "value": "again"}))["success"] is True
-        assert (await house.ask("p.incr", {"key": "more"}))["error_code"] == "QUOTA_EXCEEDED"
-        assert (await house.ask("p.delete", {"key": kept}))["deleted"] is True
-        assert (await house.ask("p.incr", {"key": "more"}))["value"] == 1
+        assert (await harness.ask("p.count"))["count"] == 10
+        kept = (await harness.ask("p.list"))["keys"][0]
+        assert (await harness.ask("p.set", {"key": kept, "value": "again"}))["success"] is True
+        assert (await harness.ask("p.incr", {"key": "more"}))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await harness.ask("p.delete", {"key": kept}))["deleted"] is True
+        assert (await harness.ask("p.incr", {"key": "more"}))["value"] == 1
         over = {"ops": [{"op": "set", "key": f"z{n}", "value": 1} for n in range(2)]}
-        assert (await house.ask("p.batch", over))["error_code"] == "QUOTA_EXCEEDED"
-        assert (await house.ask("q.set", {"key": "own", "value": 1}))["success"] is True
-        await house.restart()
-        assert (await house.ask("p.set", {"key": "new", "value": 1}))[
+        assert (await harness.ask("p.batch", over))["error_code"] == "QUOTA_EXCEEDED"
+        assert (await harness.ask("q.set", {"key": "own", "value": 1}))["success"] is True
+        await harness.restart()
+        assert (await harness.ask("p.set", {"key": "new", "value": 1}))[
             "error_code"
         ] == "QUOTA_EXCEEDED"
 
@@ -344,30 +353,30 @@ def test_a_quota_of_keys_holds_under_concurrency_and_for_each_plugin(
 
 
 def test_a_quota_of_bytes_counts_keys_and_values(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        assert (await house.ask("p.set", {"key": "a" * 40, "value": "b" * 50}))[
+    async def story(harness: Harness) -> None:
+        assert (await harness.ask("p.set", {"key": "a" * 40, "value": "b" * 50}))[
             "success"
         ] is True  # 92
-        assert (await house.ask("p.set", {"key": "b", "value": "b" * 10}))[
+        assert (await harness.ask("p.set", {"key": "b", "value": "b" * 10}))[
             "error_code"
         ] == "QUOTA_EXCEEDED"
-        assert (await house.ask("p.set", {"key": "b", "value": "b" * 5}))["success"] is True  # 8
-        assert (await house.ask("p.set", {"key": "a" * 40, "value": ""}))["success"] is True
-        assert (await house.ask("p.set", {"key": "c", "value": "b" * 40}))["success"] is True
+        assert (await harness.ask("p.set", {"key": "b", "value": "b" * 5}))["success"] is True  # 8
+        assert (await harness.ask("p.set", {"key": "a" * 40, "value": ""}))["success"] is True
+        assert (await harness.ask("p.set", {"key": "c", "value": "b" * 40}))["success"] is True
 
     living("sqlite", tmp_path, quota_bytes=100)(story)
 
 
 def test_a_rate_is_each_plugins_own(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
-        answers = [await house.ask("p.get", {"key": "a"}) for _ in range(8)]
+    async def story(harness: Harness) -> None:
+        answers = [await harness.ask("p.get", {"key": "a"}) for _ in range(8)]
         assert [answer.get("error_code") for answer in answers] == [None] * 5 + ["RATE_LIMITED"] * 3
-        assert (await house.ask("q.get", {"key": "a"}))["success"] is True
-        house.clock.advance(seconds=1)
-        assert (await house.ask("p.mget", {"keys": ["a", "b", "c"]}))[
+        assert (await harness.ask("q.get", {"key": "a"}))["success"] is True
+        harness.clock.advance(seconds=1)
+        assert (await harness.ask("p.mget", {"keys": ["a", "b", "c"]}))[
             "error_code"
         ] == "RATE_LIMITED"
-        assert (await house.ask("p.mget", {"keys": ["a", "b"]}))["success"] is True
+        assert (await harness.ask("p.mget", {"keys": ["a", "b"]}))["success"] is True
 
     living("sqlite", tmp_path, rate_per_second=2, rate_burst=5)(story)
 

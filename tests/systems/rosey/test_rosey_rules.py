@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.systems.rosey.houses import ENGINES, House, Live, living
+from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)
@@ -26,11 +26,11 @@ async def next_told(messages: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("ttl", [0, -1, True, 1.0, "60", 2**31, [1]])
 def test_a_ttl_that_is_none_is_refused(on_sqlite: Live, ttl: Any) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for operation in ("set", "incr", "cas", "touch"):
             body = {"key": "a", "value": 1, "revision": None, "ttl": ttl}
-            assert (await house.ask(f"p.{operation}", body))["error_code"] == "VALIDATION_ERROR"
-        assert (await house.ask("p.count"))["count"] == 0
+            assert (await harness.ask(f"p.{operation}", body))["error_code"] == "VALIDATION_ERROR"
+        assert (await harness.ask("p.count"))["count"] == 0
 
     on_sqlite(story)
 
@@ -64,12 +64,12 @@ KEYS_THAT_ARE += [
 
 
 def test_every_text_is_a_key_and_stays_what_it_is(live: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for number, key in enumerate(KEYS_THAT_ARE):
-            assert (await house.ask("p.set", {"key": key, "value": number}))["success"] is True
+            assert (await harness.ask("p.set", {"key": key, "value": number}))["success"] is True
         for number, key in enumerate(KEYS_THAT_ARE):
-            assert (await house.ask("p.get", {"key": key}))["value"] == number
-        assert (await house.ask("p.list"))["keys"] == sorted(KEYS_THAT_ARE, key=str.encode)
+            assert (await harness.ask("p.get", {"key": key}))["value"] == number
+        assert (await harness.ask("p.list"))["keys"] == sorted(KEYS_THAT_ARE, key=str.encode)
 
     live(story)
 
@@ -106,12 +106,12 @@ POISON: list[tuple[bytes, str]] = [
 
 
 def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for data, code in POISON:
-            answer = await house.ask("p.set", data)
+            answer = await harness.ask("p.set", data)
             assert answer.get("error_code") == code, (data[:60], answer)
-            await house.client.publish("db.kv.p.set", data)
-        assert (await house.ask("p.count"))["count"] == 0
+            await harness.client.publish("db.kv.p.set", data)
+        assert (await harness.ask("p.count"))["count"] == 0
         fine: list[tuple[bytes, Any]] = [
             (b"[" * 128 + b"]" * 128, None),
             (b"9" * 4_000, int("9" * 4_000)),
@@ -125,73 +125,73 @@ def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
             (b"1.0", 1.0),
         ]
         for text, value in fine:
-            assert (await house.ask("p.set", b'{"key":"a","value":' + text + b"}"))[
+            assert (await harness.ask("p.set", b'{"key":"a","value":' + text + b"}"))[
                 "success"
             ] is True, text[:40]
-            found = (await house.ask("p.get", {"key": "a"}))["value"]
+            found = (await harness.ask("p.get", {"key": "a"}))["value"]
             assert value is None or repr(found) == repr(value)
 
     live(story)
 
 
 def test_reads_that_nobody_waits_for_are_ignored_and_writes_are_done(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for operation in ("get", "list", "mget", "scan", "count"):
-            await house.client.publish(f"db.kv.p.{operation}", b"not json")
-        await house.told("p.incr", {"key": "n"})
-        await house.told("p.cas", {"key": "c", "value": 1, "revision": None})
-        await house.told("p.batch", {"ops": [{"op": "set", "key": "b", "value": 1}]})
-        assert (await house.ask("p.list"))["keys"] == ["b", "c", "n"]
-        assert house.metric('rosey_kv_errors_total{error_code="INVALID_JSON",plugin="p"}') is None
+            await harness.client.publish(f"db.kv.p.{operation}", b"not json")
+        await harness.told("p.incr", {"key": "n"})
+        await harness.told("p.cas", {"key": "c", "value": 1, "revision": None})
+        await harness.told("p.batch", {"ops": [{"op": "set", "key": "b", "value": 1}]})
+        assert (await harness.ask("p.list"))["keys"] == ["b", "c", "n"]
+        assert harness.metric('rosey_kv_errors_total{error_code="INVALID_JSON",plugin="p"}') is None
 
     on_sqlite(story)
 
 
 def test_what_a_plugin_asks_is_done_in_its_order(live: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for number in range(200):
-            await house.told("p.set", {"key": "same", "value": number})
-            await house.told("p.incr", {"key": "count"})
-        assert (await house.ask("p.get", {"key": "same"}))["value"] == 199
-        assert (await house.ask("p.get", {"key": "count"}))["value"] == 200
+            await harness.told("p.set", {"key": "same", "value": number})
+            await harness.told("p.incr", {"key": "count"})
+        assert (await harness.ask("p.get", {"key": "same"}))["value"] == 199
+        assert (await harness.ask("p.get", {"key": "count"}))["value"] == 200
         for number in range(100):
-            await house.told("p.set", {"key": f"k{number}", "value": number})
-            await house.told("p.delete", {"key": f"k{number - 50}"})
-        assert (await house.ask("p.count", {"prefix": "k"}))["count"] == 50
+            await harness.told("p.set", {"key": f"k{number}", "value": number})
+            await harness.told("p.delete", {"key": f"k{number - 50}"})
+        assert (await harness.ask("p.count", {"prefix": "k"}))["count"] == 50
 
     live(story)
 
 
 def test_setting_over_an_expired_row_starts_a_new_created_at(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         import apsw
 
         def created() -> str:
-            connection = apsw.Connection(house.url.removeprefix("sqlite:").partition("?")[0])
+            connection = apsw.Connection(harness.url.removeprefix("sqlite:").partition("?")[0])
             value = connection.execute("SELECT created_at FROM plugin_kv_storage").get
             connection.close()
             return str(value)
 
-        await house.ask("p.set", {"key": "a", "value": 1, "ttl": 10})
+        await harness.ask("p.set", {"key": "a", "value": 1, "ttl": 10})
         first = created()
-        house.clock.advance(seconds=9)
-        await house.ask("p.set", {"key": "a", "value": 2, "ttl": 10})
+        harness.clock.advance(seconds=9)
+        await harness.ask("p.set", {"key": "a", "value": 2, "ttl": 10})
         assert created() == first
-        house.clock.advance(seconds=10)
-        await house.ask("p.set", {"key": "a", "value": 3})
+        harness.clock.advance(seconds=10)
+        await harness.ask("p.set", {"key": "a", "value": 3})
         assert created() > first
 
     on_sqlite(story)
 
 
 def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
-        await house.ask("p.set", {"key": "a", "value": "forged"})
+    async def story(harness: Harness) -> None:
+        await harness.ask("p.set", {"key": "a", "value": "forged"})
         heard = [
-            await house.client.subscribe(subject)
+            await harness.client.subscribe(subject)
             for subject in ("_INBOX_quote.>", "db.changes.quote.>")
         ]
-        own = await house.client.subscribe("_INBOX_p.x")
+        own = await harness.client.subscribe("_INBOX_p.x")
         body = json.dumps({"key": "a"}).encode()
         for reply in (
             "_INBOX_quote.x",
@@ -200,20 +200,20 @@ def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
             "rosey.db.kv.quote.set",
             "_INBOX_p.x",
         ):
-            await house.client.publish("db.kv.p.get", body, reply=reply)
+            await harness.client.publish("db.kv.p.get", body, reply=reply)
         assert (await next_told(own))["value"] == "forged"
         assert [each.pending_msgs for each in heard] == [0, 0]
-        assert (await house.ask("quote.count"))["count"] == 0
+        assert (await harness.ask("quote.count"))["count"] == 0
 
     on_sqlite(story)
 
 
 def test_a_row_that_somebody_has_spoiled_is_an_error_and_spoils_no_answer(on_sqlite: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         import apsw
 
-        await house.ask("p.set", {"key": "a", "value": 1})
-        connection = apsw.Connection(house.url.removeprefix("sqlite:").partition("?")[0])
+        await harness.ask("p.set", {"key": "a", "value": 1})
+        connection = apsw.Connection(harness.url.removeprefix("sqlite:").partition("?")[0])
         connection.execute("UPDATE plugin_kv_storage SET value = 'not json'")
         connection.close()
         for operation, body in (
@@ -222,7 +222,7 @@ def test_a_row_that_somebody_has_spoiled_is_an_error_and_spoils_no_answer(on_sql
             ("scan", {}),
             ("incr", {"key": "a"}),
         ):
-            assert (await house.ask(f"p.{operation}", body))["error_code"] == "DATABASE_ERROR"
-        assert (await house.ask("p.set", {"key": "a", "value": 2}))["success"] is True
+            assert (await harness.ask(f"p.{operation}", body))["error_code"] == "DATABASE_ERROR"
+        assert (await harness.ask("p.set", {"key": "a", "value": 2}))["success"] is True
 
     on_sqlite(story)

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from tests.systems.rosey.houses import ENGINES, House, Live, living
+from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)
@@ -21,10 +21,10 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
     return living(request.param, tmp_path, slow_ms=60_000)
 
 
-async def rows(house: House) -> list[tuple[Any, ...]]:
+async def rows(harness: Harness) -> list[tuple[Any, ...]]:
     """The table as an operator sees it."""
     sql = "SELECT plugin_name, key, value FROM plugin_kv_storage ORDER BY plugin_name, key"
-    bare = house.url.replace("&layout=rosey", "").replace("?layout=rosey", "")
+    bare = harness.url.replace("&layout=rosey", "").replace("?layout=rosey", "")
     if bare.startswith("sqlite:"):
         connection = apsw.Connection(bare.removeprefix("sqlite:"))
         try:
@@ -39,8 +39,8 @@ async def rows(house: House) -> list[tuple[Any, ...]]:
 
 
 def test_us_001_store_simple_value(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Store theme preference
         await nats.publish('db.kv.my-plugin.set',
@@ -53,24 +53,24 @@ def test_us_001_store_simple_value(live: Live) -> None:
         assert data['exists'] == True  # noqa: E712  # fmt: skip
         assert data['value'] == 'dark'  # fmt: skip
 
-        assert await rows(house) == [("my-plugin", "theme", '"dark"')]
+        assert await rows(harness) == [("my-plugin", "theme", '"dark"')]
         for value in ("light", 7, 7.5, True, False, "7", -0.0, 2**64 + 1):
-            assert await house.ask("my-plugin.set", {"key": "theme", "value": value}) == {
+            assert await harness.ask("my-plugin.set", {"key": "theme", "value": value}) == {
                 "success": True
             }
-            found = await house.ask("my-plugin.get", {"key": "theme"})
+            found = await harness.ask("my-plugin.get", {"key": "theme"})
             assert found == {"success": True, "exists": True, "value": value}
             assert repr(found["value"]) == repr(value)
-        assert len(await rows(house)) == 1
-        await house.restart()
-        assert (await house.ask("my-plugin.get", {"key": "theme"}))["value"] == 2**64 + 1
+        assert len(await rows(harness)) == 1
+        await harness.restart()
+        assert (await harness.ask("my-plugin.get", {"key": "theme"}))["value"] == 2**64 + 1
 
     live(story)
 
 
 def test_us_002_store_complex_object(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Store complex config
         config = {
@@ -96,19 +96,23 @@ def test_us_002_store_complex_object(live: Live) -> None:
             {},
             "",
         ):
-            await house.told("my-plugin.set", {"key": "any", "value": value})
-            found = await house.ask("my-plugin.get", {"key": "any"})
+            await harness.told("my-plugin.set", {"key": "any", "value": value})
+            found = await harness.ask("my-plugin.get", {"key": "any"})
             assert found == {"success": True, "exists": True, "value": value}
         order = {"z": 1, "a": 2, "m": 3}
-        await house.told("my-plugin.set", {"key": "any", "value": order})
-        assert list((await house.ask("my-plugin.get", {"key": "any"}))["value"]) == ["z", "a", "m"]
+        await harness.told("my-plugin.set", {"key": "any", "value": order})
+        assert list((await harness.ask("my-plugin.get", {"key": "any"}))["value"]) == [
+            "z",
+            "a",
+            "m",
+        ]
 
     live(story)
 
 
 def test_us_003_store_counter(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Initialize counter
         await nats.publish('db.kv.my-plugin.set',
@@ -122,10 +126,10 @@ def test_us_003_store_counter(live: Live) -> None:
         await nats.publish('db.kv.my-plugin.set',
             json.dumps({'key': 'message_count', 'value': count}).encode())  # fmt: skip
 
-        found = await house.ask("my-plugin.get", {"key": "message_count"})
+        found = await harness.ask("my-plugin.get", {"key": "message_count"})
         assert found["value"] == 1 and type(found["value"]) is int
         answers = await asyncio.gather(
-            *(house.ask("my-plugin.incr", {"key": "message_count"}) for _ in range(50))
+            *(harness.ask("my-plugin.incr", {"key": "message_count"}) for _ in range(50))
         )
         assert sorted(answer["value"] for answer in answers) == list(range(2, 52))
 
@@ -133,8 +137,8 @@ def test_us_003_store_counter(live: Live) -> None:
 
 
 def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Store game session with 30-minute timeout
         await nats.publish('db.kv.trivia.set',
@@ -145,41 +149,41 @@ def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
             }).encode())  # fmt: skip
 
         # 29 minutes later - still exists
-        await house.ask("trivia.get", {"key": "game_abc123"})  # the set has been taken
-        house.clock.advance(seconds=29 * 60)
+        await harness.ask("trivia.get", {"key": "game_abc123"})  # the set has been taken
+        harness.clock.advance(seconds=29 * 60)
         response = await nats.request('db.kv.trivia.get',
             json.dumps({'key': 'game_abc123'}).encode())  # fmt: skip
         assert json.loads(response.data)['exists'] == True  # noqa: E712  # fmt: skip
 
         # 31 minutes later - expired
-        house.clock.advance(seconds=2 * 60)
+        harness.clock.advance(seconds=2 * 60)
         response = await nats.request('db.kv.trivia.get',
             json.dumps({'key': 'game_abc123'}).encode())  # fmt: skip
         assert json.loads(response.data)['exists'] == False  # noqa: E712  # fmt: skip
 
-        assert await house.ask("trivia.list") == {
+        assert await harness.ask("trivia.list") == {
             "success": True,
             "keys": [],
             "count": 0,
             "truncated": False,
         }
-        assert len(await rows(house)) == 1
-        await house.service.sweep()
-        assert await rows(house) == []
-        await house.told("trivia.set", {"key": "kept", "value": 1, "ttl": 5})
-        await house.told("trivia.set", {"key": "kept", "value": 1, "ttl": None})
-        await house.told("trivia.set", {"key": "kept too", "value": 1})
-        await house.ask("trivia.list")
-        house.clock.advance(seconds=10**9)
-        assert (await house.ask("trivia.list"))["keys"] == ["kept", "kept too"]
+        assert len(await rows(harness)) == 1
+        await harness.service.sweep()
+        assert await rows(harness) == []
+        await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": 5})
+        await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": None})
+        await harness.told("trivia.set", {"key": "kept too", "value": 1})
+        await harness.ask("trivia.list")
+        harness.clock.advance(seconds=10**9)
+        assert (await harness.ask("trivia.list"))["keys"] == ["kept", "kept too"]
 
     live(story)
 
 
 def test_us_005_list_plugin_keys(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
-        assert await house.ask("my-plugin.list", {}) == {
+    async def story(harness: Harness) -> None:
+        nats = harness.client
+        assert await harness.ask("my-plugin.list", {}) == {
             "success": True,
             "keys": [],
             "count": 0,
@@ -206,23 +210,23 @@ def test_us_005_list_plugin_keys(live: Live) -> None:
         data = json.loads(response.data)
         assert set(data['keys']) == {'config_theme', 'config_timeout'}  # fmt: skip
 
-        first = await house.ask("my-plugin.list", {"limit": 2})
+        first = await harness.ask("my-plugin.list", {"limit": 2})
         assert (first["keys"], first["count"], first["truncated"]) == (
             ["config_theme", "config_timeout"],
             2,
             True,
         )
-        rest = await house.ask("my-plugin.list", {"limit": 2, "cursor": first["cursor"]})
+        rest = await harness.ask("my-plugin.list", {"limit": 2, "cursor": first["cursor"]})
         assert rest == {"success": True, "keys": ["state_active"], "count": 1, "truncated": False}
-        exact = await house.ask("my-plugin.list", {"limit": 3})
+        exact = await harness.ask("my-plugin.list", {"limit": 3})
         assert exact["truncated"] is False and "cursor" not in exact
 
     live(story)
 
 
 def test_us_006_delete_key(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Store and then delete
         await nats.publish('db.kv.my-plugin.set',
@@ -240,20 +244,20 @@ def test_us_006_delete_key(live: Live) -> None:
         await nats.publish('db.kv.my-plugin.delete',
             json.dumps({'key': 'temp_data'}).encode())  # No error  # fmt: skip
 
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+        assert await harness.ask("my-plugin.delete", {"key": "temp_data"}) == {
             "success": True,
             "deleted": False,
         }
-        await house.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+        await harness.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
+        assert await harness.ask("my-plugin.delete", {"key": "temp_data"}) == {
             "success": True,
             "deleted": True,
         }
-        assert await rows(house) == []
-        await house.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
-        await house.ask("my-plugin.list")
-        house.clock.advance(seconds=5)
-        assert await house.ask("my-plugin.delete", {"key": "temp_data"}) == {
+        assert await rows(harness) == []
+        await harness.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
+        await harness.ask("my-plugin.list")
+        harness.clock.advance(seconds=5)
+        assert await harness.ask("my-plugin.delete", {"key": "temp_data"}) == {
             "success": True,
             "deleted": False,
         }
@@ -262,8 +266,8 @@ def test_us_006_delete_key(live: Live) -> None:
 
 
 def test_us_007_plugin_isolation_enforced(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Plugin "quote-db" stores a key
         await nats.publish('db.kv.quote-db.set',
@@ -289,18 +293,18 @@ def test_us_007_plugin_isolation_enforced(live: Live) -> None:
         assert json.loads(response.data)['value'] == 99  # fmt: skip
 
         forged = {"plugin": "quote-db", "plugin_name": "quote-db", "space": "quote-db"}
-        assert (await house.ask("trivia.get", {"key": "last_id", **forged}))["value"] == 99
-        assert (await house.ask("trivia.delete", {"key": "last_id", **forged}))["deleted"] is True
-        assert (await house.ask("trivia.list", {"prefix": "", **forged}))["keys"] == []
-        page = await house.ask("quote-db.list", {"limit": 1})
-        await house.ask("quote-db.set", {"key": "next", "value": 1})
-        page = await house.ask("quote-db.list", {"limit": 1})
-        stolen = await house.ask("trivia.list", {"limit": 1, "cursor": page["cursor"]})
+        assert (await harness.ask("trivia.get", {"key": "last_id", **forged}))["value"] == 99
+        assert (await harness.ask("trivia.delete", {"key": "last_id", **forged}))["deleted"] is True
+        assert (await harness.ask("trivia.list", {"prefix": "", **forged}))["keys"] == []
+        page = await harness.ask("quote-db.list", {"limit": 1})
+        await harness.ask("quote-db.set", {"key": "next", "value": 1})
+        page = await harness.ask("quote-db.list", {"limit": 1})
+        stolen = await harness.ask("trivia.list", {"limit": 1, "cursor": page["cursor"]})
         assert stolen["error_code"] == "VALIDATION_ERROR"
-        assert await rows(house) == [("quote-db", "last_id", "42"), ("quote-db", "next", "1")]
+        assert await rows(harness) == [("quote-db", "last_id", "42"), ("quote-db", "next", "1")]
         for other in ("quote-db.x", "quote-db ", "QUOTE-DB", "quote%", "*", ">"):
             if " " not in other and other not in "*>":
-                assert (await house.ask(f"db.kv.{other}.get", {"key": "last_id"}))[
+                assert (await harness.ask(f"db.kv.{other}.get", {"key": "last_id"}))[
                     "success"
                 ] is False
 
@@ -308,8 +312,8 @@ def test_us_007_plugin_isolation_enforced(live: Live) -> None:
 
 
 def test_us_008_value_size_limits_enforced(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Small value - works fine
         await nats.publish('db.kv.my-plugin.set',
@@ -326,27 +330,27 @@ def test_us_008_value_size_limits_enforced(live: Live) -> None:
         assert '64' in data['message']  # Mentions limit  # fmt: skip
 
         assert "100002" in data["message"] and "65536" in data["message"]
-        assert (await house.ask("my-plugin.get", {"key": "small"}))["value"] == "x" * 100
+        assert (await harness.ask("my-plugin.get", {"key": "small"}))["value"] == "x" * 100
         at = "x" * (65_536 - 2)
-        assert (await house.ask("my-plugin.set", {"key": "at", "value": at}))["success"] is True
-        assert (await house.ask("my-plugin.get", {"key": "at"}))["value"] == at
-        assert (await house.ask("my-plugin.set", {"key": "over", "value": at + "x"}))[
+        assert (await harness.ask("my-plugin.set", {"key": "at", "value": at}))["success"] is True
+        assert (await harness.ask("my-plugin.get", {"key": "at"}))["value"] == at
+        assert (await harness.ask("my-plugin.set", {"key": "over", "value": at + "x"}))[
             "error_code"
         ] == "VALUE_TOO_LARGE"
         spaced = (
             b'{"key": "spaced", "value": [' + b" " * 70_000 + b"1]}"
         )  # measured as it is stored
-        assert (await house.ask("my-plugin.set", spaced))["success"] is True
+        assert (await harness.ask("my-plugin.set", spaced))["success"] is True
         wide = b'{"key": "wide", "value": "' + b"\\u00e9" * 30_000 + b'"}'
-        assert (await house.ask("my-plugin.set", wide))["success"] is True
-        assert (await house.ask("my-plugin.list"))["keys"] == ["at", "small", "spaced", "wide"]
+        assert (await harness.ask("my-plugin.set", wide))["success"] is True
+        assert (await harness.ask("my-plugin.list"))["keys"] == ["at", "small", "spaced", "wide"]
 
     live(story)
 
 
 def test_us_009_clear_error_messages(live: Live) -> None:
-    async def story(house: House) -> None:
-        nats = house.client
+    async def story(harness: Harness) -> None:
+        nats = harness.client
 
         # Missing key field
         response = await nats.request('db.kv.my-plugin.get',
@@ -373,16 +377,16 @@ def test_us_009_clear_error_messages(live: Live) -> None:
             ("db.kv.my.plugin.get", {"key": "a"}, "INVALID_SUBJECT"),
         ]
         for subject, body, code in wrong:
-            answer = await house.ask(subject, body)
+            answer = await harness.ask(subject, body)
             assert set(answer) == {"success", "error_code", "message"}
             assert (answer["success"], answer["error_code"]) == (False, code), (
                 subject,
                 body,
                 answer,
             )
-        await house.engine.close()
+        await harness.engine.close()
         with capture_logs() as logs:
-            answer = await house.ask("my-plugin.get", {"key": "a"})
+            answer = await harness.ask("my-plugin.get", {"key": "a"})
         assert answer["error_code"] == "DATABASE_ERROR" and "db" not in answer["message"]
         assert [
             line for line in logs if line["log_level"] == "error" and line["exc_info"] is not None
@@ -419,9 +423,9 @@ def test_us_010_works_identically_in_sqlite_and_postgresql(tmp_path: Path) -> No
 
     for engine in ENGINES:
 
-        async def story(house: House, engine: str = engine) -> None:
+        async def story(harness: Harness, engine: str = engine) -> None:
             answers[engine] = [
-                json.dumps(await house.ask(subject, body)) for subject, body in asked
+                json.dumps(await harness.ask(subject, body)) for subject, body in asked
             ]
 
         living(engine, tmp_path)(story)
@@ -429,13 +433,13 @@ def test_us_010_works_identically_in_sqlite_and_postgresql(tmp_path: Path) -> No
 
 
 def test_us_011_observability_for_operators(live: Live) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         with capture_logs() as logs:
-            await house.ask("trivia.set", {"key": "game_123", "value": {"a": 1}, "ttl": 60})
-            await house.ask("trivia.get", {"key": "game_123"})
-            await house.ask("trivia.get", {"key": "nothing"})
-            await house.told("trivia.set", {"key": "bad", "value": 1, "ttl": -1})
-            await house.ask("trivia.list")
+            await harness.ask("trivia.set", {"key": "game_123", "value": {"a": 1}, "ttl": 60})
+            await harness.ask("trivia.get", {"key": "game_123"})
+            await harness.ask("trivia.get", {"key": "nothing"})
+            await harness.told("trivia.set", {"key": "bad", "value": 1, "ttl": -1})
+            await harness.ask("trivia.list")
         told = [line for line in logs if line.get("plugin") == "trivia"]
         assert [
             (line["event"], line["log_level"], line.get("key"), line.get("hit")) for line in told
@@ -450,45 +454,47 @@ def test_us_011_observability_for_operators(live: Live) -> None:
             told[0]["operation"] == "kv_set" and told[0]["ttl"] == 60 and told[0]["latency_ms"] > 0
         )
         assert told[3]["error"] == "VALIDATION_ERROR"
-        house.clock.advance(seconds=60)
+        harness.clock.advance(seconds=60)
         with capture_logs() as logs:
-            await house.service.sweep()
+            await harness.service.sweep()
         [line] = logs
         assert (line["event"], line["log_level"], line["removed"]) == ("kv cleanup", "info", 1)
-        assert house.metric('rosey_kv_set_total{plugin="trivia"}') == 1
-        assert house.metric('rosey_kv_get_total{plugin="trivia"}') == 2
-        assert house.metric('rosey_kv_list_total{plugin="trivia"}') == 1
-        assert house.metric('rosey_kv_set_duration_seconds_count{plugin="trivia"}') == 1
+        assert harness.metric('rosey_kv_set_total{plugin="trivia"}') == 1
+        assert harness.metric('rosey_kv_get_total{plugin="trivia"}') == 2
+        assert harness.metric('rosey_kv_list_total{plugin="trivia"}') == 1
+        assert harness.metric('rosey_kv_set_duration_seconds_count{plugin="trivia"}') == 1
         assert (
-            house.metric('rosey_kv_errors_total{error_code="VALIDATION_ERROR",plugin="trivia"}')
+            harness.metric('rosey_kv_errors_total{error_code="VALIDATION_ERROR",plugin="trivia"}')
             == 1
         )
-        assert house.metric("rosey_kv_cleanup_deleted_total") == 1
-        assert house.metric("rosey_kv_cleanup_duration_seconds_count") == 1
-        await house.ask("trivia.set", {"key": "ab", "value": "cd"})
-        await house.service.census.take()
-        assert house.metric('rosey_kv_keys_total{plugin="trivia"}') == 1
-        assert house.metric('rosey_kv_storage_bytes{plugin="trivia"}') == 6
+        assert harness.metric("rosey_kv_cleanup_deleted_total") == 1
+        assert harness.metric("rosey_kv_cleanup_duration_seconds_count") == 1
+        await harness.ask("trivia.set", {"key": "ab", "value": "cd"})
+        await harness.service.census.take()
+        assert harness.metric('rosey_kv_keys_total{plugin="trivia"}') == 1
+        assert harness.metric('rosey_kv_storage_bytes{plugin="trivia"}') == 6
 
     live(story)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_us_012_ttl_cleanup_runs_automatically(engine: str, tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for number in range(20):
-            await house.told("trivia.set", {"key": f"s{number}", "value": 1, "ttl": 1 + number % 2})
-        await house.ask("trivia.list")
-        house.clock.advance(seconds=1)
-        cleaning = asyncio.ensure_future(house.service.clean_up())
+            await harness.told(
+                "trivia.set", {"key": f"s{number}", "value": 1, "ttl": 1 + number % 2}
+            )
+        await harness.ask("trivia.list")
+        harness.clock.advance(seconds=1)
+        cleaning = asyncio.ensure_future(harness.service.clean_up())
         async with asyncio.timeout(10):
-            while house.service.figures.cleaned < 10:
+            while harness.service.figures.cleaned < 10:
                 await asyncio.sleep(0.01)
-        assert len(await rows(house)) == 10
+        assert len(await rows(harness)) == 10
         cleaning.cancel()
-        await house.engine.close()  # a cleanup that fails is logged, and does not end the task
+        await harness.engine.close()  # a cleanup that fails is logged, and does not end the task
         with capture_logs() as logs:
-            await house.service.sweep()
+            await harness.service.sweep()
         assert [line["event"] for line in logs] == ["kv cleanup failed"]
 
     living(engine, tmp_path, sweep_seconds=0.05)(story)

@@ -22,7 +22,7 @@ from keyhouse.serve.nats import NatsListener, connect
 from keyhouse.serve.settings import Address
 from keyhouse.systems.rosey.service import part
 from tests.engines.nats_servers import nats_server
-from tests.systems.rosey.houses import Patient
+from tests.systems.rosey.harness import Patient
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
 

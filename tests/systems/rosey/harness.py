@@ -37,7 +37,7 @@ class Patient(Client):
         return await super().request(subject, payload, timeout, old_style, headers)
 
 
-class House:
+class Harness:
     """`restart` ends the service and begins it again on the same rows."""
 
     def __init__(self, url: str, clock: ManualClock, settings: dict[str, Any]) -> None:
@@ -90,10 +90,10 @@ class House:
 
 
 @asynccontextmanager
-async def house(engine: str, folder: Path, **settings: Any) -> AsyncIterator[House]:
+async def harness(engine: str, folder: Path, **settings: Any) -> AsyncIterator[Harness]:
     database = f"sqlite:{folder}/rosey.db?" if engine == "sqlite" else f"{await postgres_schema()}&"
     url = f"{database}layout=rosey"
-    built = House(url, ManualClock(SystemClock().now()), settings)
+    built = Harness(url, ManualClock(SystemClock().now()), settings)
     built.client = Patient()
     await built.client.connect(nats_server().url)
     await built.start()
@@ -104,15 +104,15 @@ async def house(engine: str, folder: Path, **settings: Any) -> AsyncIterator[Hou
         await built.client.close()
 
 
-Live = Callable[[Callable[[House], Awaitable[None]]], None]
+Live = Callable[[Callable[[Harness], Awaitable[None]]], None]
 
 
 def living(engine: str, folder: Path, **settings: Any) -> Live:
-    """Runs a story in a house of its own."""
+    """Runs a story in a harness of its own."""
 
-    def live(story: Callable[[House], Awaitable[None]]) -> None:
+    def live(story: Callable[[Harness], Awaitable[None]]) -> None:
         async def run() -> None:
-            async with house(engine, folder, **settings) as built:
+            async with harness(engine, folder, **settings) as built:
                 await story(built)
 
         asyncio.run(run())

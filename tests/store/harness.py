@@ -23,7 +23,7 @@ PATIENCE_SECONDS: Final = 30
 Rows = dict[str, tuple[bytes, int | None]]
 
 
-class House:
+class Harness:
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
         self.clock = ManualClock()
@@ -79,7 +79,7 @@ class House:
         assert await self.engine.commit(space, batch) is not None
 
 
-Story = Callable[[House], Awaitable[None]]
+Story = Callable[[Harness], Awaitable[None]]
 
 
 def everywhere(story: Story) -> Callable[[str, Path], None]:
@@ -96,12 +96,12 @@ def everywhere(story: Story) -> Callable[[str, Path], None]:
 
 
 async def played(story: Story, kind: str, folder: Path) -> None:
-    house = House(kind, folder)
+    harness = Harness(kind, folder)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS * 4):
-            await story(house)
+            await story(harness)
     finally:
-        await house.engine.close()
+        await harness.engine.close()
 
 
 async def findings(store: Store, **options: Any) -> list[Finding]:
@@ -131,9 +131,9 @@ def session(id: str = "1", **fields: Any) -> Session:
     return Session(**{"id": id, "user": "ann", "token": f"t{id}", **fields})
 
 
-async def sound(house: House) -> Store:
+async def sound(harness: Harness) -> Store:
     """Some of everything, and nothing wrong."""
-    store = house.store()
+    store = harness.store()
     await store.put(
         BOOK, book("1", series="s", position=1, tags=["x"], isbn="9", year=1, shelf="a", rating=2)
     )
