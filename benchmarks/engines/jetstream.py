@@ -14,7 +14,7 @@ from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_rea
 from keyhouse.bench.figure import Figure
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
+from keyhouse.nats.server import NatsCluster, NatsServer
 
 BARE = "bare"
 

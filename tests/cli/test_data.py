@@ -500,7 +500,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
     """`served` reads three settings by itself, so as to start quickly; here it is held to how the service reads them."""
     from keyhouse.cli.served import served_url
     from keyhouse.engines.system_urls import file_of, url_of
-    from keyhouse.serve.settings_sources import load_settings
+    from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
 
     monkeypatch.chdir(tmp_path)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.nats.server import NatsServer
 
 
 class ConfiguredServer(NatsServer):

@@ -19,8 +19,8 @@ from nats.js.kv import KeyValue
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
 from keyhouse.limits import CHANGES_KEPT
+from keyhouse.nats.server import NatsCluster, NatsServer
 
 
 @cache

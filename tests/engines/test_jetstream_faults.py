@@ -18,8 +18,8 @@ from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, retry
 from keyhouse.engines.jetstream import connection as wire
 from keyhouse.engines.jetstream.message import Message
-from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
+from keyhouse.nats.server import NatsServer
 from keyhouse.testing.conformance.stage import step
 from tests.engines.nats_rows import ALL, put, value
 from tests.engines.nats_servers import nats_server, own_server, url_of
@@ -268,7 +268,7 @@ def test_the_server_listens_on_loopback_only_and_syncs_always(server: NatsServer
 def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys, time\n"
-        "from keyhouse.engines.jetstream.server import NatsServer\n"
+        "from keyhouse.nats.server import NatsServer\n"
         "server = NatsServer(pathlib.Path(sys.argv[1]))\n"
         "server.start(); server.ready(); print(server.process_id, flush=True); time.sleep(60)\n"
     )

@@ -14,9 +14,9 @@ import pytest
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.jetstream import JetstreamEngine, retry
-from keyhouse.engines.jetstream.server import NatsCluster, NatsServer
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.limits import CHANGES_KEPT
+from keyhouse.nats.server import NatsCluster, NatsServer
 from keyhouse.testing.faults import FaultyEngine
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import play

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 BASE = ("limits", "errors", "arguments", "clock", "counter")
 CORE = ("keys", "schema", "engine", "store")
+SERVING = ("auth", "http", "metrics", "nats", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "": (*BASE, *CORE, "engines.registry"),
@@ -23,29 +24,27 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "keys": ("limits", "errors", "arguments"),
     "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),
-    "nats_driver": (),
-    "engines": (*BASE, "keys.escape", "engine", "nats_driver"),
-    "store": (*BASE, "keys", "schema", "engine"),
-    "remote": ("store",),
-    "testing": (*BASE, *CORE, "engines"),
-    "bench": (*BASE, *CORE, "engines", "auth", "http", "serve", "systems", ""),
-    "auth": (*BASE, *CORE, "http", "serve", ""),
-    "http": (*BASE, *CORE, "auth", "serve", ""),
-    "serve": (*BASE, *CORE, "engines", "auth", "http", "nats_driver", ""),
-    "systems": (*BASE, *CORE, "nats_driver", "remote", "auth", "http", "serve", ""),
-    "cli": (
+    "metrics": (*BASE, *CORE, "engines.wrapper"),
+    "nats": (*BASE, "schema", ""),
+    "engines": (
         *BASE,
-        *CORE,
-        "auth",
-        "bench",
-        "engines",
-        "http",
-        "remote",
-        "serve",
-        "systems",
-        "demo",
-        "",
+        "keys.escape",
+        "engine",
+        "nats.credentials",
+        "nats.driver",
+        "nats.errors",
+        "nats.server",
     ),
+    "store": (*BASE, "keys", "schema", "engine"),
+    "settings": (*BASE, "engines"),
+    "testing": (*BASE, *CORE, "engines", "nats"),
+    "auth": (*BASE, *CORE, "http", "settings", ""),
+    "http": (*BASE, *CORE, "auth", "metrics", "service", "settings", ""),
+    "service": (*BASE, *CORE, "auth", "http", "metrics", "nats", "settings", ""),
+    "serve": (*BASE, *CORE, *SERVING, "engines", ""),
+    "systems": (*BASE, *CORE, *SERVING, "serve", ""),
+    "bench": (*BASE, *CORE, *SERVING, "engines", "serve", "systems", ""),
+    "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
 """What each part of the package may import besides itself. The empty name is `keyhouse/__init__.py`."""
@@ -93,11 +92,11 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "httpx": ("systems",),  # a system's client
     "httptools": ("serve",),
     "jwt": ("auth",),
-    "nats": ("nats_driver", "engines", "serve", "systems", "bench"),
+    "nats": ("nats", "engines", "systems", "bench"),
     "opentelemetry": ("serve",),
-    "prometheus_client": ("http", "serve", "systems", "bench"),
+    "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems", "bench"),
     "starlette": ("http", "serve", "systems"),
-    "structlog": ("auth", "http", "serve", "systems", "cli", "bench"),
+    "structlog": ("auth", "http", "nats", "serve", "systems", "cli", "bench"),
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli", "bench"),
 }

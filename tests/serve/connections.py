@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from keyhouse.http import Response, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.settings import Address
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.settings import Address
 from tests.serve.http_shop import shop
 
 GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -8,8 +8,8 @@ import msgspec
 from keyhouse.auth import Caller, HeaderPairs
 from keyhouse.errors import ConflictError, EngineError, NotFoundError, TokenError, UnreadableError
 from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag
-from keyhouse.serve.rates import RateLimiter
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.service.rates import RateLimiter
+from keyhouse.service.spec import ServiceSpec
 
 Id = Annotated[str, msgspec.Meta(pattern="^[a-z0-9.~-]{1,20}$", examples=["tea"])]
 Kind = Literal["drinks", "foods"]

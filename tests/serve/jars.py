@@ -9,8 +9,9 @@ import msgspec
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError
 from keyhouse.http import Response, ResponseSpec, Route, Stream
-from keyhouse.serve import ServiceContext, ServiceSpec, read_settings, setting
-from keyhouse.serve.nats import Endpoint, Request
+from keyhouse.nats import Endpoint, Request
+from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.settings import read_settings, setting
 
 
 class Settings(msgspec.Struct, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-from keyhouse.serve.nats import Endpoint, NatsListener, connect
+from keyhouse.nats import Endpoint, NatsListener, connect
 from tests.engines.nats_servers import nats_server
 
 

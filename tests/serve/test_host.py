@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, NoRespondersError
 
 from keyhouse import open_engine
-from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.nats.server import NatsServer
 from keyhouse.testing.servers.postgres import postgres_server
 from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks

@@ -8,10 +8,10 @@ from pathlib import Path
 import nats
 import pytest
 
-from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.errors import UnavailableError
+from keyhouse.nats.credentials import sign_in
 from keyhouse.serve.server import Server
-from keyhouse.serve.settings_sources import load_settings
+from keyhouse.settings.sources import load_settings
 from tests.engines.nats_configured import ConfiguredServer
 from tests.engines.nats_signed import by_jwt, by_key
 from tests.serve import jars

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import LockedError, UsageError
+from keyhouse.nats.server import free_port
 from keyhouse.serve.data_dir import DataDir, _lives
 from keyhouse.serve.embedded_nats import embedded_nats
 from tests.cli.running import SOURCE

@@ -21,12 +21,13 @@ from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import UnavailableError
 from keyhouse.http.metrics import HttpMetrics
-from keyhouse.serve import ServiceContext, ServiceSpec, health, tasks
+from keyhouse.metrics import Metrics, Timing
+from keyhouse.serve import health, tasks
 from keyhouse.serve.health import Health, Readiness, SystemHealth
 from keyhouse.serve.health_routes import health_routes
 from keyhouse.serve.logs import set_up_logs
-from keyhouse.serve.metrics import Metrics, Timing
 from keyhouse.serve.tasks import Tasks
+from keyhouse.service import ServiceContext, ServiceSpec
 from keyhouse.systems.rosey import service as rosey
 from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.streamkit import service as streamkit

@@ -7,7 +7,7 @@ import pytest
 from keyhouse.clock import Clock
 from keyhouse.engine import Engine
 from keyhouse.limits import CHANGES_KEPT
-from keyhouse.serve.metrics import MeteredEngine
+from keyhouse.metrics import MeteredEngine
 from keyhouse.testing.conformance import Conformance, Opener
 from tests.engines.openers import ALL
 

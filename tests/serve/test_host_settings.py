@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 from keyhouse.cli.serve import serve
 from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
-from keyhouse.serve import ServiceSpec, server
-from keyhouse.serve.settings import Address, Settings
-from keyhouse.serve.settings_sources import FILE, LoadedSettings, load_settings
+from keyhouse.serve import server
+from keyhouse.service import ServiceSpec
+from keyhouse.settings.settings import Address, Settings
+from keyhouse.settings.sources import FILE, LoadedSettings, load_settings
 from tests.serve import jars
 
 SYSTEMS = ("rosey", "streamkit")

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from keyhouse.errors import UsageError
-from keyhouse.serve import read_settings, setting
+from keyhouse.settings import read_settings, setting
 
 
 class Quota(Struct):

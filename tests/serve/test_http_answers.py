@@ -14,8 +14,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.http import HttpSettings, Response, Route, make_app
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
-from keyhouse.serve.rates import RateLimiter
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.service.rates import RateLimiter
+from keyhouse.service.spec import ServiceSpec
 from tests.serve.http_asking import ask, asking
 from tests.serve.http_shop import shop
 

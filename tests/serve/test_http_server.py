@@ -10,8 +10,8 @@ import structlog
 
 from keyhouse.http import HttpSettings, Response, Route, Stream, make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.settings import Address
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.settings import Address
 from tests.serve.http_shop import shop
 
 Ask = Callable[[bytes], Awaitable[bytes]]

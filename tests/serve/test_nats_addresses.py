@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from keyhouse import open_engine
-from keyhouse.engines.jetstream.server import free_port
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.nats_driver import NatsDriver, unfit
-from keyhouse.serve.nats import connect
-from keyhouse.serve.nats.connection import Connection, _State
+from keyhouse.nats import connect
+from keyhouse.nats.connection import Connection, _State
+from keyhouse.nats.driver import NatsDriver, unfit
+from keyhouse.nats.server import free_port
 from keyhouse.systems.rosey.remote import connect as ask
 from tests.engines.nats_configured import ConfiguredServer, configured
 

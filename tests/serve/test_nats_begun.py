@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.serve.nats.eager_task import begin
+from keyhouse.nats.eager_task import begin
 
 
 def begun(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:

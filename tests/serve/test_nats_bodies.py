@@ -13,7 +13,7 @@ from keyhouse.errors import (
     MissingFieldError,
     RecordError,
 )
-from keyhouse.serve.nats import Body
+from keyhouse.nats import Body
 
 
 class Asked(msgspec.Struct):

@@ -11,15 +11,15 @@ import pytest
 from nats.errors import NoRespondersError
 from structlog.testing import capture_logs
 
-from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import (
     DocumentError,
     LimitError,
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.serve.nats import Endpoint, NatsListener, Request, connect, failure
-from keyhouse.serve.nats.connection import Connection, _State
+from keyhouse.nats import Endpoint, NatsListener, Request, connect, failure
+from keyhouse.nats.connection import Connection, _State
+from keyhouse.nats.server import NatsServer
 from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
 
@@ -407,7 +407,7 @@ def test_a_server_that_is_away_all_night_does_not_fill_the_log(
         state.connected = True
         for reason in ("refused", "refused", "refused", "no such host", "no such host"):
             await state.trouble(OSError(reason))
-        monkeypatch.setattr("keyhouse.serve.nats.connection.AGAIN_SECONDS", 0)
+        monkeypatch.setattr("keyhouse.nats.connection.AGAIN_SECONDS", 0)
         await state.trouble(OSError("no such host"))
         return [line["reason"] for line in logs]
 

@@ -13,8 +13,8 @@ from nats.errors import BadSubjectError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
-from keyhouse.serve.nats import Endpoint, NatsListener, Request, connect
-from keyhouse.serve.nats.connection import BUFFER_BYTES, Connection, settle
+from keyhouse.nats import Endpoint, NatsListener, Request, connect
+from keyhouse.nats.connection import BUFFER_BYTES, Connection, settle
 from keyhouse.serve.server import _connected
 from tests.engines.nats_configured import ConfiguredServer, configured
 from tests.engines.nats_servers import nats_server

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol import parser
 
-from keyhouse.serve.nats.fast_parser import Parser
+from keyhouse.nats.fast_parser import Parser
 
 WORDS = st.binary(min_size=1, max_size=6).filter(lambda word: not set(word) & set(b" \t\r\n"))
 DATA = st.binary(max_size=20) | st.just(b"MSG a 1 2\r\n") | st.just(b"\r\n")

@@ -6,7 +6,7 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.errors import RateError, UsageError
-from keyhouse.serve.rates import RateLimiter
+from keyhouse.service.rates import RateLimiter
 
 
 def test_a_burst_is_allowed_and_then_the_rate() -> None:

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from keyhouse.errors import UsageError
 from keyhouse.serve import traces
 from keyhouse.serve.server import Server
-from keyhouse.serve.settings_sources import LoadedSettings, load_settings
+from keyhouse.settings.sources import LoadedSettings, load_settings
 from tests.engines.nats_servers import nats_server
 from tests.serve import jars
 

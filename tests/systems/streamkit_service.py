@@ -18,8 +18,8 @@ from keyhouse.clock import Clock, ManualClock
 from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.http import App, make_app
-from keyhouse.serve import ServiceContext
 from keyhouse.serve.listener import listening
+from keyhouse.service import ServiceContext
 from keyhouse.systems.streamkit.service import part
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 from keyhouse.testing.conformance import Opener

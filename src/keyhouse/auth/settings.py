@@ -11,7 +11,7 @@ import msgspec
 from keyhouse.auth.jwks_fetch import source
 from keyhouse.errors import UsageError
 from keyhouse.limits import SECRET_BYTES_MIN
-from keyhouse.serve.settings_parser import setting
+from keyhouse.settings.parser import setting
 
 Names = tuple[str, ...]
 

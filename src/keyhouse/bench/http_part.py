@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from keyhouse import Store, open_engine
-from keyhouse.serve import ServiceContext, ServiceSpec
+from keyhouse.service import ServiceContext, ServiceSpec
 from keyhouse.systems.streamkit import NOTE, SCHEMAS, Note
 from keyhouse.systems.streamkit.service import part as streamkit
 

@@ -15,7 +15,7 @@ from keyhouse.auth import JwtSettings, mint
 from keyhouse.bench.http_part import CUSTOMER, NOTE_ID, part
 from keyhouse.http import make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.settings import Address
+from keyhouse.settings.settings import Address
 
 BODY = b'{"answer":"a constant"}'
 _START = {

@@ -19,7 +19,7 @@ from keyhouse.bench.child import child
 from keyhouse.bench.contest import Contestant, contest
 from keyhouse.bench.cores import apart
 from keyhouse.bench.figure import Figure
-from keyhouse.engines.jetstream.server import NatsServer
+from keyhouse.nats.server import NatsServer
 
 IN_FLIGHT: Final = 64
 KEYS: Final = 1_000

@@ -19,10 +19,10 @@ import uvloop
 from nats.aio.msg import Msg
 
 from keyhouse import open_engine
-from keyhouse.serve import ServiceContext
-from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats import NatsListener, connect
+from keyhouse.metrics import Metrics
+from keyhouse.nats import NatsListener, connect
 from keyhouse.serve.run import tune_gc
+from keyhouse.service import ServiceContext
 from keyhouse.systems.rosey.service import part
 
 

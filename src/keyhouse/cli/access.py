@@ -14,8 +14,8 @@ from keyhouse.cli.writing import Put, check_writable, completed, put_value, refu
 from keyhouse.engine import Engine, check_since
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import EngineError
-from keyhouse.remote import Remote
 from keyhouse.schema import Found
+from keyhouse.service.remote import Remote
 from keyhouse.store import Unset
 from keyhouse.systems.registry import load_remote
 

@@ -50,8 +50,8 @@ def acl(
 
 
 def _settings(config: Path | None) -> Any:
-    from keyhouse.serve import read_settings
-    from keyhouse.serve.settings_sources import load_settings
+    from keyhouse.settings import read_settings
+    from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
     from keyhouse.systems.rosey.settings import Settings
 

@@ -8,9 +8,9 @@ import msgspec
 from keyhouse.engine import Change, Engine, Row
 from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import Span
-from keyhouse.remote import Told
 from keyhouse.schema import MILLISECONDS, Found, Record, Schema
 from keyhouse.schema.description import kind_of
+from keyhouse.service.remote import Told
 
 _PAGE_ROWS = 200
 

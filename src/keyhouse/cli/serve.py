@@ -91,7 +91,7 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     try:
         from keyhouse.serve.logs import set_up_logs
         from keyhouse.serve.run import serve
-        from keyhouse.serve.settings_sources import load_settings
+        from keyhouse.settings.sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
     import structlog
@@ -122,7 +122,7 @@ def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
     its settings itself."""
     import msgspec
 
-    from keyhouse.serve import read_settings
+    from keyhouse.settings import read_settings
 
     stored = msgspec.defstruct("Stored", [("engine", str | None, None)])
     for name in NAMES:

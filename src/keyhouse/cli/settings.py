@@ -5,7 +5,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from keyhouse.http import HttpSettings
-from keyhouse.serve.settings import Settings
+from keyhouse.settings.settings import Settings
 from keyhouse.systems.registry import NAMES, has_service, load_service
 
 _FLAGS = {"systems": "`SYSTEM…`"} | {

@@ -65,7 +65,7 @@ def token(
     from keyhouse.errors import UsageError
 
     try:
-        from keyhouse.serve.settings_sources import load_settings
+        from keyhouse.settings.sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 

@@ -16,7 +16,7 @@ from keyhouse.http.route import Route
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.signature import NOTHING, Binding, request_conditions
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
-from keyhouse.serve.rates import RateLimiter
+from keyhouse.service.rates import RateLimiter
 
 Headers = list[tuple[bytes, bytes]]
 

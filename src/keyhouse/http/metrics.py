@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from keyhouse.serve.metrics import Timing
+from keyhouse.metrics import Timing
 
 
 class HttpMetrics:

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import HTTP_BODY_BYTES_MAX, HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
-from keyhouse.serve.settings_parser import setting
+from keyhouse.settings.parser import setting
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from keyhouse.engines.jetstream.server import NatsServer
 from keyhouse.errors import UnavailableError, UsageError
+from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
 
 FOLDER: Final = "nats"

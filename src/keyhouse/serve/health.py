@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from keyhouse.errors import KeyhouseError
-from keyhouse.serve.metrics import Metrics
+from keyhouse.metrics import Metrics
 
 CHECK_SECONDS: Final = 3.0
 """How long a check may take: who is slower is not ready."""

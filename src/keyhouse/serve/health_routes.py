@@ -6,8 +6,8 @@ from typing import Any
 
 from keyhouse import __version__
 from keyhouse.http import Response, ResponseSpec, Route
+from keyhouse.metrics import Metrics
 from keyhouse.serve.health import Health, Readiness
-from keyhouse.serve.metrics import Metrics
 
 
 def health_routes(health: Health, metrics: Metrics) -> Sequence[Route]:

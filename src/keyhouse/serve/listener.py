@@ -12,9 +12,9 @@ import uvicorn
 
 from keyhouse.errors import UsageError
 from keyhouse.limits import HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
-from keyhouse.serve.settings import Address
 from keyhouse.serve.uvicorn_protocol import HttpProtocol
 from keyhouse.serve.write_buffer_limit import WriteBufferLimit
+from keyhouse.settings.settings import Address
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""

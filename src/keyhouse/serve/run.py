@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from keyhouse.serve.server import Addresses, Server, Service
-from keyhouse.serve.settings_sources import LoadedSettings
+from keyhouse.settings.sources import LoadedSettings
 
 __all__ = ["serve", "tune_gc"]
 

@@ -16,25 +16,25 @@ import structlog
 
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
-from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.registry import public_url
 from keyhouse.engines.system_urls import file_of, make_folder, url_of
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
+from keyhouse.metrics import Metrics
+from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.connection import Connection
+from keyhouse.nats.credentials import sign_in
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.embedded_nats import embedded_nats
 from keyhouse.serve.health import Health
 from keyhouse.serve.health_routes import health_routes
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats import NatsListener, connect
-from keyhouse.serve.nats.connection import Connection
-from keyhouse.serve.settings import EMBEDDED, OFF, Address
-from keyhouse.serve.settings_parser import read_settings
-from keyhouse.serve.settings_sources import LoadedSettings
-from keyhouse.serve.spec import ServiceContext, ServiceSpec
 from keyhouse.serve.tasks import Tasks
 from keyhouse.serve.tracing import Tracing, tracing
+from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.settings.parser import read_settings
+from keyhouse.settings.settings import EMBEDDED, OFF, Address
+from keyhouse.settings.sources import LoadedSettings
 
 ENGINE_SECONDS: Final = 15.0
 """How long an engine may take to open: it may have tables to make."""

@@ -7,8 +7,8 @@ from typing import Final, Self
 import structlog
 
 from keyhouse.errors import KeyhouseError
-from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.metrics import Metrics
+from keyhouse.service.spec import ServiceSpec
 
 PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0

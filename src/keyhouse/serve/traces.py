@@ -25,8 +25,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from keyhouse.engine import Batch, Engine, Page, Row, Span
 from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError
-from keyhouse.serve.nats import Endpoint, Request
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.nats import Endpoint, Request
+from keyhouse.service.spec import ServiceSpec
 
 _CARRIED: Final = (b"traceparent", b"tracestate")
 

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from keyhouse import __version__
 from keyhouse.engine import Engine
-from keyhouse.serve.spec import ServiceSpec
+from keyhouse.service.spec import ServiceSpec
 
 _VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """What every program with OpenTelemetry reads."""

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from keyhouse import open_engine
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Engine
-from keyhouse.serve import ServiceContext
-from keyhouse.serve.nats import NatsListener, connect
+from keyhouse.nats import NatsListener, connect
+from keyhouse.service import ServiceContext
 from keyhouse.systems.rosey.service import PluginService
 from tests.engines.nats_servers import nats_server
 from tests.engines.openers import postgres_schema

@@ -16,11 +16,11 @@ import pytest
 from nats.aio.client import Client
 
 from keyhouse import open_engine
-from keyhouse.engines.jetstream.server import find_binary, free_port
 from keyhouse.errors import AccessError
-from keyhouse.serve import ServiceContext
-from keyhouse.serve.metrics import Metrics
-from keyhouse.serve.nats import NatsListener, connect
+from keyhouse.metrics import Metrics
+from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.server import find_binary, free_port
+from keyhouse.service import ServiceContext
 from keyhouse.store import ANY
 from keyhouse.systems.rosey import remote
 from keyhouse.systems.rosey.acl import SERVICE, User, authorization, users

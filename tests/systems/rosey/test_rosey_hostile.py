@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from keyhouse.errors import EngineError, UnavailableError, UsageError
 from keyhouse.limits import PLUGIN_WATCHES_MAX
-from keyhouse.serve import read_settings
+from keyhouse.settings import read_settings
 from keyhouse.systems.rosey import service, watches
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal

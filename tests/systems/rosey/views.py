@@ -16,10 +16,10 @@ from keyhouse.auth import JwtSettings, mint
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.http import make_app
-from keyhouse.serve import ServiceContext, ServiceSpec
+from keyhouse.nats import NatsListener, connect
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.nats import NatsListener, connect
-from keyhouse.serve.settings import Address
+from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.settings.settings import Address
 from keyhouse.systems.rosey.service import part
 from tests.engines.nats_servers import nats_server
 from tests.systems.rosey.harness import Patient

@@ -17,13 +17,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.jetstream.error_map import (
     ABSENT,
     NoResponders,
     Refusal,
     cut_off,
-    is_hopeless,
     no_jetstream,
     no_responders,
     not_sent,
@@ -31,14 +29,15 @@ from keyhouse.engines.jetstream.error_map import (
     silent,
     too_old,
     unanswered,
-    unreachable,
 )
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings
 from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
-from keyhouse.nats_driver import NatsDriver
+from keyhouse.nats.credentials import sign_in
+from keyhouse.nats.driver import NatsDriver
+from keyhouse.nats.errors import is_hopeless, unreachable
 
 VERSION_NEEDED: Final = "2.12.0"
 """The first server that commits a batch of messages at once."""

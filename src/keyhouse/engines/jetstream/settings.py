@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from keyhouse.engines.jetstream.credentials import sign_in
 from keyhouse.engines.jetstream.layout import Layout
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
+from keyhouse.nats.credentials import sign_in
 
 VALUES_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """Values that the mirror of one bucket keeps in memory; others are fetched when they are read."""

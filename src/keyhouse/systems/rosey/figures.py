@@ -15,7 +15,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from keyhouse.serve.metrics import Timing
+from keyhouse.metrics import Timing
 from keyhouse.systems.rosey.quota import Room
 
 __all__ = ["OTHERS", "PLUGINS_MAX", "Figures"]

@@ -28,8 +28,8 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.nats_driver import NatsDriver, unfit
-from keyhouse.remote import Told
+from keyhouse.nats.driver import NatsDriver, unfit
+from keyhouse.service.remote import Told
 from keyhouse.store import ANY, Unset
 from keyhouse.systems.rosey.client import (
     Change,

@@ -12,10 +12,11 @@ from msgspec import UNSET
 from keyhouse import sweep
 from keyhouse.auth import jwt_auth, mint
 from keyhouse.errors import KeyFieldError, KeyhouseError
-from keyhouse.serve import ServiceContext, ServiceSpec, read_settings
-from keyhouse.serve.metrics import Timing
-from keyhouse.serve.nats import Body, Endpoint, Request
-from keyhouse.serve.rates import RateLimiter
+from keyhouse.metrics import Timing
+from keyhouse.nats import Body, Endpoint, Request
+from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.service.rates import RateLimiter
+from keyhouse.settings import read_settings
 from keyhouse.systems.rosey import requests as asked
 from keyhouse.systems.rosey.census import Census
 from keyhouse.systems.rosey.errors import PluginNameError, SubjectError

@@ -6,7 +6,7 @@ import msgspec
 
 from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
-from keyhouse.serve import setting
+from keyhouse.settings import setting
 
 __all__ = ["OPERATOR_PATTERN", "Settings"]
 

@@ -14,9 +14,9 @@ from keyhouse.auth import Caller
 from keyhouse.engine import Engine, Row
 from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
 from keyhouse.http import Response, ResponseSpec, Route
+from keyhouse.metrics import SECONDS, Timing
 from keyhouse.schema import MILLISECONDS
-from keyhouse.serve import RateLimiter
-from keyhouse.serve.metrics import SECONDS, Timing
+from keyhouse.service import RateLimiter
 from keyhouse.store import Store
 from keyhouse.systems.rosey import shown
 from keyhouse.systems.rosey.census import Census

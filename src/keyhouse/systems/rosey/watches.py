@@ -19,7 +19,7 @@ import structlog
 from keyhouse.engine import check_since
 from keyhouse.errors import BusyError, KeyhouseError, QuotaError
 from keyhouse.limits import PLUGIN_WATCHES_MAX, WATCHES_MAX
-from keyhouse.serve.nats import Publisher
+from keyhouse.nats import Publisher
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.figures import Figures

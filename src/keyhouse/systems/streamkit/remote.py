@@ -28,8 +28,8 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     UsageError,
 )
-from keyhouse.remote import Told
 from keyhouse.schema import Record
+from keyhouse.service.remote import Told
 from keyhouse.store import Unset
 from keyhouse.systems.streamkit import client
 from keyhouse.systems.streamkit.client import Streamkit

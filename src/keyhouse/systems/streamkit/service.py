@@ -8,7 +8,8 @@ from typing import Any, Final
 from keyhouse.auth import jwt_auth, mint
 from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
-from keyhouse.serve import RateLimiter, ServiceContext, ServiceSpec, read_settings
+from keyhouse.service import RateLimiter, ServiceContext, ServiceSpec
+from keyhouse.settings import read_settings
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.quota import Size

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from keyhouse.auth import JwtSettings
 from keyhouse.errors import UsageError
-from keyhouse.serve import setting
+from keyhouse.settings import setting
 from keyhouse.systems.streamkit.versions import KeyVersion
 
 TENANT_PATTERN: Final = r"(?!.*_streamkit(?:_|\Z))[A-Za-z0-9_-]{1,64}"

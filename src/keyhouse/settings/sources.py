@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.errors import UsageError
-from keyhouse.serve.settings import Settings
-from keyhouse.serve.settings_parser import read_settings, unknown_setting
+from keyhouse.settings.parser import read_settings, unknown_setting
+from keyhouse.settings.settings import Settings
 
 __all__ = ["LoadedSettings", "load_settings"]
 

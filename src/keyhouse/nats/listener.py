@@ -18,11 +18,11 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
-from keyhouse.serve.nats.connection import GIVEN_AT_ONCE, Connection, Taker, leave, settle
-from keyhouse.serve.nats.eager_task import begin
-from keyhouse.serve.nats.endpoint import Endpoint, Request
-from keyhouse.serve.nats.error_reply import failure
-from keyhouse.serve.nats.micro import Micro, Tally, now_ns
+from keyhouse.nats.connection import GIVEN_AT_ONCE, Connection, Taker, leave, settle
+from keyhouse.nats.eager_task import begin
+from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.error_reply import failure
+from keyhouse.nats.micro import Micro, Tally, now_ns
 
 IN_FLIGHT_MAX: Final = 1_024
 """Requests that are under way at once."""

@@ -10,7 +10,7 @@ import msgspec
 
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import UsageError
-from keyhouse.serve.settings_parser import setting
+from keyhouse.settings.parser import setting
 
 __all__ = ["Settings"]
 

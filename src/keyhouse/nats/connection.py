@@ -13,10 +13,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from keyhouse.engines.jetstream.error_map import is_hopeless, is_refusal
 from keyhouse.errors import UnavailableError
-from keyhouse.nats_driver import NatsDriver, unfit
-from keyhouse.serve.nats.fast_parser import Parser
+from keyhouse.nats.driver import NatsDriver, unfit
+from keyhouse.nats.errors import is_hopeless, is_refusal
+from keyhouse.nats.fast_parser import Parser
 
 CONNECT_SECONDS: Final = 5
 RECONNECT_SECONDS: Final = 0.5

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from keyhouse.auth.caller import Authenticator
 from keyhouse.engine import Engine
 from keyhouse.http.route import Route
-from keyhouse.serve.nats.endpoint import Endpoint
-from keyhouse.serve.rates import RateLimiter
+from keyhouse.nats.endpoint import Endpoint
+from keyhouse.service.rates import RateLimiter
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
