@@ -19,7 +19,7 @@ from tests.cli.running import SOURCE
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from keyhouse.engines.jetstream import server
+from keyhouse.nats import server
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.embedded_nats import embedded_nats
 
