@@ -21,9 +21,9 @@ from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.store import Store
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal
-from tests.engines.nats_servers import nats_server
-from tests.engines.openers import postgres_schema
 from tests.store.moving import contents
+from tests.support.engine_openers import postgres_schema
+from tests.support.nats_servers import nats_server
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
 STORED = "3,4,5,commit,read"

@@ -10,7 +10,7 @@ import pytest
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put, Row
 from tests.cli.running import run
-from tests.engines.openers import OPENERS, postgres_schema
+from tests.support.engine_openers import OPENERS, postgres_schema
 
 KINDS = ["sqlite", "sqlite?layout=rosey"] + (
     ["postgres", "postgres?layout=rosey"] if "postgres" in OPENERS else []

@@ -18,7 +18,7 @@ from keyhouse.schema.description import describe
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems.registry import NAMES, load
 from tests.cli.running import run
-from tests.engines.openers import postgres_schema
+from tests.support.engine_openers import postgres_schema
 
 CLIPS = "keyhouse.demo.clips:BOARD"
 NEXT = "keyhouse.demo.clips:NEXT_BOARD"

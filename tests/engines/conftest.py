@@ -1,5 +1,7 @@
-"""Tests of an engine that is not chosen (see `openers`) are not collected: they would start its server. Whatever is skipped
-here for a reason that is not listed has failed: an engine that could not be put to a test has not passed it.
+"""Do not collect the folders of engines that the run leaves out: their tests would start a server.
+
+A skip for a reason that is not listed here counts as a failure: an engine that could not be tested
+has not passed.
 """
 
 from collections.abc import Generator
@@ -7,18 +9,15 @@ from typing import Final
 
 import pytest
 
-from tests.engines.openers import ALL, OPENERS
+from tests.support.engine_openers import ALL, OPENERS
 
-_OWN = {"postgres": ["test_postgres*.py", "test_sql_layouts.py"]}
+_FOLDERS = {"postgres": ["postgres", "sql"]}
 
-collect_ignore_glob = [
-    pattern
-    for name in ALL
-    if name not in OPENERS
-    for pattern in _OWN.get(name, [f"test_{name}*.py"])
+collect_ignore = [
+    folder for name in ALL if name not in OPENERS for folder in _FOLDERS.get(name, [name])
 ]
 
-TOLD: Final = (
+KNOWN_SKIPS: Final = (
     "the memory engine does not declare durable",
     "the memory engine does not declare shared",
     "the rocksdb engine does not declare shared",
@@ -28,9 +27,9 @@ TOLD: Final = (
 )
 
 
-def is_told(reason: str) -> bool:
-    """Whether a test may be skipped for it."""
-    return reason.endswith(TOLD)
+def is_known_skip(reason: str) -> bool:
+    """Return whether a test may be skipped for this reason."""
+    return reason.endswith(KNOWN_SKIPS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,7 +38,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if (
         report.skipped
         and not hasattr(report, "wasxfail")
-        and not is_told(str(report.longrepr).rstrip("')"))
+        and not is_known_skip(str(report.longrepr).rstrip("')"))
     ):
         report.outcome = "failed"
         report.longrepr = (

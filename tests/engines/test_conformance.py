@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.testing.conformance import Conformance, Opener
-from tests.engines.openers import OPENERS
+from tests.support.engine_openers import OPENERS
 
 
 @pytest.fixture(params=OPENERS)

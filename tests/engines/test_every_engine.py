@@ -14,8 +14,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engines.registry import SCHEMES
 from keyhouse.systems.registry import NAMES
 from keyhouse.testing.conformance import Conformance
-from tests.engines.conftest import is_told
-from tests.engines.openers import ALL, OPENERS
+from tests.engines.conftest import is_known_skip
+from tests.support.engine_openers import ALL, OPENERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,7 +141,7 @@ def test_an_opener_opens_the_engine_of_its_name(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "is_known"),
     [
         ("the memory engine does not declare shared", True),
         ("the rocksdb engine does not declare shared", True),
@@ -151,5 +151,5 @@ def test_an_opener_opens_the_engine_of_its_name(name: str, tmp_path: Path) -> No
         ("this machine lets no process mount a disk of its own (unshare)", True),
     ],
 )
-def test_what_is_skipped_without_a_known_reason_fails(reason: str, told: bool) -> None:
-    assert is_told(reason) is told
+def test_a_skip_without_a_known_reason_fails(reason: str, is_known: bool) -> None:
+    assert is_known_skip(reason) is is_known

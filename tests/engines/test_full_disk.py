@@ -36,7 +36,7 @@ def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
 def test_a_disk_that_fills_up_harms_nothing_and_serves_again(engine: str, tmp_path: Path) -> None:
     ran = on_small_disk(
-        tmp_path, sys.executable, "-m", "tests.engines.filling", engine, str(tmp_path)
+        tmp_path, sys.executable, "-m", "tests.engines.support.disk_filler", engine, str(tmp_path)
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "full three times" in ran.stdout

@@ -10,7 +10,7 @@ from keyhouse.engines.health import CLOCK_SECONDS_MAX, Fact, clock_at, look
 from keyhouse.engines.jetstream.health import _kept, _microseconds, _room
 from keyhouse.engines.registry import open_engine
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
-from tests.engines.nats_servers import nats_server
+from tests.support.nats_servers import nats_server
 
 
 def facts(url: str) -> dict[str, Fact]:

@@ -3,7 +3,7 @@
 import pytest
 
 from keyhouse.errors import UnavailableError, UsageError
-from tests.engines.refusals import SECRET, refusal
+from tests.engines.support.open_errors import SECRET, refusal
 
 
 @pytest.mark.parametrize(

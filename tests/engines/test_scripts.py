@@ -12,8 +12,8 @@ import pytest
 
 from keyhouse.testing.generator import generate
 from keyhouse.testing.script import parse, play
-from tests.engines.openers import ALL, OPENERS
 from tests.soak import SOAK, size
+from tests.support.engine_openers import ALL, OPENERS
 
 SEEDS = range(size(10, 100))
 OPERATIONS = 5_000 if SOAK else 2_000

@@ -10,7 +10,7 @@ import nats
 from nats.aio.client import Client
 
 from keyhouse.nats import Endpoint, NatsListener, connect
-from tests.engines.nats_servers import nats_server
+from tests.support.nats_servers import nats_server
 
 
 @asynccontextmanager

@@ -21,8 +21,8 @@ from keyhouse.nats.server import NatsServer
 from keyhouse.testing.servers.postgres import postgres_server
 from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks
-from tests.engines.openers import OPENERS
 from tests.serve.host_running import JARS, Serving, command, environment, refused, serving
+from tests.support.engine_openers import OPENERS
 
 
 async def put(client: Client, name: str, number: int | None) -> int | None:

@@ -12,9 +12,9 @@ from keyhouse.errors import UnavailableError
 from keyhouse.nats.credentials import sign_in
 from keyhouse.serve.server import Server
 from keyhouse.settings.sources import load_settings
-from tests.engines.nats_configured import ConfiguredServer
-from tests.engines.nats_signed import by_jwt, by_key
 from tests.serve import jars
+from tests.support.nats_credentials import by_jwt, by_key
+from tests.support.nats_server_configs import ConfiguredServer
 
 
 @pytest.mark.parametrize("known", [by_key, by_jwt])

@@ -9,7 +9,7 @@ from keyhouse.engine import Engine
 from keyhouse.limits import CHANGES_KEPT
 from keyhouse.metrics import MeteredEngine
 from keyhouse.testing.conformance import Conformance, Opener
-from tests.engines.openers import ALL
+from tests.support.engine_openers import ALL
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from keyhouse.nats.connection import Connection, _State
 from keyhouse.nats.driver import NatsDriver, unfit
 from keyhouse.nats.server import free_port
 from keyhouse.systems.rosey.remote import connect as ask
-from tests.engines.nats_configured import ConfiguredServer, configured
+from tests.support.nats_server_configs import ConfiguredServer, configured
 
 PASSWORD = "p@ss/word:%"
 SPELLED = "p%40ss%2Fword%3A%25"

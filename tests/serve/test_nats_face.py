@@ -20,8 +20,8 @@ from keyhouse.errors import (
 from keyhouse.nats import Endpoint, NatsListener, Request, connect, failure
 from keyhouse.nats.connection import Connection, _State
 from keyhouse.nats.server import NatsServer
-from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
+from tests.support.nats_servers import nats_server
 
 
 def endpoint(

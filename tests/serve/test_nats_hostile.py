@@ -16,9 +16,9 @@ from keyhouse.errors import UnavailableError
 from keyhouse.nats import Endpoint, NatsListener, Request, connect
 from keyhouse.nats.connection import BUFFER_BYTES, Connection, settle
 from keyhouse.serve.server import _connected
-from tests.engines.nats_configured import ConfiguredServer, configured
-from tests.engines.nats_servers import nats_server
 from tests.serve.nats_faces import ask, client, face, until
+from tests.support.nats_server_configs import ConfiguredServer, configured
+from tests.support.nats_servers import nats_server
 
 
 async def echo(request: Request) -> bytes:

@@ -23,8 +23,8 @@ from keyhouse.errors import UsageError
 from keyhouse.serve import traces
 from keyhouse.serve.server import Server
 from keyhouse.settings.sources import LoadedSettings, load_settings
-from tests.engines.nats_servers import nats_server
 from tests.serve import jars
+from tests.support.nats_servers import nats_server
 
 
 class Collector(ThreadingHTTPServer):

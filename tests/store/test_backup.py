@@ -15,9 +15,9 @@ from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, read_backup, restore
 from keyhouse.store.move import MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.engines.openers import OPENERS
 from tests.store.moving import contents, digests, fill
 from tests.store.test_exchange import ODD_VALUES, hostile
+from tests.support.engine_openers import OPENERS
 
 
 async def kept_in(path: Path, engine: Engine) -> BackedUp:

@@ -28,8 +28,8 @@ from keyhouse.store.scan import Scan
 from keyhouse.testing.model import Difference, Generator, Player, generate, play
 from keyhouse.testing.model.generator import WEIGHTS
 from keyhouse.testing.script import parse
-from tests.engines.openers import ALL, OPENERS
 from tests.soak import size
+from tests.support.engine_openers import ALL, OPENERS
 
 OPERATIONS = size(5_000, 50_000)
 FEWER_OPERATIONS = dict.fromkeys(("jetstream", "jetstream-buckets"), size(2_500, 25_000)) | {

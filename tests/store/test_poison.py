@@ -22,7 +22,6 @@ from keyhouse.limits import (
 )
 from keyhouse.schema import Record, document
 from keyhouse.store import Store, Transaction, append, verify
-from tests.engines.openers import OPENERS
 from tests.store import poison
 from tests.store.poison import (
     BY_SLUG,
@@ -46,6 +45,7 @@ from tests.store.poison import (
     Event,
     Note,
 )
+from tests.support.engine_openers import OPENERS
 
 
 async def seeded(engine: Engine) -> Store:

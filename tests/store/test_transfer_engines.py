@@ -14,8 +14,8 @@ from keyhouse.store.move import MARK_SPACE
 from keyhouse.testing.conformance.poison import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.engines.openers import OPENERS
 from tests.store.moving import contents, digests, until
+from tests.support.engine_openers import OPENERS
 
 ENGINES = [name for name in OPENERS if name != "memory"]
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.systems.driving")
 
-from tests.engines.openers import OPENERS  # noqa: E402  # after it is registered, or its asserts say nothing
+from tests.support.engine_openers import OPENERS  # noqa: E402  # after it is registered, or its asserts say nothing
 from tests.systems.driving import Drive  # noqa: E402
 
 

@@ -17,7 +17,7 @@ from keyhouse.systems.streamkit.client import (
     UnauthorizedError,
 )
 from keyhouse.systems.streamkit.configs import Create, Delete, Update
-from tests.engines.openers import sqlite
+from tests.support.engine_openers import sqlite
 from tests.systems.streamkit_service import Service, serving, token
 
 

@@ -14,7 +14,7 @@ from keyhouse.engine import Engine, Span
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.systems.streamkit import build_kv_key, parse_kv_key
-from tests.engines import openers
+from tests.support import engine_openers
 from tests.systems.streamkit_service import Service, serving, token
 from tests.systems.test_streamkit_schema import VALUES
 
@@ -29,7 +29,7 @@ def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("streamkit")
-    with serving(openers.ALL[request.param](folder), folder) as served:
+    with serving(engine_openers.ALL[request.param](folder), folder) as served:
         yield served
 
 

@@ -17,8 +17,8 @@ from keyhouse.engine import Engine, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.systems.streamkit import CONFIGS, parse_kv_key
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN
-from tests.engines import openers
 from tests.serve.auth_forging import forgeries, hs
+from tests.support import engine_openers
 from tests.systems.streamkit_service import SECRET, Answer, Asked, app_of, asked, serving
 
 CUSTOMERS = 10_000
@@ -290,7 +290,7 @@ def test_customers_with_hostile_names_never_meet_over_real_http(kind: str, tmp_p
                 answer = client.request(method, path, json=body, headers=options.get("headers"))
             return Answer(answer.status_code, dict(answer.headers), answer.content)
 
-    with serving(openers.ALL[kind](tmp_path), tmp_path) as service:
+    with serving(engine_openers.ALL[kind](tmp_path), tmp_path) as service:
         over = Over(None, service.clock)  # type: ignore[arg-type]  # the app is behind the socket
         beside = Asked(app_of(MemoryEngine(service.clock), tmp_path), service.clock)
 

@@ -13,8 +13,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.engines.openers import sqlite
 from tests.soak import size
+from tests.support.engine_openers import sqlite
 from tests.systems.streamkit_service import Service, serving, token
 
 EXAMPLES = size(30, 1_000)

@@ -17,8 +17,8 @@ from keyhouse.engine import Engine
 from keyhouse.nats import NatsListener, connect
 from keyhouse.service import ServiceContext
 from keyhouse.systems.rosey.service import PluginService
-from tests.engines.nats_servers import nats_server
-from tests.engines.openers import postgres_schema
+from tests.support.engine_openers import postgres_schema
+from tests.support.nats_servers import nats_server
 
 ENGINES = ("sqlite", "postgres")
 

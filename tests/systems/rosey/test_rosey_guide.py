@@ -15,7 +15,7 @@ from keyhouse.errors import KeyhouseError
 from keyhouse.systems.rosey.client import _BY_CODE, PluginStorage
 from keyhouse.systems.rosey.service import OPERATIONS
 from tests.docs.pages import DOCS, blocks, code, table
-from tests.engines.nats_servers import nats_server
+from tests.support.nats_servers import nats_server
 from tests.systems.rosey.harness import Harness, living
 
 PAGE = (DOCS / "systems" / "rosey.md").read_text()

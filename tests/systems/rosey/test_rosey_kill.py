@@ -16,9 +16,9 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from tests.engines.nats_servers import nats_server
-from tests.engines.openers import postgres_schema
 from tests.soak import size
+from tests.support.engine_openers import postgres_schema
+from tests.support.nats_servers import nats_server
 
 SECONDS = size(15, 60)
 KILLS = 5

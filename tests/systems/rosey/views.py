@@ -21,7 +21,7 @@ from keyhouse.serve.listener import bind, listening
 from keyhouse.service import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
 from keyhouse.systems.rosey.service import part
-from tests.engines.nats_servers import nats_server
+from tests.support.nats_servers import nats_server
 from tests.systems.rosey.harness import Patient
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"

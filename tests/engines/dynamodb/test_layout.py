@@ -1,0 +1,230 @@
+"""Documents as flat attributes, found by a plain query on a local secondary index, and read back to the byte."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhouse.engine import Batch, Put, Row, Span
+from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Path, layout_of
+from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flattened
+from keyhouse.engines.dynamodb.items import Items
+from keyhouse.errors import DeclarationError
+from keyhouse.testing.conformance.poison import VALUES
+from tests.support.dynamodb_tables import plain_client, settings
+
+HISTORY = layout_of("history")
+
+ENTRY = (
+    b'{"attr":{"assetId":"1981","assetType":"tv-episode","totalTime":6604,"state":"IN_PROGRESS","progress":2518,'
+    b'"updateTime":"2021-01-27T23:37:42.155Z","progressPercentage":38.13},"ext":{"showCategoryId":"1446",'
+    b'"seasonCategoryId":"1450","sport":"cricket","series-id":"4","team-ids":"60091,60092"}}'
+)
+"""The document's own example, as the store encodes it."""
+
+FLAT = {
+    "a.assetId": {"S": "1981"},
+    "a.assetType": {"S": "tv-episode"},
+    "a.totalTime": {"N": "6604"},
+    "a.state": {"S": "IN_PROGRESS"},
+    "a.progress": {"N": "2518"},
+    "a.updateTime": {"S": "2021-01-27T23:37:42.155Z"},
+    "a.progressPercentage": {"N": "38.13"},
+    "e.showCategoryId": {"S": "1446"},
+    "e.seasonCategoryId": {"S": "1450"},
+    "e.sport": {"S": "cricket"},
+    "e.series-id": {"S": "4"},
+    "e.team-ids": {"S": "60091,60092"},
+    "path.hierarchy": {"S": "/1446/1450"},
+    "path.sport": {"S": "/cricket/4"},
+}
+
+EXACT = (
+    b'{"attr":{}}',
+    b'{"attr":{},"ext":{}}',
+    b'{"ext":{"b":1,"a":2},"attr":{"z":null,"y":true,"x":false,"":""}}',
+    b'{"m":{"timestamps":["2021-01-27T23:37:42Z","2021-01-28T00:00:00Z"]},"attr":{"n":[]}}',
+    b'{"attr":{"n":-7,"f":0.5,"g":-12.000001,"zero":0,"mixed":[1,"1",null,true,1.5]}}',
+    '{"attr":{"é\\n\\u0000":"\u2028\U0001f600"}}'.encode(),
+)
+BESIDE = (
+    b'{"attr":{"n":1.0}}',
+    b'{"attr":{"n":1e3}}',
+    b'{"attr":{"n":-0}}',
+    b'{"attr":{"n":-0.0}}',
+    b'{"attr":{"n":0.0000001}}',
+    b'{"attr":{"n":18446744073709551616}}',
+    b'{"attr":{"n":1,"n":2}}',
+    b'{"attr": {"n": 1}}',
+    b'{"attr":{"deep":{"b":1,"a":2}}}',
+    b'{"attr":{"deep":[[1]]}}',
+    b'{"attr":{"text":"\\u00e9"}}',
+    b'{"attr":{"text":"\\/"}}',
+)
+PLAIN = (
+    b"{}",
+    b"1",
+    b"null",
+    b'["attr"]',
+    b'{"attr":1}',
+    b'{"attr":{},"other":{}}',
+    b'{"assetIds":["1981","1988"]}',
+    b'{"attr":{"lone":"\\ud800"}}',
+    b'{"attr":',
+    b'{"attr":{"long":"' + b"x" * FLAT_BYTES_MAX + b'"}}',
+)
+
+
+def test_the_example_of_the_document_lies_flat_as_the_document_says() -> None:
+    item = flattened(ENTRY, HISTORY)
+    assert item is not None
+    shape = json.loads(item.pop("shape")["S"])
+    assert item == FLAT
+    assert [member for member, _ in shape] == ["attr", "ext"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kept_in"), [(EXACT, "shape"), (BESIDE, "value"), (PLAIN, None)]
+)
+def test_the_bytes_are_kept_beside_the_attributes_where_those_would_not_give_them_back(
+    values: tuple[bytes, ...], kept_in: str | None
+) -> None:
+    for value in values:
+        item = flattened(value, HISTORY)
+        assert (item is None) is (kept_in is None), value
+        if item is not None:
+            assert ("shape" in item, "value" in item) == (kept_in == "shape", kept_in == "value"), (
+                value
+            )
+
+
+def test_every_value_is_read_back_to_the_byte_from_the_table() -> None:
+    values = [ENTRY, *EXACT, *BESIDE, *PLAIN, *VALUES]
+    values += [b'{"attr":{"v":' + value + b'},"ext":{"w":' + value + b"}}" for value in VALUES]
+
+    async def scenario() -> None:
+        engine = await DynamoDBEngine.open(settings(layout=HISTORY))
+        for number, value in enumerate(values):
+            await engine.commit("p", Batch(puts=(Put(f"k{number:03d}", value),)))
+        page = await engine.scan("p", Span(), limit=1_000)
+        assert [row.value for row in page.rows] == values
+        rows = await engine.read("p", [row.key for row in page.rows])
+        assert rows == page.rows
+        keys = await engine.scan("p", Span(), limit=1_000, keys_only=True)
+        assert [row.value for row in keys.rows] == [b""] * len(values)
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+groups = st.dictionaries(st.text(max_size=5), scalars | st.lists(scalars, max_size=3), max_size=4)
+documents = st.dictionaries(st.sampled_from(["attr", "ext", "m"]), groups, max_size=3)
+
+
+@given(documents, st.booleans())
+def test_any_document_comes_back_to_the_byte(document: Any, spaced: bool) -> None:
+    text = json.dumps(document, ensure_ascii=spaced, separators=None if spaced else (",", ":"))
+    value = text.encode(errors="replace")
+    items = Items(HISTORY)
+    item = items.item("p", Row("k", value, 1))
+    assert items.row(_normalised(item)) == Row("k", value, 1)
+
+
+def _normalised(item: Any) -> Any:
+    """As DynamoDB gives numbers back: without what says nothing."""
+    if isinstance(item, dict) and item.keys() == {"N"}:
+        number = float(item["N"])
+        return (
+            {"N": str(int(item["N"]))}
+            if "." not in item["N"] and "e" not in item["N"]
+            else {"N": repr(number)}
+        )
+    if isinstance(item, dict):
+        return {name: _normalised(content) for name, content in reversed(item.items())}
+    return [_normalised(element) for element in item] if isinstance(item, list) else item
+
+
+def test_a_plain_query_on_the_index_finds_the_items_of_a_show_and_of_a_sport() -> None:
+    def entry(asset: str, **ext: str) -> Put:
+        document = {
+            "attr": {"assetId": asset},
+            "ext": {name.replace("_", "-"): text for name, text in ext.items()},
+        }
+        return Put(f"IN_PROGRESS|{asset}", json.dumps(document, separators=(",", ":")).encode())
+
+    async def scenario() -> None:
+        where = settings(layout=HISTORY)
+        engine = await DynamoDBEngine.open(where)
+        entries = (
+            entry(
+                "1", showCategoryId="1446", seasonCategoryId="1450", sport="cricket", series_id="4"
+            ),
+            entry(
+                "2", showCategoryId="1446", seasonCategoryId="1451", sport="cricket", series_id="5"
+            ),
+            entry("3", showCategoryId="14460", seasonCategoryId="1", sport="cric/ket|%"),
+            entry("4", sport="cricket"),
+            entry("5", seasonCategoryId="1450", showCategoryId=""),
+            entry("6", showCategoryId="x" * 1_100),
+        )
+        await engine.commit(
+            "profile", Batch(puts=(*entries, Put("IN_PROGRESS", b'{"assetIds":["1","2"]}')))
+        )
+        await engine.commit("another", Batch(puts=entries))
+
+        async with plain_client() as client:
+
+            async def found(path: str, prefix: str) -> list[str]:
+                answer = await client.query(
+                    TableName=where.table,
+                    IndexName=f"{path}-index",
+                    KeyConditionExpression="profileId = :profile AND begins_with(#path, :prefix)",
+                    ExpressionAttributeNames={"#path": path},
+                    ExpressionAttributeValues={
+                        ":profile": {"S": "profile"},
+                        ":prefix": {"S": prefix},
+                    },
+                )
+                return [item["a.assetId"]["S"] for item in answer["Items"]]
+
+            assert await found("path.hierarchy", "/1446/") == ["1", "2"]
+            assert await found("path.hierarchy", "/1446/1451") == ["2"]
+            assert await found("path.hierarchy", "/") == ["1", "2", "3"]
+            assert sorted(await found("path.sport", "/cricket")) == ["1", "2", "4"]
+            assert await found("path.sport", "/cric%2Fket%7C%25") == ["3"]
+
+        moved = entry("1", showCategoryId="7", seasonCategoryId="8")
+        await engine.commit("profile", Batch(puts=(moved,)))
+        assert (await engine.read("profile", [moved.key])) == [Row(moved.key, moved.value, 2)]
+        async with plain_client() as client:
+            assert await found("path.hierarchy", "/1446/") == ["2"]
+            assert await found("path.hierarchy", "/7/8") == ["1"]
+            assert await found("path.sport", "/cricket/4") == []
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"value": "key"},
+        {"members": {"attr": "v"}},
+        {"members": {"attr": "a.", "ext": "a.b"}},
+        {"members": {"attr": ""}},
+        {"members": {"e": "e."}, "paths": (Path("e.path", ("e.x",), "index"),)},
+    ],
+)
+def test_a_layout_whose_attributes_could_meet_is_refused(names: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError):
+        Layout(**names)

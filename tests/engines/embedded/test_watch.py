@@ -1,0 +1,128 @@
+"""How a watch on SQLite and RocksDB keeps up: after falling behind, and when the log has gone from under it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Put, Span
+from keyhouse.engines import watcher
+from keyhouse.errors import ClosedError, WatchExpiredError
+from keyhouse.testing.conformance.stage import leave, step
+from tests.engines.support.embedded_engines import Kind, awaited, both, put, taken
+
+ALL = Span()
+
+
+@both
+@pytest.mark.parametrize("since", [0, 1, 24, 25, 26, 49, 50])
+@awaited
+async def test_the_log_is_read_in_windows_without_a_gap_between_them(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int
+) -> None:
+    monkeypatch.setattr(kind.feed, "WINDOW_COMMITS", 5)
+    async with kind.opened(tmp_path) as engine:
+        for number in range(1, 51):
+            await put(engine, f"k{number}", space="s" if number % 10 else "another")
+        await put(engine, "end")
+        changes = await taken(engine, since=since, last="end")
+        assert [change.revision for change in changes] == [
+            n for n in range(since + 1, 52) if n % 10
+        ]
+
+
+@both
+@awaited
+async def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "PENDING_MAX", 10)
+    monkeypatch.setattr(kind.feed, "WINDOW_COMMITS", 7)
+    async with kind.opened(tmp_path) as engine:
+        watch = engine.watch("s", ALL, since=0)
+        revisions = []
+        for round in range(10):
+            for number in range(round * 5):
+                await put(engine, f"{round}/{number}")
+            last = await put(engine, f"end of {round}")
+            change = await step(watch)
+            while change.key != f"end of {round}":
+                revisions.append(change.revision)
+                change = await step(watch)
+            revisions.append(change.revision)
+        assert last is not None
+        assert revisions == list(range(1, last + 1))
+        await leave(watch)
+
+
+@both
+@awaited
+async def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "PENDING_MAX", 10)
+    async with kind.opened(tmp_path, changes_kept=20) as engine:
+        await put(engine, "first")
+        watch = engine.watch("s", ALL, since=0)
+        assert (await step(watch)).key == "first"
+        for number in range(100):
+            await put(engine, f"k{number}")
+        await engine.sweep(limit=1)
+        with pytest.raises(WatchExpiredError, match="scan again") as refusal:
+            await step(watch)
+        assert refusal.value.fields["oldest"] == 82
+
+
+@both
+@awaited
+async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has missed nothing, so pruning what is not its own must not end it; not even when a burst then comes at once."""
+    monkeypatch.setattr(watcher, "PENDING_MAX", 10)
+    async with kind.opened(tmp_path, changes_kept=20) as engine:
+        watch = engine.watch("s", ALL, since=0)
+        waiting = asyncio.ensure_future(step(watch))
+        await asyncio.sleep(0)
+        for number in range(100):
+            await put(engine, f"k{number}", space="another")
+        await engine.sweep(limit=1)
+        burst = [Batch(puts=(Put(f"k{number:02d}", b"1"),)) for number in range(15)]
+        await asyncio.gather(*(engine.commit("s", batch) for batch in burst))
+        keys = [(await waiting).key] + [(await step(watch)).key for _ in range(14)]
+        assert keys == [f"k{number:02d}" for number in range(15)]
+        await leave(watch)
+
+
+@both
+@awaited
+async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(
+    kind: Kind, tmp_path: Path
+) -> None:
+    async with kind.opened(tmp_path, changes_kept=5) as engine:
+        for number in range(1, 21):
+            await put(engine, f"k{number}")
+        await engine.sweep(limit=1)
+    async with kind.opened(tmp_path, changes_kept=5) as engine:
+        await put(engine, "end")
+        assert [change.revision for change in await taken(engine, since=15, last="end")] == list(
+            range(16, 22)
+        )
+        with pytest.raises(WatchExpiredError):
+            await step(engine.watch("s", ALL, since=14))
+
+
+@both
+@awaited
+async def test_a_watch_that_begins_after_closing_is_refused_though_another_still_waits(
+    kind: Kind, tmp_path: Path
+) -> None:
+    engine = kind.open(tmp_path)
+    await put(engine, "a")
+    watch = engine.watch("s", ALL, since=0)
+    assert (await step(watch)).key == "a"
+    await engine.close()
+    with pytest.raises(ClosedError):
+        await step(engine.watch("s", ALL, since=0))
+    with pytest.raises(ClosedError):
+        await step(watch)

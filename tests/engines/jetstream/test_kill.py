@@ -1,0 +1,225 @@
+"""JetStream killed, and hanging, under load: nothing acknowledged is lost, nothing is there twice, and it serves again.
+
+A run proves something only if much was written before the first fault, and the faults met writes: both are held.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Batch, Engine, Put
+from keyhouse.engines.jetstream import JetstreamEngine, retry
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.limits import CHANGES_KEPT
+from keyhouse.nats.server import NatsCluster, NatsServer
+from keyhouse.testing.faults import FaultyEngine
+from keyhouse.testing.generator import generate
+from keyhouse.testing.script import play
+from tests.engines.support.jetstream_load import SPACE, Load
+from tests.engines.support.jetstream_races import Race
+from tests.soak import SOAK, size
+from tests.support.engine_openers import OPENERS
+from tests.support.nats_servers import own_server, url_of
+
+KILLS = size(20, 200)
+CLUSTER_SECONDS = size(30, 20 * 60)
+HELD_UP_SECONDS_MIN = 1.0
+"""A leader that is gone holds up the writers for longer than any pause of theirs: so the fault took effect."""
+
+ACKNOWLEDGED_PER_SECOND_MIN = 100
+UP_AGAIN_SECONDS_MAX = 5
+"""After the server is, each time; with its start, which on a machine that has much else to do is not ours, nine times in
+ten."""
+
+CLUSTER_UP_AGAIN_SECONDS_MAX = 15
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with own_server(tmp_path / "nats") as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Batch(deletes=("take:writer-1",)),
+        Batch(puts=(Put("writes", b"7"),)),
+        Batch(deletes=tuple(f"reel:writer-1 reel {number}" for number in range(3))),
+        Batch(puts=(Put("idx:take:00000000:writer-1", b"1"),)),
+    ],
+    ids=["a record", "a count", "a derived row", "an old derived row"],
+)
+def test_what_was_lost_is_found(loss: Batch) -> None:
+    """The kills below prove something only if this does."""
+
+    async def scenario() -> None:
+        load = Load(FaultyEngine(MemoryEngine(), yields=True), writers=4)
+        async with load.running():
+            await load.until(50)
+        assert not await load.faults()
+        await load.store.engine.commit(load.store.space, loss)
+        assert await load.faults()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    dice = random.Random(seed)
+
+    async def scenario() -> None:
+        engine = JetstreamEngine.open(url_of(server))
+        load = Load(engine)
+        hits = 0
+        outages: list[float] = []
+        waits: list[float] = []
+        async with load.running():
+            rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
+            for number in range(KILLS):
+                await load.until(dice.randrange(5, 40))
+                if number % 2:
+                    await load.under_way(dice)
+                else:
+                    await asyncio.sleep(dice.uniform(0, 0.02))
+                unknown, killed = load.unknown, time.monotonic()
+                server.kill()
+                server.start()
+                await asyncio.to_thread(server.ready)
+                ready = time.monotonic()
+                await load.until(1)
+                outages.append(time.monotonic() - killed)
+                waits.append(time.monotonic() - ready)
+                hits += load.unknown > unknown
+        faults = await load.faults()
+        await engine.close()
+        shown = f"up again in {min(outages):.1f} to {max(outages):.1f} s, {max(waits):.1f} s after the server"
+        print(
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown at {hits} kills; {shown}"
+        )
+        assert not faults
+        assert hits >= KILLS // 4, "too few kills hit a write"
+        assert max(waits) <= UP_AGAIN_SECONDS_MAX, shown
+        assert sorted(outages)[KILLS * 9 // 10 - 1] <= UP_AGAIN_SECONDS_MAX, shown
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
+    started = NatsCluster(tmp_path / "nats")
+    started.start()
+    started.ready()
+    yield started
+    started.stop()
+
+
+@pytest.mark.long
+def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_path: Path) -> None:
+    async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
+        url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
+        return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
+
+    seed = random.randrange(10**9)
+    script = generate(seed, 1_000)
+    assert asyncio.run(play(script, opener)) == asyncio.run(
+        play(script, OPENERS["memory"](tmp_path))
+    ), f"seed {seed}"
+
+
+def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(
+    cluster: NatsCluster,
+) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+
+    async def scenario() -> None:
+        assert not await Race(f"{cluster.url}/?bucket=race&sync=always&replicas=3", seed).faults()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
+    _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
+    _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
+
+
+def _in_a_cluster(
+    cluster: NatsCluster,
+    fell: Callable[[NatsServer], None],
+    raise_again: Callable[[NatsServer], None],
+    *,
+    away_seconds: float,
+) -> None:
+    seed = random.randrange(10**9)
+    print("seed", seed)
+    dice = random.Random(seed)
+
+    async def scenario() -> None:
+        engine = JetstreamEngine.open(url_of(cluster, "&replicas=3"))
+        load = Load(engine)
+        slowest = longest_without_leader = 0.0
+        async with load.running():
+            await load.until(1, seconds=60)
+            rate = await load.at_speed(ACKNOWLEDGED_PER_SECOND_MIN)
+            began, faults_made = time.monotonic(), 0
+            while time.monotonic() < began + CLUSTER_SECONDS or faults_made < 3:
+                await load.until(dice.randrange(20, 200))
+                node, leads = await _chosen(cluster, engine, dice, leader=faults_made % 2 == 0)
+                fell(node)
+                fallen = time.monotonic()
+                await asyncio.sleep(dice.uniform(0, away_seconds))
+                raise_again(node)
+                healed = time.monotonic()
+                await load.until(1, seconds=60)
+                slowest = max(slowest, time.monotonic() - healed)
+                if leads:
+                    longest_without_leader = max(
+                        longest_without_leader, load.longest_outage(fallen)
+                    )
+                faults_made += 1
+        faults = await load.faults()
+        await engine.close()
+        print(
+            f"{rate:.0f} writes/s, {len(load.times)} in all, {load.unknown} unknown, {load.unavailable} unavailable;"
+        )
+        print(
+            f"{faults_made} faults, outage at most {load.longest_outage(began):.1f} s, {slowest:.1f} s after healing"
+        )
+        assert not faults
+        assert longest_without_leader >= HELD_UP_SECONDS_MIN, "no fault held up the writers"
+        assert slowest <= CLUSTER_UP_AGAIN_SECONDS_MAX
+
+    asyncio.run(scenario())
+
+
+async def _chosen(
+    cluster: NatsCluster, engine: JetstreamEngine, dice: random.Random, *, leader: bool
+) -> tuple[NatsServer, bool]:
+    """A node, and whether it leads the stream at this moment: the one that does, where that is asked for."""
+    assert engine._wire is not None
+    wire = engine._wire
+    info = await retry.until_available(lambda: wire.api(f"STREAM.INFO.KV_{SPACE}"))
+    assert info is not None
+    leading = [
+        node
+        for number, node in enumerate(cluster.nodes)
+        if info["cluster"].get("leader") == f"{node.name}-{number}"
+    ]
+    node = dice.choice(leading if leader and leading else cluster.nodes)
+    return node, node in leading

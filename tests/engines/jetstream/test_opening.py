@@ -1,0 +1,98 @@
+"""What NATS lets one open, and what is said when it does not."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import nkeys
+import pytest
+
+from keyhouse import open_engine
+from keyhouse.engine import Batch, Put
+from keyhouse.errors import UnavailableError, UsageError
+from tests.engines.support.open_errors import SECRET, refusal
+from tests.support.nats_credentials import Signer, by_jwt, by_key
+from tests.support.nats_server_configs import ConfiguredServer, configured
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[ConfiguredServer]:
+    """A server with a user who may do everything, and one who may do nothing with JetStream."""
+    silent = {"publish": {"deny": ["$JS.API.>"]}}
+    users = [
+        {"user": "ann", "password": SECRET},
+        {"user": "bob", "password": SECRET, "permissions": silent},
+    ]
+    with configured(tmp_path, authorization={"users": users}) as server:
+        yield server
+
+
+def test_a_wrong_password_is_said_to_be_one_at_once(guarded: ConfiguredServer) -> None:
+    error = refusal(f"{guarded.address('ann:wrong@')}/?bucket=rows")
+    assert isinstance(error, UnavailableError)
+    assert error.sentence.startswith(
+        "The NATS server refuses the connection; look at the user, the password"
+    )
+    assert "Authorization Violation" in str(error.fields["detail"])
+    assert f"127.0.0.1:{guarded.port}" in str(error.fields["server"])
+
+
+def test_a_user_without_rights_is_told_what_the_server_says(guarded: ConfiguredServer) -> None:
+    error = refusal(f"{guarded.address(f'bob:{SECRET}@')}/?bucket=rows")
+    assert isinstance(error, UnavailableError)
+    assert error.sentence.endswith("if of permissions, grant them to this user.")
+    assert "permissions violation" in str(error.fields["detail"])
+
+
+def test_the_right_password_opens(guarded: ConfiguredServer) -> None:
+    async def opened() -> None:
+        engine = await open_engine(f"{guarded.address(f'ann:{SECRET}@')}/?bucket=rows")
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        await engine.close()
+
+    asyncio.run(opened())
+
+
+@pytest.mark.parametrize("known", [by_key, by_jwt])
+def test_a_credentials_file_opens_and_without_it_or_with_anothers_the_server_refuses(
+    known: Callable[[Path], AbstractContextManager[tuple[ConfiguredServer, Path]]], tmp_path: Path
+) -> None:
+    async def opened(url: str) -> None:
+        engine = await open_engine(url)
+        assert await engine.commit("s", Batch(puts=(Put("a", b"1"),))) is not None
+        await engine.close()
+
+    stranger = tmp_path / "stranger.nk"
+    stranger.write_text(Signer(nkeys.PREFIX_BYTE_USER).seed)
+    with known(tmp_path) as (server, file):
+        asyncio.run(opened(f"{server.address()}/?bucket=rows&credentials={file}"))
+        for more in ("", f"&credentials={stranger}"):
+            error = refusal(f"{server.address()}/?bucket=rows{more}")
+            assert isinstance(error, UnavailableError)
+            assert error.sentence.startswith("The NATS server refuses the connection; look at")
+
+
+@pytest.mark.parametrize("layout", ["bucket=rows", "prefix=rows-"])
+def test_a_server_without_jetstream_is_said_to_be_so(tmp_path: Path, layout: str) -> None:
+    with configured(tmp_path, jetstream=None) as server:
+        error = refusal(f"{server.address()}/?{layout}")
+    assert isinstance(error, UnavailableError)
+    assert (
+        error.sentence
+        == "The NATS server answers without JetStream; enable it there, and for this account."
+    )
+
+
+def test_a_bucket_that_is_not_there_is_not_made_unless_told_to(tmp_path: Path) -> None:
+    async def made(url: str) -> None:
+        engine = await open_engine(url)
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        await engine.close()
+        await (await open_engine(url, create=False)).close()
+
+    with configured(tmp_path) as server:
+        url = f"{server.address()}/?bucket=rows"
+        error = refusal(url, create=False)
+        assert (type(error), error.sentence) == (UsageError, "There is no such bucket.")
+        asyncio.run(made(url))

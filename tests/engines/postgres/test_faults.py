@@ -1,0 +1,403 @@
+"""PostgreSQL that breaks: connections ended, the server killed, listeners cut off. What was acknowledged stays, a watch has
+no gap, and service comes back without anyone's help."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from keyhouse.engine import Add, Batch, Change, Engine, Put, Span
+from keyhouse.engines.postgres import PostgresEngine
+from keyhouse.engines.postgres.feed import Feed
+from keyhouse.errors import EngineError, UnavailableError, UnknownOutcomeError
+from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.servers.postgres import PostgresServer
+from tests.soak import size
+from tests.support.engine_openers import postgres_schema
+
+ALL = Span()
+WRITERS = 16
+KILLS = size(20, 200)
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One of its own, to be killed."""
+    found = PostgresServer()
+    yield found
+    found.close()
+
+
+class Load:
+    """Writers that never stop, and remember what they were told: acknowledged, or unknown and then repeated until known."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stopping = False
+        self.acknowledged: dict[tuple[str, str], int] = {}
+        self.added = 0
+        self.errors: list[EngineError] = []
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._write(number) for number in range(WRITERS)))
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    async def until(self, more: int) -> None:
+        """Until so many more commits were acknowledged."""
+        target = len(self.acknowledged) + more
+        async with asyncio.timeout(60):
+            while len(self.acknowledged) < target:
+                await asyncio.sleep(0.005)
+
+    async def _write(self, writer: int) -> None:
+        space, number = f"s{writer % 4}", 0
+        while not self._stopping:
+            key = f"w{writer}/{number:05d}"
+            batch = Batch(
+                puts=(Put(key, b"1"), Put(f"{key}/index", b"1")), adds=(Add("n", 1),), id=key
+            )
+            self.acknowledged[space, key] = await self._certainly(space, batch)
+            self.added += 1
+            number += 1
+
+    async def _certainly(self, space: str, batch: Batch) -> int:
+        while True:
+            try:
+                revision = await self._engine.commit(space, batch)
+                assert revision is not None
+                return revision
+            except (UnavailableError, UnknownOutcomeError) as error:
+                self.errors.append(error)
+                await asyncio.sleep(0.02)
+
+    async def check(self, engine: Engine) -> None:
+        """All that was acknowledged is there, whole, and nothing was done twice."""
+        for space in {space for space, _ in self.acknowledged}:
+            page = await engine.scan(space, ALL, limit=1_000_000)
+            found = {row.key: row for row in page.rows}
+            keys = [key for of, key in self.acknowledged if of == space]
+            for key in keys:
+                assert (
+                    found[key].revision
+                    == found[f"{key}/index"].revision
+                    == self.acknowledged[space, key]
+                )
+            assert found["n"].value == b"%d" % len(keys)
+            assert len(found) == 2 * len(keys) + 1
+
+
+async def terminate(url: str, who: str = "keyhouse%") -> int:
+    """End the server's processes for an engine's connections, as an operator does."""
+    connection = await asyncpg.connect(url)
+    gone = await connection.fetchval(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE $1",
+        who,
+    )
+    await connection.close()
+    return int(gone)
+
+
+@pytest.mark.soak
+def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(
+    server: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(server.url)
+        load = Load(engine)
+        running = asyncio.ensure_future(load.run())
+        for _ in range(KILLS):
+            await load.until(more=40)
+            assert await terminate(server.url) > 0
+            assert (await engine.read("s0", ["absent"])) == [None]
+        await load.until(more=40)
+        load.stop()
+        await running
+        assert load.errors
+        await load.check(engine)
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(
+    server: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(server.url)
+        load = Load(engine)
+        running = asyncio.ensure_future(load.run())
+        watching = asyncio.ensure_future(follow(engine, "s0"))
+        for _ in range(KILLS):
+            await load.until(more=30)
+            await asyncio.to_thread(server.kill)
+            with pytest.raises((UnavailableError, UnknownOutcomeError)):
+                await engine.commit("gone", Batch(puts=(Put("k", b"1"),)))
+            with pytest.raises(UnavailableError):
+                await engine.read("gone", ["k"])
+            await asyncio.to_thread(server.start)
+            back = time.monotonic()
+            await load.until(more=1)
+            assert time.monotonic() - back < 5
+        load.stop()
+        await running
+        assert any(isinstance(error, UnknownOutcomeError) for error in load.errors)
+        await load.check(engine)
+        await engine.commit("s0", Batch(puts=(Put("end", b"1"),)))
+        seen = await asyncio.wait_for(watching, 30)
+        check_watch(seen, [key for space, key in load.acknowledged if space == "s0"])
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stops_in_good_order_and_comes_back_is_found_again(
+    server: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(server.url)
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        await asyncio.to_thread(server.stop)
+        for call in (
+            engine.commit("s", Batch(puts=(Put("b", b"1"),))),
+            engine.read("s", ["a"]),
+            engine.sweep(limit=1),
+        ):
+            with pytest.raises(UnavailableError):
+                await call
+        with pytest.raises(UnavailableError):
+            await anext(engine.watch("s", ALL, since=0))
+        await asyncio.to_thread(server.start)
+        assert await engine.commit("s", Batch(puts=(Put("b", b"1"),))) == 2
+        assert [row.key for row in (await engine.scan("s", ALL, limit=9)).rows] == ["a", "b"]
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+async def follow(engine: Engine, space: str, since: int = 0) -> list[Change]:
+    """All changes up to that of the key `end`."""
+    watch = engine.watch(space, ALL, since=since)
+    found = [await anext(watch)]
+    while found[-1].key != "end":
+        found.append(await anext(watch))
+    await leave(watch)
+    return found
+
+
+def check_watch(changes: list[Change], keys: list[str]) -> None:
+    """Each key came once, in the order of the revisions."""
+    revisions = [change.revision for change in changes]
+    assert revisions == sorted(revisions)
+    puts = [change.key for change in changes if change.key != "n"]
+    assert len(puts) == len(set(puts))
+    assert set(keys) <= set(puts)
+
+
+def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -> None:
+    async def scenario() -> None:
+        url = await postgres_schema()
+        writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
+        await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
+        watching = asyncio.ensure_future(follow(watcher, "s", since=1))
+        keys = list[str]()
+        for number in range(200):
+            keys.append(f"k{number:03d}")
+            await writer.commit("s", Batch(puts=(Put(keys[-1], b"1"),)))
+            if number % 20 == 10:
+                await heard(watcher)
+                assert await terminate(url, "keyhouse watch") == 1
+        await writer.commit("s", Batch(puts=(Put("end", b"1"),)))
+        check_watch(await asyncio.wait_for(watching, 30), keys)
+        await writer.close()
+        await watcher.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_is_told(
+    server: PostgresServer,
+) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(server.url)
+        start = await engine.commit("s", Batch(puts=(Put("start", b"1"),)))
+        watch = engine.watch("s", ALL, since=start)
+        await engine.commit("s", Batch(puts=(Put("before", b"1"),)))
+        assert (await step(watch)).key == "before"
+        waiting = asyncio.ensure_future(step(watch))
+        server.stop()
+        with pytest.raises(UnavailableError):
+            await step(engine.watch("s", ALL))
+        await asyncio.wait([waiting], timeout=1)
+        assert not waiting.done()
+        server.start()
+        revision = await engine.commit("s", Batch(puts=(Put("after", b"1"),)))
+        assert (await waiting).revision == revision
+        await watch.aclose()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_waiting_watch_hears_of_another_process_at_once() -> None:
+    async def scenario() -> None:
+        url = await postgres_schema()
+        writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
+        watch = watcher.watch("s", ALL, since=0)
+        await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
+        await step(watch)
+        await heard(watcher)
+        waits = []
+        for number in range(10):
+            waiting = asyncio.ensure_future(step(watch))
+            await asyncio.sleep(0.02)
+            await writer.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
+            told = time.monotonic()
+            assert (await waiting).key == f"k{number}"
+            waits.append(time.monotonic() - told)
+        assert sorted(waits)[5] < 0.5  # by looking alone, it would be half a second on average
+        await leave(watch)
+        await writer.close()
+        await watcher.close()
+
+    asyncio.run(scenario())
+
+
+async def heard(engine: PostgresEngine) -> None:
+    """Until the engine listens."""
+    async with asyncio.timeout(10):
+        while not engine._feed.listening:
+            await asyncio.sleep(0.01)
+
+
+def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        url = await postgres_schema()
+        writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
+        await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
+        watch = watcher.watch("s", ALL, since=1)
+        waiting = asyncio.ensure_future(step(watch))
+        await heard(watcher)
+        await writer.commit("s", Batch(puts=(Put("silent", b"1"),)))
+        assert (await waiting).key == "silent"
+        await leave(watch)
+        await writer.close()
+        await watcher.close()
+
+    async def silence(self: Feed, spaces: list[str]) -> None:
+        pass
+
+    monkeypatch.setattr(Feed, "_notify", silence)
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 0.1)
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_behind_the_last_read_of_a_snapshot_harms_nobody() -> None:
+    """All was read; yet who left the snapshot was given the driver's own error."""
+
+    async def scenario() -> None:
+        url = await postgres_schema()
+        engine = PostgresEngine.open(url)
+        await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
+        async with engine.snapshot() as view:
+            assert [row.key for row in (await view.scan("s", ALL, limit=5)).rows] == ["a"]
+            connection = await asyncpg.connect(url)
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            )
+            await connection.close()
+        async with engine.snapshot() as view:
+            assert [space async for space in view.spaces()] == ["s"]
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_watcher_that_is_far_behind_reads_the_log_in_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        engine = PostgresEngine.open(await postgres_schema())
+        keys = [f"k{number:03d}" for number in range(60)]
+        for key in keys:
+            await engine.commit(
+                "s", Batch(puts=(Put(key, b'"' + b"v" * 1_000 + b'"'), Put(f"{key}/2", b"1")))
+            )
+        await engine.commit("s", Batch(puts=(Put("end", b"1"),)))
+        changes = await follow(engine, "s")
+        assert [change.key for change in changes] == [
+            *(name for key in keys for name in (key, f"{key}/2")),
+            "end",
+        ]
+        await engine.close()
+
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.WINDOW_COMMITS", 7)
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.WINDOW_BYTES", 3_000)
+    asyncio.run(scenario())
+
+
+def test_watches_of_one_space_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+
+    async def scenario() -> None:
+        engine = PostgresEngine.open(await postgres_schema())
+        await engine.commit("s", Batch(puts=(Put("first", b"1"),)))
+        watching = [asyncio.ensure_future(follow(engine, "s", since=1)) for _ in range(50)]
+        await asyncio.sleep(0.1)
+        for number in range(20):
+            await engine.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
+        await engine.commit("s", Batch(puts=(Put("end", b"1"),)))
+        for changes in await asyncio.gather(*watching):
+            check_watch(changes, [f"k{number}" for number in range(20)])
+        await engine.close()
+
+    read = Feed._read
+
+    async def counted(self: Feed, space: str, position: int) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read(self, space, position)
+
+    monkeypatch.setattr(Feed, "_read", counted)
+    asyncio.run(scenario())
+    assert reads < 150
+
+
+def test_the_servers_time_to_live_is_that_of_its_process(tmp_path: Path) -> None:
+    """Also when that process is killed: a test run that is broken off leaves nothing behind."""
+    program = (
+        "import time\nfrom keyhouse.testing.servers.postgres import PostgresServer\n"
+        "server = PostgresServer()\nprint(server.folder, server.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    folder, pid = process.stdout.readline().split()
+    assert Path(folder).is_dir()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while (Path(folder).exists() or running(int(pid))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(folder).exists()
+    assert not running(int(pid))
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

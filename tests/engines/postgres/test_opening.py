@@ -1,0 +1,113 @@
+"""What PostgreSQL lets one open, and what is said when it does not. See also `test_postgres`."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from keyhouse import ManualClock, open_engine
+from keyhouse.engine import Add, Batch, Put, Span
+from keyhouse.engines.postgres import PostgresEngine
+from keyhouse.engines.sql import migrate
+from keyhouse.errors import UnavailableError, UsageError
+from tests.engines.support.open_errors import refusal
+from tests.support.engine_openers import postgres_schema
+
+
+def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
+    url = asyncio.run(postgres_schema())
+    error = refusal(f"{url}&layout=books", create=False)
+    assert isinstance(error, UsageError)
+    assert (
+        error.sentence == "The database has no such tables; make them with: keyhouse tables up URL"
+    )
+    assert error.fields["tables"] == "books_rows"
+
+    async def made() -> None:
+        await (await open_engine(f"{url}&layout=books")).close()
+        await (await open_engine(f"{url}&layout=books", create=False)).close()
+
+    asyncio.run(made())
+
+
+async def role(url: str, name: str, *grants: str) -> str:
+    """The URL of a user of this name who has these rights, and no others."""
+    connection = await asyncpg.connect(url)
+    schema = await connection.fetchval("SELECT current_schema")
+    await connection.execute(f"CREATE ROLE {schema}_{name} LOGIN")
+    for grant in (f"USAGE ON SCHEMA {schema}", *grants):
+        await connection.execute(f"GRANT {grant.format(schema=schema)} TO {schema}_{name}")
+    await connection.close()
+    return url.replace("//postgres@", f"//{schema}_{name}@")
+
+
+def test_a_user_who_may_not_make_tables_is_told_so() -> None:
+    async def scenario() -> str:
+        return await role(await postgres_schema(), "guest")
+
+    error = refusal(asyncio.run(scenario()))
+    assert isinstance(error, UnavailableError)
+    assert (
+        error.sentence
+        == "The user may not do this in the database; grant it, or name another user in the URL."
+    )
+
+
+@pytest.mark.parametrize("layout", ["books", "rosey"])
+def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
+    """For commits, counters, reads, scans, watches, sweeps and pruning, by a user who could not make the tables."""
+
+    async def scenario() -> None:
+        owner = f"{await postgres_schema()}&layout={layout}"
+        await asyncio.to_thread(migrate.upgrade, owner)
+        clock = ManualClock()
+        user = await role(
+            owner.partition("&layout")[0],
+            "user",
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema}",
+        )
+        engine = PostgresEngine.open(
+            f"{user}&layout={layout}", clock=clock, changes_kept=1, create=False
+        )
+        watch = engine.watch("s", Span(""), since=0)
+        try:
+            puts = (Put("a", b"1", clock.now() + 1_000), Put("b", b"2"))
+            assert await engine.commit("s", Batch(puts=puts, adds=(Add("c", 1),), id="one")) == 1
+            assert (await anext(watch)).key == "a"
+            assert [row and row.value for row in await engine.read("s", ["a", "b", "c"])] == [
+                b"1",
+                b"2",
+                b"1",
+            ]
+            clock.advance(seconds=90_000)
+            assert await engine.sweep(limit=10) == 1
+            assert [row.key for row in (await engine.scan("s", Span(""), limit=10)).rows] == [
+                "b",
+                "c",
+            ]
+            assert [space async for space in engine.spaces()] == ["s"]
+        finally:
+            await watch.aclose()
+            await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kept_apart_from_its_neighbour() -> (
+    None
+):
+    async def kept_apart(url: str) -> None:
+        engines = [await open_engine(f"{url}&layout={'n' * 49}{end}") for end in "ab"]
+        for number, engine in enumerate(engines):
+            await engine.commit("s", Batch(puts=(Put("k", str(number).encode()),)))
+        rows = [(await engine.read("s", ["k"]))[0] for engine in engines]
+        assert [row and row.value for row in rows] == [b"0", b"1"]
+        assert [await engine.sweep(limit=10) for engine in engines] == [0, 0]
+        for engine in engines:
+            await engine.close()
+
+    url = asyncio.run(postgres_schema())
+    for name in ("n" * 51, "%C3%A9" * 26, "a%00b"):
+        error = refusal(f"{url}&layout={name}")
+        assert isinstance(error, UsageError) and error.fields["limit"] == 63
+    asyncio.run(kept_apart(url))

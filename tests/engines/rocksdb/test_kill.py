@@ -1,0 +1,86 @@
+"""Killed at any moment under load: all that was acknowledged is there, nothing is torn, and it is up again at once."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from keyhouse.engine import Batch, Check, Put
+from keyhouse.engines.rocksdb import RocksdbEngine
+from tests.engines.support.crash_writer import check
+from tests.soak import size
+
+ROOT = Path(__file__).parents[3]
+KILLS = size(50, 500)
+OPEN_SECONDS_MAX = 5.0
+RATE_MIN = 100
+"""Acknowledged in a second: a run that does less proves little."""
+
+
+def run_and_kill(path: Path, round: int, seconds: float) -> tuple[dict[int, list[int]], float]:
+    """The revisions that each writer was told of, and for how long it wrote."""
+    program = [
+        sys.executable,
+        "-m",
+        "tests.engines.support.crash_writer",
+        f"rocksdb:{path}",
+        str(round),
+    ]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(program, env=environment, cwd=ROOT, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        start = time.monotonic()
+        time.sleep(seconds)
+        child.kill()
+        took = time.monotonic() - start
+        lines = [first, *child.stdout.read().splitlines(keepends=True)]
+    acknowledged: dict[int, list[int]] = {}
+    for line in lines:
+        if line.endswith(b"\n"):
+            writer, number, revision = map(int, line.split())
+            assert number == len(acknowledged.setdefault(writer, []))
+            acknowledged[writer].append(revision)
+    return acknowledged, took
+
+
+@pytest.mark.long
+@pytest.mark.soak
+def test_killed_under_load_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    path = tmp_path / "rows"
+    total, acknowledged_total, seconds = 0, 0, 0.0
+
+    async def look(round: int, acknowledged: dict[int, list[int]]) -> None:
+        nonlocal total
+        start = time.monotonic()
+        engine = RocksdbEngine.open(path)
+        assert time.monotonic() - start < OPEN_SECONDS_MAX
+        total += await check(engine, str(round), acknowledged)
+        (row,) = await engine.read("s", ["count"])
+        assert row is not None and int(row.value) == total, (
+            "the counter tells other commits than the rows"
+        )
+        newest = max(max(revisions) for revisions in acknowledged.values())
+        after = await engine.commit(
+            "s", Batch(checks=(Check("count", row.revision),), puts=(Put("round", b"1"),))
+        )
+        assert after is not None and after > newest
+        await engine.close()
+
+    for round in range(KILLS):
+        acknowledged, took = run_and_kill(path, round, dice.uniform(0.0, 0.25))
+        acknowledged_total += sum(map(len, acknowledged.values()))
+        seconds += took
+        asyncio.run(look(round, acknowledged))
+    assert acknowledged_total / seconds > RATE_MIN, (
+        f"only {acknowledged_total} in {seconds:.1f} s: it proves little"
+    )
+    print(f"{KILLS} kills, {acknowledged_total} acknowledged, {total} found")

@@ -1,0 +1,252 @@
+"""Group commit on SQLite: what a failure leaves behind, another process, and a sweep among commits. What it shares with
+RocksDB is in `embedded/test_group_commit.py`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+import pytest
+
+from keyhouse.clock import ManualClock
+from keyhouse.engine import Add, Batch, Put, Row, Span
+from keyhouse.engines.commit_queue import GROUP_ROWS_MAX
+from keyhouse.engines.sqlite import SqliteEngine, connections
+from keyhouse.engines.sqlite import engine as engine_module
+from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
+from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
+from tests.engines.support.embedded_engines import Witness, count, one
+from tests.engines.support.faulty_disk import Disk
+
+
+@asynccontextmanager
+async def opened(folder: Path, **options: Any) -> AsyncIterator[SqliteEngine]:
+    engine = SqliteEngine.open(folder / "rows.db", **options)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(0))
+            connection = engine._writer.connection
+            connection.pragma("max_page_count", connection.pragma("page_count") + 5)
+            batches = [one(number, b"x" * 10_000) for number in range(1, 9)]
+            answers = await asyncio.gather(
+                *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+            )
+            assert [type(answer) for answer in answers] == [FullError] * 8
+            assert len({id(answer) for answer in answers}) == 8
+            assert "make room" in str(answers[0])
+            assert await count(engine) == 1
+            connection.pragma("max_page_count", 1_000_000)
+            assert await engine.commit("s", one(1)) == 2
+            assert await count(engine) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise SystemExit("neither committed nor rolled back")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            with monkeypatch.context() as patch:
+                patch.setattr(engine._writer, "_commit", fails)
+                with pytest.raises(UnknownOutcomeError):
+                    await engine.commit("s", one(0))
+            assert await engine.commit("s", one(1)) == 1
+            assert await count(engine) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [("full", FullError), ("write", UnknownOutcomeError), ("sync", UnknownOutcomeError)],
+)
+@pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
+def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: type[Exception], rows: int
+) -> None:
+    disk = Disk("failing")
+    monkeypatch.setattr(connections, "Connection", disk.connect)
+    batch = Batch(
+        puts=tuple(Put(f"k{number}", b"1") for number in range(rows)),
+        adds=(Add("n", 1),),
+        id="once",
+    )
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            await engine.commit("s", one(0))
+            disk.failing = failing
+            for _ in range(2):
+                with pytest.raises(error):
+                    await engine.commit("s", batch)
+                assert await count(engine) == 1
+            disk.failing = None
+            revision = await engine.commit("s", batch)
+            assert await engine.commit("s", batch) == revision
+            assert await engine.read("s", ["n"]) == [Row("n", b"1", cast(int, revision))]
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_waits_for_another_process_without_holding_the_loop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            other = apsw.Connection(str(tmp_path / "rows.db"))
+            other.execute("BEGIN IMMEDIATE")
+            commits = asyncio.gather(*(engine.commit("s", one(number)) for number in range(10)))
+            turns = 0
+            while turns < 100:
+                await asyncio.sleep(0.001)
+                assert await engine.read("s", ["k0000"]) == [None]
+                turns += 1
+            assert not commits.done()
+            other.execute("COMMIT")
+            assert await commits == list(range(1, 11))
+            other.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LOCK_WAIT_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as engine:
+            other = apsw.Connection(str(tmp_path / "rows.db"))
+            other.execute("BEGIN IMMEDIATE")
+            answers = await asyncio.gather(
+                *(engine.commit("s", one(n)) for n in range(3)), return_exceptions=True
+            )
+            assert [type(answer) for answer in answers] == [UnavailableError] * 3
+            assert "try again" in str(answers[0])
+            other.execute("COMMIT")
+            assert await engine.commit("s", one(1)) == 1
+            other.close()
+
+    asyncio.run(scenario())
+
+
+async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> None:
+    await engine.commit(
+        "s", Batch(puts=tuple(Put(f"k{number}", b"1", clock.now() + 1) for number in range(rows)))
+    )
+    clock.advance(milliseconds=1)
+
+
+async def steps(engine: SqliteEngine) -> list[int]:
+    """How many rows each step of a sweep has removed: each was one change."""
+    logged = engine._reader.connection.execute(
+        "SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision"
+    )
+    return [rows for (rows,) in logged if rows]
+
+
+def test_a_sweep_that_meets_others_is_part_of_their_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, SWEEP_ROWS * 20)
+            witness = Witness(engine, monkeypatch)
+            sweeping = asyncio.ensure_future(engine.sweep(limit=10_000))
+            writes = 0
+            while not sweeping.done():
+                await engine.commit("s", Batch(puts=(Put("between", b"1"),)))
+                writes += 1
+            assert await sweeping == SWEEP_ROWS * 20
+            taken = await steps(engine)
+            assert max(taken) == SWEEP_ROWS
+            assert len(witness.syncs) < writes + len(taken), "some of them together"
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_that_is_alone_takes_larger_steps_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 60.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 6_000)
+            assert await engine.sweep(limit=10_000) == 6_000
+            assert await steps(engine) == [64, 64, 256, 1_024, SWEEP_ROWS_MAX, SWEEP_ROWS_MAX, 592]
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_whose_steps_take_long_takes_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 90)
+            assert await engine.sweep(limit=1_000) == 90
+            assert (await steps(engine))[:5] == [64, 16, 4, 1, 1]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("put_first", [True, False])
+def test_a_row_that_is_put_anew_beside_a_sweep_is_not_told_to_be_gone(
+    tmp_path: Path, put_first: bool
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock) as engine:
+            await with_expired(engine, clock, 1)
+            before = engine._reader.revision()
+            put = engine.commit("s", Batch(puts=(Put("k0", b"2"),)))
+            sweep = engine.sweep(limit=10)
+            await (asyncio.gather(put, sweep) if put_first else asyncio.gather(sweep, put))
+            found = await engine.read("s", ["k0"])
+            assert found[0] is not None and found[0].value == b"2"
+            changes = engine.watch("s", Span(), since=before)
+            seen = [await anext(changes)]
+            while seen[-1].revision < engine._reader.revision():
+                seen.append(await anext(changes))
+            assert seen[-1].value == b"2"
+            await changes.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with opened(tmp_path, clock=clock, changes_kept=10) as engine:
+            commits = PRUNE_ROWS * 2 + 50
+            for start in range(0, commits, 500):
+                batches = [
+                    Batch(adds=(Add("n", 1),), id=f"id {number}")
+                    for number in range(start, start + 500)
+                ]
+                await asyncio.gather(*(engine.commit("s", batch) for batch in batches))
+            newest = engine._reader.revision()
+            clock.advance(seconds=3 * 24 * 3_600)
+            assert await engine.sweep(limit=1) == 0
+            look = engine._reader.connection.execute
+            assert look("SELECT count(*), max(revision) FROM changes").get == (10, newest)
+            assert look("SELECT count(*) FROM applied").get == 0
+
+    asyncio.run(scenario())

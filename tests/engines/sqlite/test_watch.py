@@ -1,0 +1,95 @@
+"""How a watch on SQLite keeps up with other processes and other tools, and with a log that is damaged. What it shares with
+RocksDB is in `embedded/test_watch.py`."""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import pytest
+
+from keyhouse.engine import Change, Span
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.errors import UnreadableError, WatchExpiredError
+from keyhouse.testing.conformance.stage import leave, step
+from tests.engines.support.embedded_engines import put, taken
+
+ALL = Span()
+
+
+def test_a_process_that_slept_while_another_pruned_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = SqliteEngine.open(tmp_path / "rows.db")
+        other = SqliteEngine.open(tmp_path / "rows.db", changes_kept=5)
+        await put(engine, "first")
+        watch = engine.watch("s", ALL, since=0)
+        assert (await step(watch)).key == "first"
+        engine._feed._stop_timer()  # as if this process had not run
+        for number in range(50):
+            await put(other, f"k{number}")
+        await other.sweep(limit=1)
+        engine._feed.pull()
+        with pytest.raises(WatchExpiredError):
+            await step(watch)
+        await engine.close()
+        await other.close()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_polls_when_nothing_is_watched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = SqliteEngine.open(tmp_path / "rows.db")
+        assert engine._feed._timer is None
+        await put(engine, "a")
+        watches = [engine.watch(space, ALL, since=0) for space in ("s", "s", "another")]
+        await asyncio.gather(*(step(watch) for watch in watches[:2]))
+        assert engine._feed._timer is not None
+        for watch in watches[:2]:
+            await leave(watch)
+        assert engine._feed._timer is None
+        with pytest.raises(WatchExpiredError):
+            await step(engine.watch("s", ALL, since=99))
+        assert engine._feed._timer is None, "a watch that is refused leaves nothing behind"
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_log_is_told_to_the_watchers_and_stops_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        engine = SqliteEngine.open(tmp_path / "rows.db")
+        await put(engine, "a")
+        watch = engine.watch("s", ALL, since=0)
+        assert (await step(watch)).key == "a"
+        waiting = asyncio.ensure_future(step(watch))
+        await asyncio.sleep(0)
+
+        def damaged(sql: str, bindings: object = ()) -> list[object]:
+            raise UnreadableError("The database is damaged; restore it from a backup.")
+
+        monkeypatch.setattr(type(engine._reader), "all", staticmethod(damaged))
+        assert await put(engine, "b") == 2
+        with pytest.raises(UnreadableError):
+            await waiting
+        monkeypatch.undo()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_that_only_another_tool_made_is_not_invented(tmp_path: Path) -> None:
+    """Someone who changes rows by hand makes no change in the log; a watch goes on with what the log says."""
+
+    async def scenario() -> None:
+        engine = SqliteEngine.open(tmp_path / "rows.db")
+        await put(engine, "a")
+        await put(engine, "b")
+        tool = apsw.Connection(str(tmp_path / "rows.db"))
+        tool.execute("DELETE FROM rows WHERE key = 'a'")
+        tool.close()
+        assert await taken(engine, since=0, last="b") == [Change("b", 2, b"1")]
+        await engine.close()
+
+    asyncio.run(scenario())

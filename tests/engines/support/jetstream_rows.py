@@ -1,0 +1,62 @@
+"""Rows in a bucket of their own, for tests that look at them as another program does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import nats.js.errors
+from nats.js.kv import KeyValue
+
+from keyhouse.clock import Clock
+from keyhouse.engine import Batch, Put, Span
+from keyhouse.engines.jetstream import JetstreamEngine
+from tests.support.nats_servers import Beside, beside
+
+ALL = Span()
+
+
+def run(
+    folder: Path,
+    scenario: Callable[[Beside], Awaitable[None]],
+    *,
+    space: str | None = "s",
+    clock: Clock | None = None,
+    changes_kept: int = 100_000,
+    more: str = "",
+) -> None:
+    async def main() -> None:
+        async with beside(
+            folder, space=space, clock=clock, changes_kept=changes_kept, more=more
+        ) as there:
+            await scenario(there)
+
+    asyncio.run(main())
+
+
+async def put(
+    engine: JetstreamEngine, *keys: str, value: bytes = b"1", expires: int | None = None
+) -> int:
+    revision = await engine.commit("s", Batch(puts=tuple(Put(key, value, expires) for key in keys)))
+    assert revision is not None
+    return revision
+
+
+async def value(engine: JetstreamEngine, key: str) -> bytes | None:
+    (row,) = await engine.read("s", [key])
+    return None if row is None else row.value
+
+
+async def keys_of(kv: KeyValue) -> list[str]:
+    """As the driver lists them; on a busy machine it may find none at first, when all came before it had looked."""
+    for _ in range(10):
+        try:
+            return sorted(await kv.keys())
+        except nats.js.errors.NoKeysError:
+            await asyncio.sleep(0.05)
+    return []
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not await holds():
+            await asyncio.sleep(0.02)

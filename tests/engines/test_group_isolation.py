@@ -1,0 +1,220 @@
+"""What goes wrong with one batch is told to its caller, and to no one else of its group; and everybody is told something."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyhouse.engine import Batch, Engine, Put, Row
+from keyhouse.engines.commit_queue import CommitQueue
+from keyhouse.engines.dynamodb import DynamoDBEngine
+from keyhouse.engines.jetstream.error_map import cut_off
+from keyhouse.engines.postgres import PostgresEngine
+from keyhouse.engines.rocksdb import RocksdbEngine
+from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.errors import EngineError, LimitError, UnknownOutcomeError
+from tests.support.dynamodb_tables import Between, refusal, settings
+from tests.support.engine_openers import postgres_schema
+from tests.support.nats_servers import beside
+
+
+def one(key: str, value: bytes = b"1") -> Batch:
+    return Batch(puts=(Put(key, value),))
+
+
+async def keys(engine: Engine) -> list[bytes | None]:
+    return [
+        None if row is None else row.value
+        for row in await engine.read("s", [f"k{number}" for number in range(12)])
+    ]
+
+
+def test_a_value_too_large_for_a_bucket_fails_its_own_commit_and_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with beside(tmp_path) as there:
+            await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
+            await there.engine.commit("s", one("first"))
+            batches = [
+                one(f"k{number}", b'"%s"' % (b"x" * (2_000 if number == 7 else 10)))
+                for number in range(12)
+            ]
+            answers = await asyncio.gather(
+                *(there.engine.commit("s", batch) for batch in batches), return_exceptions=True
+            )
+            assert isinstance(answers.pop(7), LimitError)
+            assert all(isinstance(answer, int) for answer in answers)
+            found = await keys(there.engine)
+            assert found.pop(7) is None and None not in found
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
+    """The rest of its transaction is sent again, each by itself."""
+
+    class Strict(Between):
+        def __getattr__(self, name: str) -> Any:
+            call = super().__getattr__(name)
+
+            async def checked(**parameters: Any) -> Any:
+                if name == "transact_write_items" and "bad" in repr(parameters):
+                    raise refusal("ValidationException")
+                return await call(**parameters)
+
+            return checked
+
+    async def scenario() -> None:
+        engine = await DynamoDBEngine.open(settings())
+        engine._service._client = Strict(engine._service._client)
+        batches = [one(f"k{number}", b'"bad"' if number == 7 else b"1") for number in range(12)]
+        answers = await asyncio.gather(
+            *(engine.commit("s", batch) for batch in batches), return_exceptions=True
+        )
+        assert isinstance(answers.pop(7), EngineError)
+        assert sorted(answer for answer in answers if isinstance(answer, int)) == list(range(1, 12))
+        found = await keys(engine)
+        assert found.pop(7) is None and found == [b"1"] * 11
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+class Calls:
+    """Calls that are answered when a test says so."""
+
+    def __init__(self) -> None:
+        self.answers: list[asyncio.Future[None]] = []
+
+    async def commit(self, group: Any, patient: bool) -> dict[str, Any]:
+        await self._answered()
+        return {"answers": [1] * len(group.jobs), "busy": None, "fault_batch": None}
+
+    async def read(self, work: object) -> list[Row | None]:
+        await self._answered()
+        return [None]
+
+    async def number(self, count: int) -> None:
+        while len(self.answers) < count:
+            await asyncio.sleep(0)
+
+    async def _answered(self) -> None:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        await self.answers[-1]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
+    reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls are answered in one round of the loop; in the round in which their lanes find nothing more to do, and end,
+    another commits, or reads. It used to count on lanes that were gone, and waited until somebody else came."""
+
+    async def scenario() -> None:
+        engine, calls = PostgresEngine.open(await postgres_schema()), Calls()
+        if reads:
+            monkeypatch.setattr(engine._reads, "answer", calls.read)
+        else:
+            monkeypatch.setattr(engine._writer, "_call", calls.commit)
+
+        async def ask(space: str) -> Any:
+            return await (engine.read(space, ["k"]) if reads else engine.commit(space, one("k")))
+
+        tasks = []
+        for space in "ab":
+            tasks.append(asyncio.ensure_future(ask(space)))
+            await calls.number(len(tasks))
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+
+        async def relay() -> None:
+            await first
+            second.set_result(None)
+
+        async def late() -> Any:
+            await second
+            return await ask("c")
+
+        relayed = asyncio.ensure_future(relay())
+        tasks.append(asyncio.ensure_future(late()))
+        await asyncio.sleep(0)
+        for answer in (*calls.answers, first):
+            answer.set_result(None)
+        async with asyncio.timeout(5):
+            await calls.number(3)
+            calls.answers[2].set_result(None)
+            assert await asyncio.gather(*tasks) == [[None] if reads else 1] * 3
+            await relayed
+        monkeypatch.undo()
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_is(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with beside(tmp_path) as there:
+            await there.engine.commit("s", one("a"))
+            asked = asyncio.get_running_loop().create_future()
+
+            async def ask(messages: object, **options: object) -> Any:
+                asked.set_result(None)
+                await closing
+                raise cut_off()
+
+            assert there.engine._wire is not None
+            there.engine._wire.ask = ask  # type: ignore[method-assign]
+            closing = asyncio.get_running_loop().create_future()
+            commit = asyncio.ensure_future(there.engine.commit("s", one("b")))
+            await asked
+            end = asyncio.ensure_future(there.engine.close())
+            await asyncio.sleep(0)
+            closing.set_result(None)
+            with pytest.raises(UnknownOutcomeError):
+                await commit
+            await end
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [("_revive", EngineError), ("_prepare", EngineError), ("_commit", UnknownOutcomeError)],
+)
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda folder: SqliteEngine.open(folder / "rows.db"),
+        lambda folder: RocksdbEngine.open(folder / "rows"),
+    ],
+)
+def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
+    opened: Callable[[Path], SqliteEngine | RocksdbEngine],
+    where: str,
+    told: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A caller that is not answered waits for ever, and so do all that come behind it."""
+
+    async def scenario() -> None:
+        engine = opened(tmp_path)
+        writer: CommitQueue = engine._writer
+
+        def failing(*group: object) -> Any:
+            raise ZeroDivisionError("nobody foresaw it")
+
+        async with asyncio.timeout(10):
+            with monkeypatch.context() as patch:
+                patch.setattr(writer, where, failing)
+                waiting = [engine.commit("s", one(f"k{number}")) for number in range(3)]
+                answers = await asyncio.gather(*waiting, return_exceptions=True)
+                assert [type(answer) for answer in answers] == [told] * 3
+                assert "nobody foresaw it" in str(answers[0])
+            if where != "_commit":
+                assert await engine.commit("s", one("k9"))
+            await engine.close()
+
+    asyncio.run(scenario())
