@@ -8,7 +8,7 @@ from keyhouse.store.backup import BackedUp, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.digest import digest
-from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.export_import import (
     Begun,
     Exported,
@@ -49,6 +49,7 @@ __all__ = [
     "Store",
     "Transaction",
     "Unset",
+    "UsagePage",
     "append",
     "append_in",
     "back_up",

@@ -43,6 +43,18 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
     gone: bool = False
 
 
+class UsagePage(msgspec.Struct, frozen=True):
+    """Keys and bytes (of keys and values) of some consecutive rows, all read at `revision`.
+
+    Keys up to and including `through` are counted; None on the final page, which ends the space.
+    """
+
+    keys: int
+    bytes: int
+    through: str | None
+    revision: int
+
+
 class Unset(msgspec.Struct, frozen=True):
     """No expectation was given; `None` would mean "absent"."""
 

@@ -4,9 +4,11 @@ A cursor is opaque: it names the scan it belongs to and the last key seen, and a
 span of its scan, whatever it holds.
 """
 
+import asyncio
 import base64
 import binascii
 import zlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -16,7 +18,7 @@ from keyhouse.errors import CursorError, UsageError
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Record
 from keyhouse.store.binding import Binding
-from keyhouse.store.entry import Entry, RecordPage
+from keyhouse.store.entry import Entry, RecordPage, UsagePage
 
 T = TypeVar("T")
 
@@ -49,8 +51,7 @@ class Scan:
         self, limit: int, cursor: str | None, *, keys_only: bool = False
     ) -> tuple[Page, str | None]:
         """Up to `limit` rows of this shape, and the cursor to what follows."""
-        if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
-            raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
+        check_page_limit(limit)
         span = self.span if cursor is None else self._left(self.span, self._opened(cursor))
         if not self._binding.filters(self.declared):
             page = await self._engine.scan(
@@ -107,6 +108,49 @@ class Scan:
     def _mark(self) -> int:
         named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}"
         return zlib.crc32(named.encode())
+
+
+def check_page_limit(limit: int) -> None:
+    if type(limit) is not int or not 1 <= limit <= PAGE_ROWS_MAX:
+        raise UsageError("A page has 1 to 10,000 rows.", limit=limit, most=PAGE_ROWS_MAX)
+
+
+async def usage(
+    engine: Engine, space: str, declared: Sequence[Declared], page_rows: int
+) -> AsyncGenerator[UsagePage, None]:
+    """Count the rows of these declarations, or all rows if there are none, a page at a time."""
+    check_page_limit(page_rows)
+    matches = [each.template.split for each in declared]
+    spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
+    while spans:
+        page = await engine.scan(space, spans[0], limit=page_rows)
+        rows = [
+            row
+            for row in page.rows
+            if not matches or any(match(row.key) is not None for match in matches)
+        ]
+        size = sum([len(row.key.encode()) + len(row.value) for row in rows])
+        if page.more:
+            last: str | None = page.rows[-1].key
+            spans[0] = spans[0].after(page.rows[-1].key)
+        else:
+            last = spans.pop(0).stop if len(spans) > 1 else None
+        yield UsagePage(len(rows), size, last, page.revision)
+        if last is None:
+            return
+        await asyncio.sleep(0)  # an engine that never blocks would keep all other tasks waiting
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """Return the same keys as spans in key order that neither overlap nor touch."""
+    joined: list[Span] = []
+    for span in sorted(spans, key=lambda each: each.start):
+        last = joined[-1] if joined else None
+        if last is None or (last.stop is not None and last.stop < span.start):
+            joined.append(span)
+        elif last.stop is not None and (span.stop is None or span.stop > last.stop):
+            joined[-1] = Span(last.start, span.stop)
+    return joined
 
 
 async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:

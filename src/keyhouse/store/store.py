@@ -11,13 +11,21 @@ one for each space makes its own writers wait for each other instead of racing, 
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
-from keyhouse.engine import Engine, Row, check_key, check_limits
+from keyhouse.engine import Change, Engine, Page, Row, Span, check_key, check_limits
 from keyhouse.errors import (
     ContentionError,
     DataError,
@@ -41,8 +49,8 @@ from keyhouse.schema import (
     migration_job,
 )
 from keyhouse.store.binding import Binding
-from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset
-from keyhouse.store.scan import Scan, records, records_by
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
+from keyhouse.store.scan import Scan, check_page_limit, records, records_by, usage
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import changed, keyed
 
@@ -51,6 +59,8 @@ R = TypeVar("R")
 
 _REVISION_MAX = 2**63 - 1
 _SCAN_PAGE_ROWS = 500
+_USAGE_PAGE_ROWS = 250
+_WHOLE = Span()
 _LOOK_MS = 10_000
 """How long a store that writes may go without a look at the version of its space."""
 
@@ -101,6 +111,18 @@ class Store:
         if row is None:
             return 0 if isinstance(record, Counter) else None  # type: ignore[return-value]  # a Counter's T is int
         return bound.decode(row.value, key)
+
+    async def get_many(
+        self, record: Record[T], addresses: Iterable[Mapping[str, Any]], /
+    ) -> list[T | None]:
+        """Return the records at these addresses, in their order, by one read of the engine; None where there is none.
+
+        An address holds the key fields of one record: `get_many(BOOK, [{"id": "a"}, {"id": "b"}])`.
+        """
+        bound = self.binding.record(record)
+        rows = await self._read([bound.template.build(fields) for fields in addresses])
+        absent: Any = 0 if isinstance(record, Counter) else None
+        return [absent if row is None else bound.decode(row.value, row.key) for row in rows]
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
         """The record with its key, revision and expiry, or `None`."""
@@ -243,10 +265,79 @@ class Store:
                         raise
                     yield Event(record, change.key, values, change.revision, change.expires, gone)
 
+    # Raw rows: what is stored, whether or not it decodes
+
     async def row(self, key: str) -> Row | None:
-        """One row as it is stored, whatever it is."""
+        """Return the row at a key, or None."""
         check_key(key)
         return (await self.engine.read(self.space, (key,)))[0]
+
+    async def rows(self, keys: Sequence[str]) -> list[Row | None]:
+        """Return the rows at these keys, in their order, by one read of the engine; None where there is none."""
+        for key in keys:
+            check_key(key)
+        return await self._read(keys)
+
+    async def row_page(
+        self,
+        span: Span = _WHOLE,
+        *,
+        limit: int = 100,
+        reverse: bool = False,
+        keys_only: bool = False,
+    ) -> Page:
+        """Return up to `limit` rows of a span, read at the page's `revision`. `keys_only` leaves the values empty.
+
+        While `page.more`, the next page is `span.after(page.rows[-1].key)`, or `before` it when `reverse`.
+        """
+        check_page_limit(limit)
+        return await self.engine.scan(
+            self.space, span, limit=limit, reverse=reverse, keys_only=keys_only
+        )
+
+    async def row_scan(
+        self, span: Span = _WHOLE, *, reverse: bool = False, keys_only: bool = False
+    ) -> AsyncGenerator[Row, None]:
+        """Iterate over all rows of a span, page by page: each page is read at its own revision."""
+        more = True
+        while more:
+            page = await self.row_page(
+                span, limit=_SCAN_PAGE_ROWS, reverse=reverse, keys_only=keys_only
+            )
+            for row in page.rows:
+                yield row
+            if more := page.more:
+                last = page.rows[-1].key
+                span = span.before(last) if reverse else span.after(last)
+
+    async def row_watch(
+        self, span: Span = _WHOLE, *, since: int | None = None
+    ) -> AsyncGenerator[Change, None]:
+        """Iterate over the changes of a span as `Engine.watch` does."""
+        async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
+            async for change in changes:
+                yield change
+
+    async def revision(self) -> int:
+        """Return the newest revision of the space: `watch` since it gives every later change."""
+        return (await self.engine.scan(self.space, _WHOLE, limit=1, keys_only=True)).revision
+
+    def span(self, declared: Declared, /, *, starting: str | None = None, **fields: Any) -> Span:
+        """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
+        return self._bound(declared).template.span(fields, starting=starting)
+
+    async def usage(
+        self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
+    ) -> AsyncGenerator[UsagePage, None]:
+        """Count the keys and bytes of these declarations' rows, or of the whole space, in key order.
+
+        Each page is read at its own revision, so a caller that knows the revisions of its own writes can tell whether
+        a page includes them. Other tasks run between two pages.
+        """
+        bound = [self._bound(each) for each in declared]
+        async with aclosing(usage(self.engine, self.space, bound, page_rows)) as pages:
+            async for page in pages:
+                yield page
 
     def find(self, key: str) -> Found | None:
         """What a key is: its declaration and fields; `None` for a key of no template."""
@@ -373,6 +464,9 @@ class Store:
             if isinstance(declared, Derived)
             else self.binding.record(declared)
         )
+
+    async def _read(self, keys: Sequence[str]) -> list[Row | None]:
+        return await self.engine.read(self.space, keys) if keys else []
 
     async def _pause(self, attempt: int) -> None:
         if attempt >= _PATIENCE_ATTEMPTS:
