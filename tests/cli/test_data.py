@@ -491,14 +491,15 @@ def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> 
     assert "name the system" in run("spaces", "--data", "data", cwd=tmp_path, code=1).stderr
     assert "or a system with --data" in run("spaces", cwd=tmp_path, code=1).stderr
     (tmp_path / "keyhouse.toml").write_text("data = ")
-    assert "settings can't be read" in run("spaces", "rosey", cwd=tmp_path, code=1).stderr
+    assert (
+        "The settings file is not valid TOML" in run("spaces", "rosey", cwd=tmp_path, code=1).stderr
+    )
 
 
 def test_a_service_and_the_command_line_name_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`served` reads three settings by itself, so as to start quickly; here it is held to how the service reads them."""
-    from keyhouse.cli.served import served_url
+    from keyhouse.cli.place import configured_url
     from keyhouse.engines.system_urls import file_of, url_of
     from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
@@ -506,7 +507,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
     monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("KEYHOUSE_")]:
         monkeypatch.delenv(variable)
-    assert served_url("rosey") is None
+    assert configured_url("rosey") is None
     for settings, environment in (
         ('data = "d"', {}),
         ('engine = "sqlite:all.db"', {}),
@@ -526,7 +527,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
                 own, shared = given.engines.get(system), given.settings.engine
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
-                assert served_url(system) == (
+                assert configured_url(system) == (
                     expected or file_of(system, Path(given.settings.data))
                 )
 

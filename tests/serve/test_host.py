@@ -345,7 +345,7 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
             ),
             (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
             (["--http", "8080"], "give HOST:PORT"),
-            (["--config", "gone.toml"], "There is no such file of settings"),
+            (["--config", "gone.toml"], "The settings file does not exist"),
             (["--data", "taken/by/a/file"], "The data folder can't be written"),
         ]
         (tmp_path / "taken").touch()

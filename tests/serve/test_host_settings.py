@@ -126,32 +126,44 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
         (
             {"KEYHOUSE_DATE": "x"},
             None,
-            "no such setting",
+            "Unknown setting",
             {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"},
         ),
         (
             {},
             "natsport = 1",
-            "no such setting",
+            "Unknown setting",
             {"setting": "natsport", "nearest": "nats_port", "source": FILE},
         ),
         (
             {},
             "[rosie]\na = 1",
-            "no such setting",
+            "Unknown setting",
             {"setting": "rosie", "nearest": "[rosey]", "source": FILE},
+        ),
+        (
+            {"KEYHOUSE_TRACES": "http://host:4318"},
+            None,
+            "was renamed",
+            {"setting": "KEYHOUSE_TRACES", "new_name": "KEYHOUSE_OTLP_ENDPOINT"},
+        ),
+        (
+            {},
+            "traces = 'http://host:4318'",
+            "was renamed",
+            {"setting": "traces", "new_name": "otlp_endpoint", "source": FILE},
         ),
         ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
         (
             {},
             "http = 80",
-            "can't be that",
+            "Invalid setting",
             {"setting": "http", "reason": "Expected `str`, got `int`", "source": FILE},
         ),
         (
             {"KEYHOUSE_NATS_PORT": "x"},
             None,
-            "can't be that",
+            "Invalid setting",
             {
                 "setting": "nats_port",
                 "reason": "Expected `int`, got `str`",
@@ -161,7 +173,7 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
         (
             {"KEYHOUSE_LOG_LEVEL": "loud"},
             "log_level = 'info'",
-            "can't be that",
+            "Invalid setting",
             {
                 "setting": "log_level",
                 "reason": "Invalid enum value 'loud'",
@@ -187,11 +199,16 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
             "give nats://host:4222",
             {"nats": "http://a", "source": "KEYHOUSE_NATS"},
         ),
-        ({"KEYHOUSE_DATA": ""}, None, "is empty", {"setting": "data", "source": "KEYHOUSE_DATA"}),
+        (
+            {"KEYHOUSE_DATA": ""},
+            None,
+            "Empty setting",
+            {"setting": "data", "source": "KEYHOUSE_DATA"},
+        ),
         (
             {"KEYHOUSE_ENGINE": ""},
             None,
-            "is empty",
+            "Empty setting",
             {"setting": "engine", "source": "KEYHOUSE_ENGINE"},
         ),
         (
@@ -199,11 +216,11 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
                 "KEYHOUSE_ROSEY_ENGINE": ""
             },  # of a container whose URL was not filled in: rows went into a file within it
             None,
-            "is empty",
+            "Empty setting",
             {"setting": "rosey.engine", "source": "KEYHOUSE_ROSEY_ENGINE"},
         ),
-        ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "Both faces are off", {}),
-        ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "There is no such file", {"file": "gone.toml"}),
+        ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "both off", {}),
+        ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "does not exist", {"file": "gone.toml"}),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(
@@ -243,7 +260,7 @@ def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has
 
 
 def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not TOML") as refused:
+    with pytest.raises(UsageError, match="not valid TOML") as refused:
         gathered(tmp_path, file='data = "x"\nnats_port = \n')
     assert "line 2" in str(refused.value.fields["at"])
 
@@ -265,7 +282,7 @@ def test_no_secret_is_shown() -> None:
     settings = Settings(
         engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222
     )
-    assert settings.shown() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}
+    assert settings.for_log() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}
 
 
 # Placing
@@ -337,7 +354,9 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(
     """Engines were opened first, and a folder with their files was left."""
     monkeypatch.setattr("keyhouse.serve.logs.set_up_logs", lambda *_: None)
     (tmp_path / "keyhouse.toml").write_text(file)
-    with pytest.raises(UsageError, match=r"no such setting|can't be that|can't be opened|by https"):
+    with pytest.raises(
+        UsageError, match=r"Unknown setting|Invalid setting|can't be opened|by https"
+    ):
         serve()
     assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]
 

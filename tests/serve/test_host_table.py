@@ -1,6 +1,7 @@
 """A table of settings: what is read as what, and what is refused."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from msgspec import Meta, Struct
@@ -14,6 +15,8 @@ class Quota(Struct):
 
 
 class Shop(Struct, kw_only=True, frozen=True):
+    RENAMED: ClassVar[Mapping[str, str]] = {"title": "owner"}
+
     port: Annotated[int, setting("Where it listens."), Meta(ge=0, le=65_535)] = 80
     names: Annotated[tuple[str, ...], setting("Who may come in.")] = ()
     open: Annotated[bool, setting("Whether it is open.")] = True
@@ -87,3 +90,13 @@ def test_a_name_that_is_near_none_is_told_all() -> None:
         "quota",
         "sort",
     ]
+
+
+def test_a_renamed_setting_is_rejected_with_its_new_name() -> None:
+    class Corner(Shop, frozen=True):
+        RENAMED: ClassVar[Mapping[str, str]] = {"door": "port"}
+
+    for old, new in (("title", "owner"), ("door", "port")):
+        with pytest.raises(UsageError, match="was renamed") as rejected:
+            read_settings(Corner, {old: "x"}, table="shop")
+        assert rejected.value.fields == {"setting": f"shop.{old}", "new_name": f"shop.{new}"}

@@ -99,7 +99,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> None:
     with collector() as server:
-        asyncio.run(use(tmp_path, traces=server.url))
+        asyncio.run(use(tmp_path, otlp_endpoint=server.url))
         spans = server.spans()
         [asked] = [span for span in spans if span.name == "jars jars"]
         [got, refused] = [span for span in spans if span.name == "HTTP GET"]
@@ -133,7 +133,7 @@ def test_a_collector_that_is_away_keeps_nobody_from_being_answered(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with collector() as server:
         away = server.url
-    asyncio.run(use(tmp_path, traces=away))
+    asyncio.run(use(tmp_path, otlp_endpoint=away))
 
 
 def test_a_collector_that_takes_all_and_answers_nothing_does_not_hold_up_the_end(
@@ -144,7 +144,7 @@ def test_a_collector_that_takes_all_and_answers_nothing_does_not_hold_up_the_end
     with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "25")
         begun = time.monotonic()
-        asyncio.run(use(tmp_path, traces=f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        asyncio.run(use(tmp_path, otlp_endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}"))
         assert time.monotonic() - begun < 15
     assert "the last traces were not sent: their collector does not answer" in [
         line["event"] for line in logs
@@ -166,5 +166,5 @@ def test_without_a_collector_nothing_of_it_is_imported() -> None:
 
 
 def test_what_is_no_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Where traces go"):
-        given(tmp_path, traces="collector:4318")
+    with pytest.raises(UsageError, match="Invalid trace collector URL"):
+        given(tmp_path, otlp_endpoint="collector:4318")

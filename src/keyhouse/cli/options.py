@@ -169,3 +169,38 @@ def examples(*commands: str) -> Callable[[F], F]:
         return command
 
     return shown
+
+
+def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
+    """Reject a command's old option with an error, exit code 2, that names its replacement.
+
+    `new` is the option's new name, or the form of the command that replaces it. `flag`: the old
+    option took no value.
+    """
+    name = f"renamed{old.replace('-', '_')}"
+
+    def reject(ctx: typer.Context, value: Any) -> None:
+        if value:
+            ctx.fail(f"{old} was replaced: use {new}.")
+
+    kind: Any = bool if flag else str | None
+    option = typer.Option(old, hidden=True, is_eager=True, callback=reject, expose_value=False)
+    parameter = Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        annotation=Annotated[kind, option],
+        default=False if flag else None,
+    )
+
+    def add(command: F) -> F:
+        @wraps(command)
+        def called(**given: Any) -> Any:
+            given.pop(name, None)
+            return command(**given)
+
+        parameters = [*signature(command).parameters.values(), parameter]
+        called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = command.__annotations__ | {name: parameter.annotation}
+        return called  # type: ignore[return-value]
+
+    return add

@@ -15,14 +15,14 @@ import msgspec
 
 from keyhouse import Store
 from keyhouse.cli.options import Where
-from keyhouse.cli.served import served_url
 from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import file_of
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import Found, Schema
 from keyhouse.schema.explanation import nearest
-from keyhouse.systems.registry import System
+from keyhouse.settings.sources import load_settings
+from keyhouse.systems.registry import NAMES, System
 
 STORE: Final = "KEYHOUSE_STORE"
 SERVICE: Final = "KEYHOUSE_SERVICE"
@@ -76,7 +76,17 @@ def named_url(system: str | None, store: str | None, data: Path | None) -> str |
         return _url_in(data, system)
     if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
         return named
-    return served_url(system)
+    return configured_url(system)
+
+
+def configured_url(system: str | None) -> str | None:
+    """Return the store of a system that `keyhouse serve` uses by its settings, or None if they name none."""
+    if system not in NAMES:
+        return None
+    loaded = load_settings({}, os.environ, None, systems=NAMES, strict=False)
+    if system not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
+        return None
+    return loaded.engine_url(system, alone=loaded.settings.systems == (system,))
 
 
 def url_of(system: str | None, store: str | None, data: Path | None) -> str:

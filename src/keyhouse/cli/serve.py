@@ -103,17 +103,17 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     services = {
         _service_name(name): own(name) if ":" in name else load_service(name).part for name in names
     }
-    with given.telling():
+    with given.name_sources():
         _check_tables(given.tables)
     set_up_logs(settings.log_level, settings.log_format)
     log = structlog.get_logger("keyhouse.serve")
-    log.info("starting", process=os.getpid(), **(settings.shown() | {"data": settings.data}))
+    log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
     if not settings.systems and len(names) < len(NAMES):
         log.info(
             "left out, because they have no service yet",
             systems=[name for name in NAMES if name not in names],
         )
-    with given.telling():
+    with given.name_sources():
         serve(given, services, _announce_json if json else _announce)
 
 

@@ -88,7 +88,7 @@ class Server:
             )
         address = self._settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
-        self._traces = tracing(self._settings.traces)
+        self._traces = tracing(self._settings.otlp_endpoint)
         if self._traces is not None:
             stack.push_async_callback(self._traces.close)
         parts = [await self._part(name, data.path, stack) for name in self._services]
@@ -156,7 +156,7 @@ class Server:
         except KeyhouseError as error:
             error.fields["system"] = name
             if (
-                source := self._given.origins.get(f"{name}.engine" if own else "engine")
+                source := self._given.sources.get(f"{name}.engine" if own else "engine")
             ) is not None:
                 error.fields["source"] = source
             raise

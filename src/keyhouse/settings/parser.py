@@ -1,7 +1,11 @@
-"""A table of settings as a Struct: what a name means, what it may hold, and what is said of one that is not known.
+"""Convert a table of settings to a Struct, with an error that names each unknown or invalid setting.
 
-Each setting is a field, `name: Annotated[type, setting("What it does.")] = default`. The same for the program's own settings
-and for a system's: what is refused, how, and the table in the documentation follow from the Struct.
+Each setting is a field, `name: Annotated[type, setting("Description.")] = default`, for the program's
+own settings and for a system's. Validation and the table in the documentation follow from the Struct.
+A Struct that renames a setting lists the old name, and a file or environment variable that still uses
+it gets an error with the new one:
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"jwt_keys": "jwks"}
 """
 
 import difflib
@@ -16,51 +20,73 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 def setting(doc: str, *, secret: bool = False) -> msgspec.Meta:
-    """What a setting does, in a sentence. What is `secret` is never shown."""
+    """Describe a setting in a sentence. A `secret` value is never logged."""
     return msgspec.Meta(description=doc, extra={"secret": secret})
 
 
 def read_settings(kind: type[Kind], given: Mapping[str, Any], *, table: str = "") -> Kind:
-    """The Struct that the given settings make. UsageError for a name that it has not, with the nearest it has, and for a
-    value that does not fit; `table` says in which table it stands. Text, as the environment has it, is read as the
-    field's type: numbers and booleans as written, lists with commas between, anything else as JSON.
+    """Return the Struct with the given settings.
+
+    Raises UsageError for an unknown name (with the nearest known one), for a renamed setting (with
+    its new name) and for an invalid value; `table` is the name of the table, for the error. Text,
+    from the environment, is read as the field's type: numbers and booleans as written, lists
+    separated by commas, anything else as JSON.
     """
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    renamed = renamed_settings(kind)
     for name in given:
+        if name in renamed:
+            raise renamed_setting(_qualified(table, name), _qualified(table, renamed[name]))
         if name not in fields:
-            raise unknown_setting(_named(table, name), [_named(table, known) for known in fields])
-    values = {name: _read(fields[name].type, value) for name, value in given.items()}
+            raise unknown_setting(
+                _qualified(table, name), [_qualified(table, known) for known in fields]
+            )
+    values = {name: _parse(fields[name].type, value) for name, value in given.items()}
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        place = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
+        path = str(error).rpartition("`$.")[2].rstrip("`") if "`$." in str(error) else ""
         reason = str(error).partition(" - at ")[0]
-        field = fields.get(place.partition("[")[0])
-        words = (
+        field = fields.get(path.partition("[")[0])
+        choices = (
             []
             if field is None
             else [each for each in _alternatives(field.type) if isinstance(each, str)]
         )
-        known = {"known": words} if words else {}
+        known = {"known": choices} if choices else {}
         raise UsageError(
-            "A setting can't be that.", setting=_named(table, place), reason=reason, **known
+            "Invalid setting.", setting=_qualified(table, path), reason=reason, **known
         ) from None
+
+
+def renamed_settings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the new name of each renamed setting, including those of the Struct's bases."""
+    return {
+        old: new
+        for base in reversed(kind.__mro__)
+        for old, new in vars(base).get("RENAMED", {}).items()
+    }
 
 
 def unknown_setting(name: str, known: list[str]) -> UsageError:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     fields = {"nearest": near[0]} if near else {"known": sorted(known)}
-    return UsageError(
-        "There is no such setting: correct it, or take it out.", setting=name, **fields
-    )
+    return UsageError("Unknown setting: correct it, or remove it.", setting=name, **fields)
 
 
-def _named(table: str, name: str) -> str:
+def renamed_setting(old: str, new: str) -> UsageError:
+    return UsageError("This setting was renamed: use its new name.", setting=old, new_name=new)
+
+
+def _qualified(table: str, name: str) -> str:
     return f"{table}.{name}" if table and name else table or name
 
 
-def _read(kind: Any, value: Any) -> Any:
-    """Text from the environment as what a list, a table or a Struct is made from. All else is converted by msgspec."""
+def _parse(kind: Any, value: Any) -> Any:
+    """Parse text from the environment where a list, a table or a Struct is expected.
+
+    msgspec converts the rest.
+    """
     if not isinstance(value, str):
         return value
     origins = {get_origin(each) or each for each in _alternatives(kind)}
@@ -77,7 +103,7 @@ def _read(kind: Any, value: Any) -> Any:
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    """The types that a field may have: those of a union, without what is only said about them."""
+    """Return the types that a field accepts: the members of a union, without annotations."""
     if hasattr(kind, "__metadata__"):
         return _alternatives(kind.__origin__)
     if get_origin(kind) is None or get_origin(kind) in (list, tuple, dict, set, frozenset):

@@ -1,14 +1,15 @@
-"""The settings of `keyhouse serve`, all of them, each with what it does and what it is when nobody says.
+"""The settings of `keyhouse serve`, each with its description and default.
 
-A system's own settings are a Struct in its service, by the same rules. Where a value comes from is in `sources`.
+A system's own settings are a Struct in its service, with the same rules. `sources` loads the values.
 """
 
 import re
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
 
-from keyhouse.engines.registry import public_url
+from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import setting
 
@@ -22,7 +23,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@?#\s]+):(?P<port>[
 
 
 class Address(NamedTuple):
-    """A host, as it is bound, and a port; port 0 is any that is free."""
+    """A host and a port to bind; port 0 is any free port."""
 
     host: str
     port: int
@@ -37,100 +38,103 @@ class Address(NamedTuple):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    RENAMED: ClassVar[Mapping[str, str]] = {"traces": "otlp_endpoint"}
+
     systems: Annotated[
-        tuple[str, ...], setting("The systems to serve; none named: all that have a service.")
+        tuple[str, ...], setting("The systems to serve. Default: every system with a service.")
     ] = ()
     data: Annotated[
         str,
-        setting("The folder for files: databases, secrets, the embedded nats-server's streams."),
+        setting("The data folder: databases, secrets, the streams of the embedded nats-server."),
     ] = "keyhouse-data"
     engine: Annotated[
         str | None,
         setting(
-            "The engine that holds the rows, as a URL; without it, a SQLite file for each system in the data folder.",
+            "URL of the engine that stores the rows. Default: one SQLite file per system in the data"
+            " folder.",
             secret=True,
         ),
     ] = None
     http: Annotated[
         str,
-        setting("Where HTTP listens, as HOST:PORT; port 0 is any that is free; `off` for none."),
+        setting("HTTP listen address, HOST:PORT; port 0 picks a free port, `off` disables HTTP."),
     ] = HTTP_DEFAULT
     nats: Annotated[
         str,
         setting(
-            "The NATS servers to join, as a URL; `embedded` starts one on loopback, if a system needs it; `off` for none.",
+            "URL of the NATS servers; `embedded` starts one on loopback if a system needs it, `off`"
+            " disables NATS.",
             secret=True,
         ),
     ] = EMBEDDED
     nats_port: Annotated[
         int,
         msgspec.Meta(ge=0, le=65_535),
-        setting("The port of the embedded nats-server, on 127.0.0.1; 0 is any that is free."),
+        setting("Port of the embedded nats-server on 127.0.0.1; 0 picks a free port."),
     ] = 4222
     nats_credentials: Annotated[
         str | None,
-        setting("A user's `.creds` file or seed, for the NATS servers that ask for one."),
+        setting("A user's `.creds` file or seed, for NATS servers that require one."),
     ] = None
     drain_seconds: Annotated[
         float,
         msgspec.Meta(ge=0, le=3_600),
-        setting("How long requests under way may take to finish when the service is told to end."),
+        setting("How long requests in flight may take to finish during shutdown."),
     ] = 10.0
     log_format: Annotated[
         Literal["auto", "json", "text"],
-        setting("How a line of the log looks; `auto` is text on a terminal, and JSON elsewhere."),
+        setting("Log line format; `auto` is text on a terminal and JSON elsewhere."),
     ] = "auto"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        setting("The least grave lines that are logged."),
+        Literal["debug", "info", "warning", "error"], setting("Minimum log level.")
     ] = "info"
 
-    traces: Annotated[
+    otlp_endpoint: Annotated[
         str | None,
         setting(
-            "The collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318; without it, the one that "
-            "OTEL_EXPORTER_OTLP_ENDPOINT names, or none.",
+            "Trace collector (OTLP over HTTP), such as http://127.0.0.1:4318. Default: the value of"
+            " OTEL_EXPORTER_OTLP_ENDPOINT, or no traces.",
             secret=True,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        if self.traces is not None and not re.match(r"https?://[^/\s]", self.traces):
+        if self.otlp_endpoint is not None and not re.match(r"https?://[^/\s]", self.otlp_endpoint):
             raise UsageError(
-                "Where traces go can't be read: give http://host:4318.",
-                traces=public_url(self.traces),
+                "Invalid trace collector URL: give http://host:4318.",
+                otlp_endpoint=public_url(self.otlp_endpoint),
             )
         if self.http == OFF and self.nats == OFF:
-            raise UsageError(
-                "Both faces are off, so nothing could be asked: leave http or nats on."
-            )
+            raise UsageError("HTTP and NATS are both off: leave at least one on.")
         _ = self.http_address
         if self.nats not in (EMBEDDED, OFF) and not re.match(r"(nats|tls)://[^/\s]", self.nats):
             raise UsageError(
-                "Where NATS is can't be read: give nats://host:4222, embedded, or off.",
+                "Invalid NATS URL: give nats://host:4222, embedded, or off.",
                 nats=public_url(self.nats),
             )
 
     @property
     def http_address(self) -> Address | None:
-        """`None` when HTTP is off; UsageError when it is no address."""
+        """Return None when HTTP is off. Raises UsageError for an invalid address."""
         if self.http == OFF:
             return None
-        found = _ADDRESS.fullmatch(self.http)
-        if found is None or int(found["port"]) > 65_535:
+        match = _ADDRESS.fullmatch(self.http)
+        if match is None or int(match["port"]) > 65_535:
             raise UsageError(
-                "Where HTTP listens can't be read: give HOST:PORT, such as 127.0.0.1:8080, or off.",
+                "Invalid HTTP address: give HOST:PORT, such as 127.0.0.1:8080, or off.",
                 http=self.http,
             )
-        return Address(found["host"].strip("[]"), int(found["port"]))
+        return Address(match["host"].strip("[]"), int(match["port"]))
 
-    def shown(self) -> dict[str, Any]:
-        """What was decided otherwise than by default, as it may be logged: of URLs, what is no secret."""
-        said = {
+    def for_log(self) -> dict[str, Any]:
+        """Return the settings that differ from their defaults, with secrets removed from URLs."""
+        changed = {
             field.name: value
             for field in msgspec.structs.fields(self)
             if (value := getattr(self, field.name)) != field.default
         }
-        return said | {
-            name: public_url(said[name]) for name in ("nats", "engine", "traces") if name in said
+        return changed | {
+            name: public_url(changed[name])
+            for name in ("nats", "engine", "otlp_endpoint")
+            if name in changed
         }

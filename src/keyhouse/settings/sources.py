@@ -1,8 +1,11 @@
-"""Where settings come from: flags, then the environment, then `keyhouse.toml`. The first that has a value decides.
+"""Load settings from command-line flags, the environment and `keyhouse.toml`, in that order of precedence.
 
-`KEYHOUSE_NATS_PORT` is `nats_port`; `KEYHOUSE_ROSEY_SWEEP_SECONDS` is `sweep_seconds` in the table `[rosey]`, and so for the
-table `[http]` of the HTTP face. A variable or a name that means nothing is refused: a misspelled limit that is silently not
-there is worse than a service that does not start.
+`KEYHOUSE_NATS_PORT` is `nats_port`; `KEYHOUSE_ROSEY_SWEEP_SECONDS` is `sweep_seconds` in the table
+`[rosey]`, and likewise for the table `[http]`. An unknown variable or name is an error: a service that
+does not start is better than one that silently ignores a misspelled limit.
+
+`serve` and the command line read settings here and nowhere else. This package imports no server and no
+engine driver, so that a command starts quickly.
 """
 
 import re
@@ -14,8 +17,14 @@ from typing import Any, Final
 
 import msgspec
 
+from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
-from keyhouse.settings.parser import read_settings, unknown_setting
+from keyhouse.settings.parser import (
+    read_settings,
+    renamed_setting,
+    renamed_settings,
+    unknown_setting,
+)
 from keyhouse.settings.settings import Settings
 
 __all__ = ["LoadedSettings", "load_settings"]
@@ -23,31 +32,47 @@ __all__ = ["LoadedSettings", "load_settings"]
 FILE: Final = "keyhouse.toml"
 PREFIX: Final = "KEYHOUSE_"
 HTTP: Final = "http"
-"""Where HTTP listens, and the table of its face, which can say that too: `listen`."""
+"""The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
-_OWN: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
+_PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
+_RENAMED: Final = renamed_settings(Settings)
 
-_NOT_OURS = re.compile(
-    r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|TOKEN$|URL$)"
+_IGNORED = re.compile(
+    r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|SYSTEM$|TOKEN$|URL$)"
 )
-"""What an orchestrator puts there for a service called keyhouse, and what other commands and the tests read."""
+"""Variables that an orchestrator sets for a service named keyhouse, or that other commands and the
+tests read."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The program's settings; for each system its table, not yet read, and its engine if it has one of its own; the table
-    of the HTTP face; and of each setting that was given, where: a flag, a variable or a file."""
+    """The program's settings, and the tables that the systems and the HTTP listener parse themselves.
+
+    `engines` has the engine URL of each system with its own; `sources` the flag, variable or file that
+    each setting came from.
+    """
 
     settings: Settings
     tables: Mapping[str, Mapping[str, Any]]
     engines: Mapping[str, str]
     http: Mapping[str, Any]
-    origins: Mapping[str, str] = {}
+    sources: Mapping[str, str] = {}
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Within it, what refuses a setting says where that comes from."""
-        with _telling(self.origins):
+    def name_sources(self) -> Iterator[None]:
+        """Add the source of a rejected setting to any UsageError raised in the block."""
+        with _name_sources(self.sources):
             yield
+
+    def engine_url(self, system: str, *, alone: bool) -> str:
+        """Return the URL of the engine that holds a system's rows.
+
+        `alone`: no other system shares the `engine` setting, so that it may name a layout or bucket.
+        """
+        if (own := self.engines.get(system)) is not None:
+            return url_of(system, own, alone=True)
+        if (shared := self.settings.engine) is not None:
+            return url_of(system, shared, alone=alone)
+        return file_of(system, Path(self.settings.data))
 
 
 def load_settings(
@@ -56,21 +81,27 @@ def load_settings(
     file: Path | None,
     *,
     systems: Sequence[str],
+    strict: bool = True,
 ) -> LoadedSettings:
-    """`systems` are those that can have a table; `file` is one that was asked for, and so must be there, or `None` for
-    `keyhouse.toml` here, if there is one."""
-    own: dict[str, Any] = {}
+    """Load the settings of the program and of `systems`.
+
+    `file` must exist if given; without it, `keyhouse.toml` in the working directory is read if it
+    exists. Without `strict`, unknown tables and variables are ignored: they may belong to a service
+    of the caller's own, which only `serve` is told about.
+    """
+    program: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, *systems)}
-    asked = environment.get(f"{PREFIX}CONFIG")
-    path = file or (Path(asked) if asked else None)
-    origins: dict[str, str] = {}
-    with _telling(origins):
+    named = environment.get(f"{PREFIX}CONFIG")
+    path = file or (Path(named) if named else None)
+    sources: dict[str, str] = {}
+    with _name_sources(sources):
         for name, value in _read_file(path).items():
-            origins |= dict.fromkeys(
+            sources |= dict.fromkeys(
                 [name, *(f"{name}.{each}" for each in _names(value))], str(path or FILE)
             )
             if name not in tables or (name == HTTP and not isinstance(value, dict)):
-                own[name] = value
+                if strict or not isinstance(value, dict):
+                    program[name] = value
             elif isinstance(value, dict):
                 tables[name] |= value
             else:
@@ -78,27 +109,27 @@ def load_settings(
                     "These settings are a table of the file: write its name in [ ] above them.",
                     setting=name,
                 )
-        _lay_over(own, tables, environment, origins)
+        _add_environment(program, tables, environment, sources, strict=strict)
         if "listen" in tables[HTTP]:
-            own.setdefault(HTTP, tables[HTTP].pop("listen"))
+            program.setdefault(HTTP, tables[HTTP].pop("listen"))
         for name, value in flags.items():
             if value is not None:
-                own[name], origins[name] = value, f"--{name.replace('_', '-')}"
-        for name in own:
-            if name not in _OWN:
-                raise unknown_setting(name, [*_OWN, *(f"[{table}]" for table in tables)])
+                program[name], sources[name] = value, f"--{name.replace('_', '-')}"
+        for name in program:
+            if name not in _PROGRAM and name not in _RENAMED:
+                raise unknown_setting(name, [*_PROGRAM, *(f"[{table}]" for table in tables)])
         http = tables.pop(HTTP)
         engines = {
             name: str(table.pop("engine")) for name, table in tables.items() if "engine" in table
         }
-        for name, value in (own | {f"{name}.engine": url for name, url in engines.items()}).items():
-            if value == "" and name != "systems":  # of which none are all
-                raise UsageError(
-                    "A setting is empty: give it a value, or take it out.", setting=name
-                )
-        settings = read_settings(Settings, own)
+        for name, value in (
+            program | {f"{name}.engine": url for name, url in engines.items()}
+        ).items():
+            if value == "" and name != "systems":  # an empty list of systems is valid
+                raise UsageError("Empty setting: give it a value, or remove it.", setting=name)
+        settings = read_settings(Settings, program)
     return LoadedSettings(
-        settings=settings, tables=tables, engines=engines, http=http, origins=origins
+        settings=settings, tables=tables, engines=engines, http=http, sources=sources
     )
 
 
@@ -107,41 +138,45 @@ def _names(value: Any) -> Sequence[str]:
 
 
 @contextmanager
-def _telling(origins: Mapping[str, str]) -> Iterator[None]:
+def _name_sources(sources: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        refused = str(error.fields.get("setting", "")).partition("[")[0]  # of a list, the whole
-        found = next((name for name in (refused, *error.fields) if name in origins), None)
-        if found is not None:
-            error.fields["source"] = origins[found]
+        rejected = str(error.fields.get("setting", "")).partition("[")[0]  # of a list, all of it
+        name = next((name for name in (rejected, *error.fields) if name in sources), None)
+        if name is not None:
+            error.fields["source"] = sources[name]
         raise
 
 
-def _lay_over(
-    own: dict[str, Any],
+def _add_environment(
+    program: dict[str, Any],
     tables: dict[str, dict[str, Any]],
     environment: Mapping[str, str],
-    origins: dict[str, str],
+    sources: dict[str, str],
+    *,
+    strict: bool,
 ) -> None:
     for variable, value in sorted(environment.items()):
         if (
             not variable.startswith(PREFIX)
             or variable == f"{PREFIX}CONFIG"
-            or _NOT_OURS.match(variable)
+            or _IGNORED.match(variable)
         ):
             continue
         name = variable.removeprefix(PREFIX).lower()
         table, _, rest = name.partition("_")
-        if name in _OWN:
-            own[name], origins[name] = value, variable
+        if name in _PROGRAM:
+            program[name], sources[name] = value, variable
+        elif name in _RENAMED:
+            raise renamed_setting(variable, PREFIX + _RENAMED[name].upper())
         elif name == f"{HTTP}_listen":
-            own[HTTP], origins[HTTP] = value, variable
+            program[HTTP], sources[HTTP] = value, variable
         elif table in tables and rest:
-            tables[table][rest], origins[f"{table}.{rest}"] = value, variable
-        else:
+            tables[table][rest], sources[f"{table}.{rest}"] = value, variable
+        elif strict:
             raise unknown_setting(
-                variable, [PREFIX + each.upper() for each in (*_OWN, "config", *tables)]
+                variable, [PREFIX + each.upper() for each in (*_PROGRAM, "config", *tables)]
             )
 
 
@@ -152,16 +187,16 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     except FileNotFoundError:
         if file is None:
             return {}
-        raise UsageError("There is no such file of settings.", file=str(path)) from None
+        raise UsageError("The settings file does not exist.", file=str(path)) from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(
-            "The file of settings is not TOML: mend it there.", file=str(path), at=str(error)
+            "The settings file is not valid TOML.", file=str(path), at=str(error)
         ) from None
     except UnicodeDecodeError as error:
         raise UsageError(
-            "The file of settings is not UTF-8.", file=str(path), at=f"byte {error.start}"
+            "The settings file is not UTF-8.", file=str(path), at=f"byte {error.start}"
         ) from None
     except OSError as error:
         raise UsageError(
-            "The file of settings can't be read.", file=str(path), reason=error.strerror
+            "The settings file can't be read.", file=str(path), reason=error.strerror
         ) from None
