@@ -136,7 +136,7 @@ async def _look(store: Store, size: int) -> tuple[float, float]:
     for _ in range(50):
         first = f"{draw.randrange(max(1, size // 1_000)):05d}"
         start = time.perf_counter()
-        await store.keys(ITEM, limit=1_000, starting=first if size > 1_000 else "")
+        await store.keys(ITEM, limit=1_000, prefix=first if size > 1_000 else "")
         lists.append(time.perf_counter() - start)
         await asyncio.sleep(0)
     return percentile(gets, 50), percentile(lists, 50)

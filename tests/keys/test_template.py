@@ -102,7 +102,7 @@ def test_a_search_by_first_characters_finds_what_starts_so_and_nothing_else(
     if data.draw(st.booleans()):
         values[drawn.template.fields[0]] = start + values[drawn.template.fields[0]]
     begins = values[drawn.template.fields[0]].startswith(start)
-    assert (built(drawn, values) in drawn.template.span({}, starting=start)) == begins
+    assert (built(drawn, values) in drawn.template.span({}, prefix=start)) == begins
 
 
 @given(text=keys.texts, start=keys.texts)
@@ -111,7 +111,7 @@ def test_a_search_in_normal_text_ignores_what_the_normal_form_ignores(
 ) -> None:
     template = Template("n:{name:norm}:")
     assume(normal(text) and normal(start))
-    found = template.build({"name": text}) in template.span({}, starting=start)
+    found = template.build({"name": text}) in template.span({}, prefix=start)
     assert found == normal(text).startswith(normal(start) + (" " if start[-1].isspace() else ""))
 
 
@@ -202,11 +202,11 @@ def test_a_key_is_built_from_its_own_fields_alone() -> None:
 def test_a_search_for_what_no_key_holds_is_refused(start: str) -> None:
     """A lone surrogate came as far as the engine's driver, which raised an error of its own."""
     with pytest.raises(UsageError):
-        Template("x:{a}").span({}, starting=start)
+        Template("x:{a}").span({}, prefix=start)
 
 
 def test_a_search_for_nothing_is_for_all() -> None:
-    assert Template("x:{a}:").span({}, starting="") == Template("x:{a}:").span({})
+    assert Template("x:{a}:").span({}, prefix="") == Template("x:{a}:").span({})
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_only_text_is_searched_by_its_first_characters(
     template: Template, values: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError, match=r"The next field|Every field"):
-        template.span(values, starting="0")
+        template.span(values, prefix="0")
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_first_row_stays_with_its_holder() -> None:
     assert SERIES_FIRST.merge("k", b'"1"', None, b'"2"') == b'"1"'
     assert SERIES_FIRST.merge("k", b'"1"', b'"2"', None) == b'"1"'
     assert SERIES_FIRST.merge("k", b'"1"', b'"1"', None) is None
-    assert SERIES_FIRST.heir("series:ring:00001500:7", b"1") == b'"7"'
+    assert SERIES_FIRST.successor("series:ring:00001500:7", b"1") == b'"7"'
 
 
 def test_a_summary_lists_each_member_once_and_goes_with_the_last() -> None:

@@ -101,7 +101,7 @@ def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
     note = Note("1")
     assert record.compute(note) is note
     assert record.stamp(note, None, NOW) is note
-    assert not record.stamped
+    assert not record.needs_previous
 
 
 # What goes in comes out
@@ -431,7 +431,7 @@ def test_a_fixed_expiry_is_that_of_the_first_write() -> None:
     record = session(expiry=fixed(60))
     assert record.expires(Session("1"), None, None, NOW) == NOW + 60_000
     assert record.expires(Session("1"), NOW + 10, None, NOW) == NOW + 10
-    assert record.stamped
+    assert record.needs_previous
 
 
 def test_a_sliding_expiry_is_that_of_the_last_write() -> None:

@@ -342,12 +342,12 @@ ARGUMENTS = [
     *(Bad(LimitError, put_with_batch_id, id) for id in BAD_BATCH_IDS),
     *(Bad(UsageError, "page", DOC, limit=limit) for limit in BAD_LIMITS),
     *(
-        Bad(UsageError, "page", record, starting=text)
+        Bad(UsageError, "page", record, prefix=text)
         for record in (DOC, PAIR, NAMED)
         for text in BAD_STARTS
     ),
-    Bad(UsageError, "page", NUMBERED, starting="0"),
-    Bad(UsageError, "page", DOC, id="a", starting="a"),
+    Bad(UsageError, "page", NUMBERED, prefix="0"),
+    Bad(UsageError, "page", DOC, id="a", prefix="a"),
 ]
 
 BAD_CURSORS: tuple[Any, ...] = (

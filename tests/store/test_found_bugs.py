@@ -186,7 +186,7 @@ def test_a_cursor_with_anything_between_its_characters_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"starting": 5}]
+    "arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"prefix": 5}]
 )
 def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any) -> None:
     """Each met Python's own error, or the engine's, and not the same on all engines."""
@@ -224,4 +224,4 @@ def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
 def test_a_start_behind_the_last_field_is_refused_as_that() -> None:
     """It said of a field that is not there that it is not text."""
     with pytest.raises(UsageError, match="Every field of the key is given"):
-        asyncio.run(shelf().page(DOC, id="a", starting="x"))
+        asyncio.run(shelf().page(DOC, id="a", prefix="x"))

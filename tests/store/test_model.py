@@ -150,8 +150,8 @@ PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
         "merge",
         lambda merge: lambda self, key, row, lost, earned: earned,
     ),
-    "the first has no heir": (Transaction, "_heir", answer(None)),
-    "a member goes though another record lists it": (Transaction, "_still_earned", answer(False)),
+    "the first has no successor": (Transaction, "_successor", answer(None)),
+    "a member goes though another record lists it": (Transaction, "_still_listed", answer(False)),
     "a count never goes down": (Transaction, "_add", count_only_upward),
     "an expectation is not looked at": (
         Transaction,
@@ -175,7 +175,7 @@ def test_the_model_finds_a_planted_bug(
 
 
 def test_a_failure_says_what_replays_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Transaction, "_heir", answer(None)(Transaction._heir))
+    monkeypatch.setattr(Transaction, "_successor", answer(None)(Transaction._successor))
     with pytest.raises(Difference) as first:
         run(7, "memory", tmp_path, PLANTED_OPERATIONS)
     found = re.match(r"KEYHOUSE_SEED=(\d+) on memory, operation (\d+): ", str(first.value))

@@ -265,7 +265,7 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "append in": lambda store, junk: append(junk, PLAY, Clip(id="a")),
     "append at": lambda store, junk: append(store, PLAY, Clip(id="a"), at=junk),
     "count": lambda store, junk: store.count(junk),
-    "count starting": lambda store, junk: store.count(CLIP, starting=junk),
+    "count prefix": lambda store, junk: store.count(CLIP, prefix=junk),
     "delete": lambda store, junk: store.delete(junk, id="none"),
     "delete at": lambda store, junk: store.delete(NOTE, id=junk),
     "delete expect": lambda store, junk: store.delete(CLIP, id="none", expect=junk),
@@ -292,7 +292,7 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "page limit": lambda store, junk: store.page(CLIP, by=IN_ORDER, limit=junk),
     "page cursor": lambda store, junk: store.page(CLIP, by=IN_ORDER, cursor=junk),
     "page reverse": lambda store, junk: store.page(CLIP, reverse=junk),
-    "page starting": lambda store, junk: store.page(CLIP, starting=junk),
+    "page prefix": lambda store, junk: store.page(CLIP, prefix=junk),
     "prune": lambda store, junk: prune(store, junk, before=0),
     "prune before": lambda store, junk: prune(store, PLAY, before=junk),
     "prune keep": lambda store, junk: prune(store, PLAY, before=5, keep=junk),
@@ -320,7 +320,7 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
     "verify": lambda store, junk: verify(junk),
     "watch": lambda store, junk: store.watch(junk),
     "watch since": lambda store, junk: store.watch(CLIP, since=junk),
-    "watch starting": lambda store, junk: store.watch(CLIP, starting=junk),
+    "watch prefix": lambda store, junk: store.watch(CLIP, prefix=junk),
     "watch at": lambda store, junk: store.watch(CLIP, id=junk),
 }
 

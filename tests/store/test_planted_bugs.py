@@ -130,7 +130,7 @@ def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
         if before is not None and after is not None:
             for derived in bound.derived:
                 for key in (
-                    derived.rows(after.record, after.values) if derived.sort == "add" else ()
+                    derived.rows(after.record, after.values) if derived.strategy == "add" else ()
                 ):
                     self._add(key, 1)
         return merges

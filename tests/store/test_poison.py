@@ -310,7 +310,7 @@ def test_a_cursor_serves_only_the_scan_that_gave_it(engine: str, tmp_path: Path)
             store.page(PAIR, left="m", cursor=cursor),
             store.page(PAIR, cursor=cursor),
             store.page(PAIR, left="l", cursor=cursor, reverse=True),
-            store.page(PAIR, left="l", starting="1", cursor=cursor),
+            store.page(PAIR, left="l", prefix="1", cursor=cursor),
             store.page(DOC, cursor=cursor),
             other.page(PAIR, left="l", cursor=cursor),
             store.page(PAIR, left="l", cursor=cursor + "!"),

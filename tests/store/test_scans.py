@@ -81,9 +81,9 @@ async def test_records_come_in_the_order_of_an_index_with_the_unset_last(harness
     assert await ids(store, by=BY_SERIES, series="s", position=None) == ["7"]
     assert await ids(store, by=BY_TAG, tag="X") == ["1", "2", "3", "4", "5", "6", "7"]
     assert await ids(store, by=BY_TITLE, title="title 3") == ["3"]
-    assert await ids(store, by=BY_TITLE, starting="TITLE ") == ["1", "2", "3", "4", "5", "6", "7"]
-    assert await ids(store, by=BY_SERIES, starting="s") == ["6", "5", "3", "2", "1", "7", "4"]
-    assert await ids(store, by=BY_SERIES, starting="z") == []
+    assert await ids(store, by=BY_TITLE, prefix="TITLE ") == ["1", "2", "3", "4", "5", "6", "7"]
+    assert await ids(store, by=BY_SERIES, prefix="s") == ["6", "5", "3", "2", "1", "7", "4"]
+    assert await ids(store, by=BY_SERIES, prefix="z") == []
 
 
 @everywhere
@@ -194,7 +194,7 @@ async def test_keys_and_counts_need_no_values(harness: Harness) -> None:
         and await store.count(BY_TAG, tag="x") == 7
         and await store.count(BY_TAG) == 14
     )
-    assert await store.count(BY_TAG, starting="t") == 7 and await store.count(MAP) == 0
+    assert await store.count(BY_TAG, prefix="t") == 7 and await store.count(MAP) == 0
 
 
 @everywhere
@@ -303,7 +303,7 @@ async def test_a_scan_is_bound_by_its_own_fields(harness: Harness) -> None:
         with pytest.raises(UsageError):
             await store.page(BOOK, by=BY_SERIES, **fields)
     with pytest.raises(UsageError):
-        await store.page(BOOK, starting="1")
+        await store.page(BOOK, prefix="1")
 
 
 @everywhere
@@ -328,6 +328,6 @@ async def test_literal_prefixes_mean_what_they_say(harness: Harness) -> None:
     ]
     for key in keys:
         await store.put(plain, key, key=key)
-    for starting in ("a%", "a_", "a*", "a.", "a", "a\ud7ff", "a\U0010ffff", "", "\U0010ffff"):
-        found = [entry.record async for entry in store.scan(plain, starting=starting)]
-        assert found == sorted(key for key in keys if key.startswith(starting))
+    for prefix in ("a%", "a_", "a*", "a.", "a", "a\ud7ff", "a\U0010ffff", "", "\U0010ffff"):
+        found = [entry.record async for entry in store.scan(plain, prefix=prefix)]
+        assert found == sorted(key for key in keys if key.startswith(prefix))

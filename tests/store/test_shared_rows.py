@@ -136,7 +136,7 @@ async def test_the_first_of_several_holds_the_row_until_it_leaves(harness: Harne
 
 @everywhere
 async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(harness: Harness) -> None:
-    """The holder looks for an heir, finds none, and before it commits a newcomer arrives, who sees the holder still
+    """The holder looks for a successor, finds none, and before it commits a newcomer arrives, who sees the holder still
     there: the row must not be lost between them."""
     store = harness.store()
     await store.put(BOOK, book("1", series="s"))
@@ -156,7 +156,7 @@ async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(harness
 
 @everywhere
 async def test_a_newcomer_of_the_same_transaction_is_an_heir(harness: Harness) -> None:
-    """The heir was looked for among stored rows only: put 2, delete 1 in one transaction left the row to nobody."""
+    """The successor was looked for among stored rows only: put 2, delete 1 in one transaction left the row to nobody."""
     store = harness.store()
     await store.put(BOOK, book("1", series="s"))
     async with store.transaction() as tx:

@@ -87,7 +87,7 @@ async def test_a_watch_is_bound_by_leading_fields_or_first_characters(harness: H
             ("open", "2"),
             ("open", "3"),
         ]
-    async with aclosing(store.watch(VIEWING, since=since, state="open", starting="3")) as watch:
+    async with aclosing(store.watch(VIEWING, since=since, state="open", prefix="3")) as watch:
         assert (await soon(anext(watch))).values == ("open", "3")
     with pytest.raises(UsageError):
         await anext(store.watch(VIEWING, since=since, asset="1"))

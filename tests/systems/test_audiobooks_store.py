@@ -265,8 +265,8 @@ def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
         ]
         assert await listed(by=BOOKS_BY_AUTHOR, author_id=TWO) == ["1", "2", "3", "4", "5"]
         assert await listed(by=BOOKS_BY_TAG, tag=" A ") == ["1", "3", "5"]
-        assert await listed(by=BOOKS_BY_TITLE, starting="BOOK  ") == ["1", "2", "3", "4", "5"]
-        assert await listed(by=BOOKS_BY_TITLE, starting="book 2") == ["2"]
+        assert await listed(by=BOOKS_BY_TITLE, prefix="BOOK  ") == ["1", "2", "3", "4", "5"]
+        assert await listed(by=BOOKS_BY_TITLE, prefix="book 2") == ["2"]
         assert await listed(by=BOOKS_BY_ISBN13, isbn13="9780306406157") == ["1"]
 
     drive(work)

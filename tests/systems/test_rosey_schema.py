@@ -162,12 +162,12 @@ def test_a_prefix_is_literal_and_keys_order_by_their_bytes(drive: Drive) -> None
             "\ue000",
         ):
             await store.put(VALUE, 1, key=key)
-        assert (await store.keys(VALUE, starting="config_"))[0] == [
+        assert (await store.keys(VALUE, prefix="config_"))[0] == [
             "config_theme",
             "config_timeout",
         ]
-        assert (await store.keys(VALUE, starting="config%"))[0] == ["config%"]
-        assert (await store.keys(VALUE, starting="*"))[0] == []
+        assert (await store.keys(VALUE, prefix="config%"))[0] == ["config%"]
+        assert (await store.keys(VALUE, prefix="*"))[0] == []
         every, _ = await store.keys(VALUE)
         assert every == sorted(every, key=str.encode) and len(every) == 8
 

@@ -96,7 +96,9 @@ def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
         return "missing"
     try:
         return (
-            "there" if derived.sort == "add" or derived.holds(row.value, contribution) else "wrong"
+            "there"
+            if derived.strategy == "add" or derived.holds(row.value, contribution)
+            else "wrong"
         )
     except (DataError, DocumentError):
         return "unreadable"

@@ -160,8 +160,8 @@ class Template:
         """The values as the key that they build reads: text in its normal form, where that is a field's type."""
         return self.split(key) or values if self._folds else values
 
-    def span(self, values: Mapping[str, object], *, starting: str | None = None) -> Span:
-        """The keys whose leading fields have these values; `starting`: and whose next field starts with this text."""
+    def span(self, values: Mapping[str, object], *, prefix: str | None = None) -> Span:
+        """The keys whose leading fields have these values; `prefix`: and whose next field starts with this text."""
         count = len(values)
         if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
             self._refuse_others(values)
@@ -171,10 +171,10 @@ class Template:
                 order=list(self.fields),
                 key=self.text,
             )
-        prefix = self._lead(count, values)
-        if starting is not None:
-            return Span.prefix(prefix + self._begin(count, starting))
-        return Span.only(prefix) if count == len(self.fields) else Span.prefix(prefix)
+        lead = self._lead(count, values)
+        if prefix is not None:
+            return Span.prefix(lead + self._begin(count, prefix))
+        return Span.only(lead) if count == len(self.fields) else Span.prefix(lead)
 
     def check(self, values: Mapping[str, object]) -> None:
         """Refuse values, of some of its fields, that `bind` would refuse: KeyFieldError."""
@@ -214,7 +214,7 @@ class Template:
             prefix += self._written(name, bound, values[name]) + tail
         return prefix
 
-    def _begin(self, index: int, starting: str) -> str:
+    def _begin(self, index: int, prefix: str) -> str:
         if index == len(self.fields):
             raise UsageError(
                 "Every field of the key is given: there is none that could start so.", key=self.text
@@ -223,9 +223,9 @@ class Template:
         try:
             if not isinstance(bound, Text):
                 raise ValueError("is not text, so it can't be searched by its first characters")
-            if not isinstance(starting, str):
+            if not isinstance(prefix, str):
                 raise ValueError("is text, and is searched by text")
-            return bound.begin(starting)
+            return bound.begin(prefix)
         except ValueError as error:
             raise UsageError(
                 f"The next field {error}.", field=self.fields[index], key=self.text

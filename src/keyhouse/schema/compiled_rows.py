@@ -7,13 +7,13 @@ from keyhouse.schema.derived import Derived, Keys
 from keyhouse.schema.row_compiler import compiled
 
 
-class OwnRows:
+class OwnedRows:
     """Those of `derived` that are the record's own. Where all of them are plain, one function makes them."""
 
     __slots__ = ("_compiled", "_plain", "derived")
 
     def __init__(self, derived: Iterable[Derived]) -> None:
-        self.derived = tuple(each for each in derived if each.sort == "put")
+        self.derived = tuple(each for each in derived if each.strategy == "put")
         plain = [each.plain for each in self.derived if each.plain is not None]
         self._plain = plain if plain and len(plain) == len(self.derived) else None
         self._compiled: Callable[[Any], dict[str, Any] | None] | None = None

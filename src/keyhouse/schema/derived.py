@@ -2,7 +2,7 @@
 
 Each kind says, for a record, which rows it earns and what it puts into each (`rows`). A write compares what the old record
 earned with what the new one earns and carries the difference into the rows; that one comparison serves insert, change, move
-and delete. How a difference changes a row is the kind's own, and is of three sorts (`sort`):
+and delete. How a difference changes a row is the kind's own, and is one of three strategies (`strategy`):
 
     put    the record owns the whole row: write it or delete it          Index
     merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
@@ -47,7 +47,7 @@ Source = str | Callable[[Any], object]
 Keys = tuple[object, ...]
 """The values of a record's key, in the order of its template's fields."""
 
-Sort = Literal["put", "merge", "add"]
+Strategy = Literal["put", "merge", "add"]
 
 NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, Optional)
 """Types of a key's field whose values are not text, and so do not come back from JSON's names."""
@@ -72,8 +72,8 @@ def attribute(path: str) -> Callable[[Any], Any]:
 class Derived:
     """What all kinds share: a template, where its fields come from, and the way back to the record."""
 
-    sort: ClassVar[Sort] = "put"
-    shared: ClassVar[bool] = False
+    strategy: ClassVar[Strategy] = "put"
+    has_siblings: ClassVar[bool] = False
     """Whether several records may stand behind one contribution: those whose keys differ in one of a few words."""
 
     @checked(DeclarationError)
@@ -242,9 +242,9 @@ class Derived:
         if name in self.template.fields and name not in self.fields and name not in self.each:
             return self.template.fields.index(name)
         segment = key.segment(name)
-        if name == self.carried() and self.sort == "merge":
+        if name == self.carried() and self.strategy == "merge":
             return None
-        if name == self.carried() or (isinstance(segment, Choice) and not self.shared):
+        if name == self.carried() or (isinstance(segment, Choice) and not self.has_siblings):
             raise DeclarationError(
                 "Two records could earn this row: put the record's key field into its key, or make it Unique.",
                 field=name,
@@ -365,18 +365,18 @@ class Index(Derived):
 class Unique(Index):
     """An index that one record at most can hold: another that earns the same row is refused with UniqueError."""
 
-    sort = "merge"
+    strategy = "merge"
 
     @checked(DeclarationError)
     def __init__(self, at: str | Template, *, value: str, **options: Any) -> None:
         super().__init__(at, value=value, **options)
 
     def merge(
-        self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None
+        self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
-        """The row's new value; `None`: no row. `lost` and `earned` are this record's contributions before and after."""
-        mine = row is not None and row in (lost, earned)
-        if earned is None:
+        """The row's new value; `None`: no row. `removed` and `added` are this record's contributions before and after."""
+        mine = row is not None and row in (removed, added)
+        if added is None:
             return None if mine else row
         if row is not None and not mine:
             raise UniqueError(
@@ -385,7 +385,7 @@ class Unique(Index):
                 key=key,
                 holder=self.member(row),
             )
-        return earned
+        return added
 
 
 class First(Unique):
@@ -400,16 +400,16 @@ class First(Unique):
         self.among = among
 
     def merge(
-        self, key: str, row: bytes | None, lost: bytes | None, earned: bytes | None
+        self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
         """As for Unique, but a row that another holds stays: rewritten as it is, so that a holder who leaves at the
         same moment loses the race and sees the new one."""
-        mine = row is not None and row in (lost, earned)
+        mine = row is not None and row in (removed, added)
         if mine or row is None:
-            return earned
+            return added
         return row
 
-    def heir(self, key: str, row: bytes) -> bytes:
+    def successor(self, key: str, row: bytes) -> bytes:
         """What the row becomes when the record behind this row of `among` takes it over."""
         assert self.value is not None
         return document.encode_checked(
@@ -428,8 +428,8 @@ class Summary(Derived):
     always the same.
     """
 
-    sort = "merge"
-    shared = True
+    strategy = "merge"
+    has_siblings = True
 
     @checked(DeclarationError)
     def __init__(
@@ -497,14 +497,14 @@ class Summary(Derived):
         self,
         key: str,
         row: bytes | None,
-        lost: tuple[str, object] | None,
-        earned: tuple[str, object] | None,
+        removed: tuple[str, object] | None,
+        added: tuple[str, object] | None,
     ) -> bytes | None:
         members = self.members(row)
-        if lost is not None and earned is None:
-            members.pop(lost[0], None)
-        if earned is not None:
-            members[earned[0]] = earned[1]
+        if removed is not None and added is None:
+            members.pop(removed[0], None)
+        if added is not None:
+            members[added[0]] = added[1]
         if not members:
             return None
         listed: object = members if self.entry is not None else list(members)
@@ -526,7 +526,7 @@ class Summary(Derived):
 class Count(Derived):
     """A counter of the records that earn the row. An absent row counts 0."""
 
-    sort = "add"
+    strategy = "add"
 
     def alike(self) -> object:
         return 1

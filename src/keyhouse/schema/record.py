@@ -26,7 +26,7 @@ from keyhouse.keys.segments import Day
 from keyhouse.keys.template import Template
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import OwnRows
+from keyhouse.schema.compiled_rows import OwnedRows
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
 from keyhouse.schema.expiry import Expiry, check_seconds
 from keyhouse.schema.times import SECONDS, TimeFormat
@@ -34,7 +34,7 @@ from keyhouse.schema.times import SECONDS, TimeFormat
 T = TypeVar("T")
 
 RESERVED = frozenset(
-    {"by", "cursor", "expect", "expires", "limit", "reverse", "since", "starting", "ttl"}
+    {"by", "cursor", "expect", "expires", "limit", "reverse", "since", "prefix", "ttl"}
 )
 """Arguments of the store's own calls: a key field can't have such a name."""
 
@@ -110,7 +110,7 @@ class Record(Generic[T]):
         return [self.template, *(each.template for each in self.derived)]
 
     @property
-    def stamped(self) -> bool:
+    def needs_previous(self) -> bool:
         """Whether a write must know the record that it replaces, though nothing is derived from it."""
         return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
 
@@ -152,7 +152,7 @@ class Record(Generic[T]):
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
         """The value with its version and times set: `before` is the record that it replaces."""
-        if not self._marked:
+        if not self._is_stamped:
             return value
         changes: dict[str, object] = {}
         if self.version is not None:
@@ -278,15 +278,17 @@ class Record(Generic[T]):
         self._all_held = all(held is not None for held in self._held)
         self._none_held = not any(held is not None for held in self._held)
         self._named = frozenset(self.template.fields)
-        self._marked = any(mark is not None for mark in (self.version, self.created, self.updated))
+        self._is_stamped = any(
+            mark is not None for mark in (self.version, self.created, self.updated)
+        )
 
     def _settle_rows(self) -> None:
         """`own`: derived rows that are this record's alone; `shared`: those that it shares with others. `single`: whether a
         put writes none that is shared; `alone`: and but one row, whatever was there before."""
-        self.own = OwnRows(self.derived)
-        self.shared = tuple(each for each in self.derived if each.sort != "put")
-        self.single = not self.shared and not self.appended
-        self.alone = self.single and not self.derived and not self.stamped
+        self.owned_rows = OwnedRows(self.derived)
+        self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
+        self.owns_all_rows = not self.shared_rows and not self.appended
+        self.is_single_row = self.owns_all_rows and not self.derived and not self.needs_previous
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """How a key field is read from the value; `None` when the value does not hold it."""

@@ -166,16 +166,16 @@ class Store:
         limit: int = 100,
         cursor: str | None = None,
         reverse: bool = False,
-        starting: str | None = None,
+        prefix: str | None = None,
         **fields: Any,
     ) -> RecordPage[T]:
-        """Some records whose leading key fields (of the index, with `by`) have these values; `starting`: and whose next
+        """Some records whose leading key fields (of the index, with `by`) have these values; `prefix`: and whose next
         field starts with this text."""
         if by is None:
             bound = self.binding.record(record)
-            return await records(self._scan(bound, starting, reverse, fields), bound, limit, cursor)
+            return await records(self._scan(bound, prefix, reverse, fields), bound, limit, cursor)
         bound, index = self.binding.index(record, by)
-        scan = self._scan(index, starting, reverse, fields)
+        scan = self._scan(index, prefix, reverse, fields)
         return await records_by(self.engine, self.space, scan, bound, index, limit, cursor)
 
     async def scan(
@@ -185,7 +185,7 @@ class Store:
         *,
         by: Index | None = None,
         reverse: bool = False,
-        starting: str | None = None,
+        prefix: str | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
         """All of them, page by page: each page is of its own moment."""
@@ -197,7 +197,7 @@ class Store:
                 limit=_SCAN_PAGE_ROWS,
                 cursor=cursor,
                 reverse=reverse,
-                starting=starting,
+                prefix=prefix,
                 **fields,
             )
             for entry in page.entries:
@@ -213,19 +213,19 @@ class Store:
         limit: int = 1_000,
         cursor: str | None = None,
         reverse: bool = False,
-        starting: str | None = None,
+        prefix: str | None = None,
         **fields: Any,
     ) -> tuple[list[str], str | None]:
         """Some keys, without their values, and the cursor to what follows."""
-        scan = self._scan(self._bound(declared), starting, reverse, fields)
+        scan = self._scan(self._bound(declared), prefix, reverse, fields)
         page, following = await scan.rows(limit, cursor, keys_only=True)
         return [row.key for row in page.rows], following
 
     async def count(
-        self, declared: Declared, /, *, starting: str | None = None, **fields: Any
+        self, declared: Declared, /, *, prefix: str | None = None, **fields: Any
     ) -> int:
         """How many rows there are, by counting them."""
-        scan = self._scan(self._bound(declared), starting, False, fields)
+        scan = self._scan(self._bound(declared), prefix, False, fields)
         total, cursor = 0, None
         while True:
             page, cursor = await scan.rows(10_000, cursor, keys_only=True)
@@ -239,14 +239,14 @@ class Store:
         /,
         *,
         since: int | None = None,
-        starting: str | None = None,
+        prefix: str | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
         """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
         the engine's: nothing missed, nothing twice; an expiry shows when it is swept. A row that does not decode ends it;
         the error has its `revision`, and a watch since that goes on behind it."""
         bound = self.binding.record(declared)
-        span = bound.template.span(fields, starting=starting)
+        span = bound.template.span(fields, prefix=prefix)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
                 "A watch begins after a revision, a whole number as an entry or a page has it.",
@@ -322,9 +322,9 @@ class Store:
         """Return the newest revision of the space: `watch` since it gives every later change."""
         return (await self.engine.scan(self.space, _WHOLE, limit=1, keys_only=True)).revision
 
-    def span(self, declared: Declared, /, *, starting: str | None = None, **fields: Any) -> Span:
+    def span(self, declared: Declared, /, *, prefix: str | None = None, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
-        return self._bound(declared).template.span(fields, starting=starting)
+        return self._bound(declared).template.span(fields, prefix=prefix)
 
     async def usage(
         self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
@@ -362,10 +362,12 @@ class Store:
             await self._refuse_newer()
         bound = self.binding.record(record)
         for attempt in range(TRANSACTION_ATTEMPTS_MAX):
-            if bound.single and expect is ANY:
+            if bound.owns_all_rows and expect is ANY:
                 now = self._now()
                 checked, keys, key = keyed(bound, value, fields)
-                row = None if bound.alone else (await self.engine.read(self.space, (key,)))[0]
+                row = (
+                    None if bound.is_single_row else (await self.engine.read(self.space, (key,)))[0]
+                )
                 before = None if row is None else _entry(bound, row, keys)
                 entry, batch = changed(bound, checked, keys, key, before, ttl, now)
                 check_limits(batch, self._capabilities)
@@ -453,9 +455,9 @@ class Store:
         self._looked = now
 
     def _scan(
-        self, bound: Declared, starting: str | None, reverse: bool, fields: dict[str, Any]
+        self, bound: Declared, prefix: str | None, reverse: bool, fields: dict[str, Any]
     ) -> Scan:
-        span = bound.template.span(fields, starting=starting)
+        span = bound.template.span(fields, prefix=prefix)
         return Scan(self.engine, self.space, self.binding, bound, span, reverse=reverse)
 
     def _bound(self, declared: Declared) -> Declared:

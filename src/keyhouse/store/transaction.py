@@ -2,7 +2,7 @@
 
 What one change of a record writes is `keyhouse.store.write_plan`'s. Every row that was read becomes a check on its revision (or
 absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
-record earned and what the new one earns. A row written here is seen by later reads here.
+record had and what the new one has. A row written here is seen by later reads here.
 
 Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it. Reads may
 be under way together; of writes there is one at a time.
@@ -158,7 +158,7 @@ class Transaction:
         """`kept`: when the record expires, if that and its times are settled."""
         value, keys, key = keyed(bound, value, fields)
         before: Entry[T] | None = None
-        looks = not bound.alone or expect is not ANY or key in self._adds
+        looks = not bound.is_single_row or expect is not ANY or key in self._adds
         if looks and (
             key in self._writes or key in self._adds or await self._read(key) is not None
         ):
@@ -202,8 +202,8 @@ class Transaction:
             del self._adds[key]
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
-        """Write a record's derived rows anew, earned before or not: for migrations that declare new ones. A put would not,
-        since by today's declaration the old record earned them too. Counts are left as they are: `verify` recounts them."""
+        """Write a record's derived rows again, whether or not it had them: for migrations that declare new ones. A put would not,
+        since by today's declaration the old record had them too. Counts are left as they are: `verify` recounts them."""
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
             raise UsageError(
@@ -368,19 +368,19 @@ class Transaction:
         expires = None if after is None else after.expires
         kept = before is not None and after is not None and before.expires == expires
         merges: list[Merge] = []
-        for derived in bound.shared:
-            lost = {} if before is None else stored_rows(derived, before)
-            earned = {} if after is None else derived.rows(after.record, after.values)
-            if kept and lost == earned:
+        for derived in bound.shared_rows:
+            removed = {} if before is None else stored_rows(derived, before)
+            added = {} if after is None else derived.rows(after.record, after.values)
+            if kept and removed == added:
                 continue
-            if derived.sort == "add":
-                for key in lost.keys() ^ earned.keys() if counts else ():
-                    self._add(key, earned.get(key, 0) - lost.get(key, 0))
+            if derived.strategy == "add":
+                for key in removed.keys() ^ added.keys() if counts else ():
+                    self._add(key, added.get(key, 0) - removed.get(key, 0))
             else:
                 keys = (after or before).values  # type: ignore[union-attr]  # one of the two is there
-                for key in dict.fromkeys((*lost, *earned)):
+                for key in dict.fromkeys((*removed, *added)):
                     merges.append(
-                        (bound, derived, key, keys, lost.get(key), earned.get(key), expires)
+                        (bound, derived, key, keys, removed.get(key), added.get(key), expires)
                     )
         return merges
 
@@ -390,31 +390,31 @@ class Transaction:
         derived: Any,
         key: str,
         keys: Keys,
-        lost: Any,
-        earned: Any,
+        removed: Any,
+        added: Any,
         expires: int | None,
     ) -> None:
         """Carry one record's difference into one row that it shares with others."""
         written = await self.row(key)
         row = None if written is None else written[0]
         if (
-            earned is None
+            added is None
             and isinstance(derived, Summary)
-            and await self._still_earned(bound, derived, key, keys)
+            and await self._still_listed(bound, derived, key, keys)
         ):
             return
-        merged = derived.merge(key, row, lost, earned)
+        merged = derived.merge(key, row, removed, added)
         if merged is None and row is not None and isinstance(derived, First):
-            merged = await self._heir(derived, key, lost)
+            merged = await self._successor(derived, key, removed)
         if merged is not None:
             if (
-                earned is not None or merged != row
+                added is not None or merged != row
             ):  # else it is another's, which has an expiry of its own
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
 
-    async def _still_earned(
+    async def _still_listed(
         self, bound: Record[Any], derived: Derived, key: str, keys: Keys
     ) -> bool:
         """Whether another record lists the same member there: then it stays."""
@@ -424,7 +424,7 @@ class Transaction:
                 return True
         return False
 
-    async def _heir(self, derived: First, key: str, leaving: bytes) -> bytes | None:
+    async def _successor(self, derived: First, key: str, leaving: bytes) -> bytes | None:
         """The next holder of a row whose first one leaves."""
         values = derived.template.parse(key)
         assert values is not None
@@ -434,22 +434,24 @@ class Transaction:
             for put in self._writes.values()
             if put is not None and put.key in span
         )
-        heirs = sorted(
-            (at, heir) for at, value in new if (heir := derived.heir(at, value)) != leaving
+        successors = sorted(
+            (at, successor)
+            for at, value in new
+            if (successor := derived.successor(at, value)) != leaving
         )
-        stored = await self._stored_heir(derived, span, leaving)
-        return min([*heirs[:1], *stored], default=("", None))[1]
+        stored = await self._stored_successor(derived, span, leaving)
+        return min([*successors[:1], *stored], default=("", None))[1]
 
-    async def _stored_heir(
+    async def _stored_successor(
         self, derived: First, span: Span | None, leaving: bytes
     ) -> list[tuple[str, bytes]]:
         while span is not None:
             page = await self._engine.scan(self._space, span, limit=8)
             for row in page.rows:
-                if (heir := derived.heir(row.key, row.value)) != leaving and await self.row(
-                    row.key
-                ) is not None:
-                    return [(row.key, heir)]
+                if (
+                    successor := derived.successor(row.key, row.value)
+                ) != leaving and await self.row(row.key) is not None:
+                    return [(row.key, successor)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
 

@@ -137,10 +137,10 @@ async def _check_record(
     expected = {
         key: (derived, earns[key])
         for derived, earns in earned
-        if derived.sort != "add"
+        if derived.strategy != "add"
         for key in earns
     }
-    counted.update(key for derived, earns in earned if derived.sort == "add" for key in earns)
+    counted.update(key for derived, earns in earned if derived.strategy == "add" for key in earns)
     rows = await store.engine.read(store.space, list(expected)) if expected else []
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
@@ -169,9 +169,9 @@ async def _mend_missing(
         return None
     kind: Kind = "missing" if row is None else "wrong"
     detail = f"{owner} should have it"
-    if repair and derived.sort == "put":
+    if repair and derived.strategy == "put":
         tx.write(key, (earned[key], written[1]))
-    elif derived.sort == "merge":
+    elif derived.strategy == "merge":
         try:
             await tx.merge(record, derived, key, keys, None, earned[key], written[1])
         except UniqueError:
@@ -209,7 +209,7 @@ def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int |
             return False
     except (DataError, DocumentError):
         return False
-    own = derived.sort == "put" or (
+    own = derived.strategy == "put" or (
         isinstance(derived, Unique) and row is not None and row.value == contribution
     )
     return not own or row is None or row.expires == expires
@@ -281,7 +281,7 @@ async def _mend_dangling(
         lost: Any = (member, None)
     else:
         lost = there[0]
-    if repair and derived.sort == "put":
+    if repair and derived.strategy == "put":
         tx.write(key, None)
     elif repair:
         await tx.merge(record, derived, key, candidates[0], lost, None, there[1])

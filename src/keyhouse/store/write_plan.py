@@ -25,7 +25,7 @@ def changed(
     """A record that is `single`, as it is stored over the one `before`, and the commit that does it: what a transaction
     would do, without its bookkeeping."""
     after, put = settled(bound, value, keys, key, before, ttl, now)
-    if bound.alone:
+    if bound.is_single_row:
         return after, Batch((), (put,), ())
     puts, deletes = [put], []
     for at, own in own_rows(bound, before, after).items():
@@ -79,26 +79,26 @@ def own_rows(
     bound: Record[T], before: Entry[T] | None, after: Entry[T] | None
 ) -> dict[str, Put | None]:
     """The difference between two states of one record in the rows that are its alone: what to put; `None` for what goes."""
-    earned = {} if after is None else bound.own.rows(after.record, after.values)
+    added = {} if after is None else bound.owned_rows.rows(after.record, after.values)
     expires = None if after is None else after.expires
     if before is None:
-        return {key: Put(key, value, expires) for key, value in earned.items()}
-    lost = _own_rows_stored(bound, before)
+        return {key: Put(key, value, expires) for key, value in added.items()}
+    removed = _own_rows_stored(bound, before)
     kept = after is not None and before.expires == expires
-    changes: dict[str, Put | None] = {key: None for key in lost if key not in earned}
-    for key, value in earned.items():
-        if not kept or lost.get(key) != value:
+    changes: dict[str, Put | None] = {key: None for key in removed if key not in added}
+    for key, value in added.items():
+        if not kept or removed.get(key) != value:
             changes[key] = Put(key, value, expires)
     return changes
 
 
 def _own_rows_stored(bound: Record[Any], entry: Entry[Any]) -> dict[str, bytes]:
     try:
-        return bound.own.rows(entry.record, entry.values)
+        return bound.owned_rows.rows(entry.record, entry.values)
     except KeyFieldError:
         return {
             key: value
-            for each in bound.own.derived
+            for each in bound.owned_rows.derived
             for key, value in stored_rows(each, entry).items()
         }
 

@@ -111,7 +111,7 @@ class Plugin:
         parts: list[bytes] = []
         while left:
             page = await self.store.page(
-                VALUE, limit=min(left, _SCAN_ROWS), cursor=cursor, starting=body.prefix or None
+                VALUE, limit=min(left, _SCAN_ROWS), cursor=cursor, prefix=body.prefix or None
             )
             shown = [
                 _encode({"key": e.key, "value": e.record, "revision": e.revision})
@@ -123,7 +123,7 @@ class Plugin:
                 self._refuse_none(len(parts))
                 if fitting:
                     page = await self.store.page(
-                        VALUE, limit=fitting, cursor=cursor, starting=body.prefix or None
+                        VALUE, limit=fitting, cursor=cursor, prefix=body.prefix or None
                     )
                     cursor = page.cursor
                 break
@@ -143,7 +143,7 @@ class Plugin:
         total, cursor = 0, None
         while True:
             keys, cursor = await self.store.keys(
-                VALUE, limit=_COUNT_ROWS, cursor=cursor, starting=body.prefix or None
+                VALUE, limit=_COUNT_ROWS, cursor=cursor, prefix=body.prefix or None
             )
             total += len(keys)
             if cursor is None:
@@ -223,7 +223,7 @@ class Plugin:
 
     async def _keys(self, body: asked.List, limit: int) -> tuple[Sequence[str], str | None]:
         return await self.store.keys(
-            VALUE, limit=limit, cursor=body.cursor, starting=body.prefix or None
+            VALUE, limit=limit, cursor=body.cursor, prefix=body.prefix or None
         )
 
     def _count_that_fits(self, sizes: Any, room: int | None = None) -> int:

@@ -96,7 +96,7 @@ class View:
         """A plugin's keys in the order of their bytes, with sizes, revisions and times, or without."""
         store = self._store(plugin)
         found, cursor = await store.keys(
-            VALUE, limit=query.limit, cursor=query.cursor or None, starting=query.prefix or None
+            VALUE, limit=query.limit, cursor=query.cursor or None, prefix=query.prefix or None
         )
         lines = (
             [shown.KeyLine(key) for key in found]

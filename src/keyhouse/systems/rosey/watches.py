@@ -139,7 +139,7 @@ class Watches:
             )
 
     async def _push_changes(self, store: Store, prefix: str, since: int, push: "_Push") -> None:
-        async with aclosing(store.watch(VALUE, since=since, starting=prefix or None)) as events:
+        async with aclosing(store.watch(VALUE, since=since, prefix=prefix or None)) as events:
             async for event in events:
                 await push.change(event)
 

@@ -2,7 +2,7 @@
 
     put {"home": "main", "record": "item", "value": {"id": "a", "shelf": "s:t", …}, "ttl": null, "expect": "now"}
     transact {"home": "side", "catch": true, "steps": [["delete", {…}], ["append", {…}]]}
-    page {"home": "main", "by": "tag", "fields": ["fun"], "starting": null, "reverse": true, "limit": 2, "slot": 1}
+    page {"home": "main", "by": "tag", "fields": ["fun"], "prefix": null, "reverse": true, "limit": 2, "slot": 1}
     clock {"by": -4000}
 
 Nothing in it depends on an answer: `expect` is a word, and what a cursor goes on with is named by its slot.
@@ -191,8 +191,8 @@ class Generator:
         by = self._pick((*KEYED, *INDEXES, *LONG, *LONG, *LONG, *LONG))
         fields = self._fields_of(by)
         fields = fields[: self._pick((0, 0, 0, 0, 0, 1, 1, 2, 3))]
-        starting = self._pick((None,) * 24 + ("", "a", "a:", "s", "fu", "Fun", "o", "u"))
-        return {"by": by, "fields": fields, "starting": starting, "reverse": self._half()}
+        prefix = self._pick((None,) * 24 + ("", "a", "a:", "s", "fu", "Fun", "o", "u"))
+        return {"by": by, "fields": fields, "prefix": prefix, "reverse": self._half()}
 
     def _fields_of(self, by: str) -> list[Any]:
         """Values for the fields of a key, in order; of a log, only its stream."""

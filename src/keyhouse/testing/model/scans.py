@@ -82,7 +82,7 @@ class Scans:
     async def _paged(self, scan: dict[str, Any], cursor: str | None) -> Any:
         by, store = scan["by"], self._stores[scan["home"]]
         record, index = DERIVED[by] if by in DERIVED else (RECORDS[by], None)
-        how = {name: scan[name] for name in ("reverse", "starting", "limit")}
+        how = {name: scan[name] for name in ("reverse", "prefix", "limit")}
         fields = self._leading(scan)
         return await store.page(
             record, by=None if index is None else index_of(index), cursor=cursor, **how, **fields
@@ -96,14 +96,14 @@ class Scans:
         cursor = None
         try:
             while True:
-                how = {name: scan[name] for name in ("reverse", "starting", "limit")}
+                how = {name: scan[name] for name in ("reverse", "prefix", "limit")}
                 keys, cursor = await store.keys(
                     declared, cursor=cursor, **how, **self._leading(scan)
                 )
                 found += keys
                 if cursor is None:
                     break
-            count = await store.count(declared, starting=scan["starting"], **self._leading(scan))
+            count = await store.count(declared, prefix=scan["prefix"], **self._leading(scan))
         except UsageError:
             same(self._refuses(scan), True, f"keys {scan} refused")
             return
@@ -122,22 +122,22 @@ class Scans:
             scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,)
         )
         given = len(scan["fields"])
-        return scan["starting"] is not None and (given >= len(texts) or not texts[given])
+        return scan["prefix"] is not None and (given >= len(texts) or not texts[given])
 
     def _rows(self, scan: dict[str, Any], last: str) -> list[Listed]:
         """What the scan must give from there on."""
-        by, fields, starting = scan["by"], list(scan["fields"]), scan["starting"]
+        by, fields, prefix = scan["by"], list(scan["fields"]), scan["prefix"]
         if by in FOLDED and fields:
             fields[0] = folded(fields[0])
-        if by in FOLDED and starting and not fields:
-            starting = folded(starting)
+        if by in FOLDED and prefix and not fields:
+            prefix = folded(prefix)
         rows = [
             r
             for r in self._homes[scan["home"]].listed(by, self._clock.now())
             if list(r.fields[: len(fields)]) == fields
         ]
-        if starting:
-            rows = [row for row in rows if row.fields[len(fields)].startswith(starting)]
+        if prefix:
+            rows = [row for row in rows if row.fields[len(fields)].startswith(prefix)]
         if scan["reverse"]:
             return [row for row in reversed(rows) if not last or row.key < last]
         return [row for row in rows if row.key > last]
