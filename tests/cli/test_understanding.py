@@ -79,7 +79,7 @@ def test_each_thing_that_is_wrong_has_a_cure(folder: Path) -> None:
 
     asyncio.run(mark())
     found = facts(NEXT, "--store", "sqlite:clips.db", cwd=folder, code=1)
-    wrong = {name: fact["cure"] for name, fact in found.items() if fact["state"] == "bad"}
+    wrong = {name: fact["fix"] for name, fact in found.items() if fact["state"] == "bad"}
     assert set(wrong) == {"unfinished", "migrations", "index health"}
     assert wrong["index health"] == f"keyhouse verify {NEXT} --repair"
     assert f"keyhouse migrate {NEXT}" in wrong["migrations"]

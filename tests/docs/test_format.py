@@ -30,7 +30,7 @@ from keyhouse.engine import Row
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.engines.dynamodb.layout import Layout as DynamoDBLayout
 from keyhouse.engines.dynamodb.log import entry_name
-from keyhouse.engines.jetstream.layout import Names
+from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.rocksdb import encoding
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.tables import tables
@@ -207,7 +207,7 @@ def test_the_column_families_are_these() -> None:
 @pytest.mark.parametrize("row", table(PAGE, "## The JetStream bucket"), ids=lambda row: row[1])
 def test_a_row_is_called_so_in_a_bucket(row: list[str]) -> None:
     space, key, subject = map(code, row)
-    names = Names("media")
+    names = BucketNames("media")
     assert names.row(space, key) == subject
     assert names.read(subject) == (space, key)
     assert {f"`{names.check}`", f"`{names.horizon}`", f"`{names.stream}`"} <= set(

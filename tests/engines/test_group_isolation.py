@@ -10,7 +10,7 @@ import pytest
 from keyhouse.engine import Batch, Engine, Put, Row
 from keyhouse.engines.commit_queue import CommitQueue
 from keyhouse.engines.dynamodb import DynamoDBEngine
-from keyhouse.engines.jetstream.error_map import cut_off
+from keyhouse.engines.jetstream.error_map import connection_lost
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
@@ -67,7 +67,7 @@ def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
 
     async def scenario() -> None:
         engine = await DynamoDBEngine.open(settings())
-        engine._service._client = Strict(engine._service._client)
+        engine._client._driver = Strict(engine._client._driver)
         batches = [one(f"k{number}", b'"bad"' if number == 7 else b"1") for number in range(12)]
         answers = await asyncio.gather(
             *(engine.commit("s", batch) for batch in batches), return_exceptions=True
@@ -114,16 +114,16 @@ def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
     async def scenario() -> None:
         engine, calls = PostgresEngine.open(await postgres_schema()), Calls()
         if reads:
-            monkeypatch.setattr(engine._reads, "answer", calls.read)
+            monkeypatch.setattr(engine._reads, "run_with_retry", calls.read)
         else:
             monkeypatch.setattr(engine._writer, "_call", calls.commit)
 
-        async def ask(space: str) -> Any:
+        async def request(space: str) -> Any:
             return await (engine.read(space, ["k"]) if reads else engine.commit(space, one("k")))
 
         tasks = []
         for space in "ab":
-            tasks.append(asyncio.ensure_future(ask(space)))
+            tasks.append(asyncio.ensure_future(request(space)))
             await calls.number(len(tasks))
         first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
 
@@ -133,7 +133,7 @@ def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
 
         async def late() -> Any:
             await second
-            return await ask("c")
+            return await request("c")
 
         relayed = asyncio.ensure_future(relay())
         tasks.append(asyncio.ensure_future(late()))
@@ -159,13 +159,13 @@ def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_
             await there.engine.commit("s", one("a"))
             asked = asyncio.get_running_loop().create_future()
 
-            async def ask(messages: object, **options: object) -> Any:
+            async def request(messages: object, **options: object) -> Any:
                 asked.set_result(None)
                 await closing
-                raise cut_off()
+                raise connection_lost()
 
-            assert there.engine._wire is not None
-            there.engine._wire.ask = ask  # type: ignore[method-assign]
+            assert there.engine._connection is not None
+            there.engine._connection.request = request  # type: ignore[method-assign]
             closing = asyncio.get_running_loop().create_future()
             commit = asyncio.ensure_future(there.engine.commit("s", one("b")))
             await asked

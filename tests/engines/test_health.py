@@ -6,22 +6,22 @@ import secrets
 import pytest
 
 from keyhouse.engine import Batch, Put
-from keyhouse.engines.health import CLOCK_SECONDS_MAX, Fact, clock_at, look
+from keyhouse.engines.health import CLOCK_SECONDS_MAX, HealthCheck, check_health, clock_skew
 from keyhouse.engines.jetstream.health import _kept, _microseconds, _room
 from keyhouse.engines.registry import open_engine
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
 from tests.support.nats_servers import nats_server
 
 
-def facts(url: str) -> dict[str, Fact]:
-    async def looked() -> list[Fact]:
+def facts(url: str) -> dict[str, HealthCheck]:
+    async def looked() -> list[HealthCheck]:
         engine = await open_engine(url)
         await engine.commit("s", Batch(puts=(Put("k", b"1"),)))
         await engine.close()
-        return await look(url)
+        return await check_health(url)
 
     found = asyncio.run(looked())
-    assert all(fact.cure for fact in found if fact.state != "ok"), "each finding has its cure"
+    assert all(fact.fix for fact in found if fact.state != "ok"), "each finding has its cure"
     return {fact.name: fact for fact in found}
 
 
@@ -52,7 +52,7 @@ def test_of_a_bucket_for_each_space_nats_tells_what_is_the_server_s() -> None:
 def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
     state = {"bytes": 0}
     [memory, _] = _kept({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
-    assert memory.state == "bad" and "keyhouse move" in memory.cure
+    assert memory.state == "bad" and "keyhouse move" in memory.fix
     replicas = [{"name": "n2", "current": True}, {"name": "n3", "current": False, "offline": True}]
     config = {"name": "KV_a", "storage": "file", "num_replicas": 3}
     [_, away] = _kept({"config": config, "state": state, "cluster": {"replicas": replicas}})
@@ -73,12 +73,12 @@ def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(
     assert endpoint in found["DynamoDB"].value and "ACTIVE" in found["table"].value
     assert found["time to live"].value.startswith("on") and found["durability"].state == "ok"
     assert found["clock"].state == "ok", "the server runs on this machine"
-    assert "update-continuous-backups" in found["point-in-time recovery"].cure
+    assert "update-continuous-backups" in found["point-in-time recovery"].fix
 
 
 @pytest.mark.parametrize(
     ("ahead", "state", "said"), [(0.4, "ok", "ahead"), (-CLOCK_SECONDS_MAX - 1, "warn", "behind")]
 )
 def test_a_clock_that_is_off_is_a_finding(ahead: float, state: str, said: str) -> None:
-    fact = clock_at(ahead)
-    assert fact.state == state and said in fact.value and bool(fact.cure) == (state == "warn")
+    fact = clock_skew(ahead)
+    assert fact.state == state and said in fact.value and bool(fact.fix) == (state == "warn")

@@ -169,8 +169,8 @@ async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator
 
 
 def between(engine: DynamoDBEngine) -> Between:
-    stand = Between(engine._service._client)
-    engine._service._client = stand
+    stand = Between(engine._client._driver)
+    engine._client._driver = stand
     return stand
 
 

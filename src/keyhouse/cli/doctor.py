@@ -41,7 +41,7 @@ def doctor(
         )
     else:
         cures = [
-            (f"{_MARKS[fact.state]} {fact.name}", fact.cure) for fact in facts if fact.state != "ok"
+            (f"{_MARKS[fact.state]} {fact.name}", fact.fix) for fact in facts if fact.state != "ok"
         ]
         text = f"{number(len(bad), 'thing')} to mend." if bad else "Nothing is wrong."
         shown = [

@@ -15,7 +15,7 @@ from keyhouse.cli.migrating import pending
 from keyhouse.cli.opening import opened
 from keyhouse.cli.output import number
 from keyhouse.engine import Engine, Span
-from keyhouse.engines.health import Fact, look
+from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, NewerError
 from keyhouse.store import MARK_SPACE, Finding, verify
@@ -43,7 +43,7 @@ class _Enough(Exception):
     """So many rows were looked at."""
 
 
-def installation() -> list[Fact]:
+def installation() -> list[HealthCheck]:
     found = []
     for name in _LIBRARIES:
         try:
@@ -53,41 +53,41 @@ def installation() -> list[Fact]:
     python = platform.python_version()
     old = sys.version_info < (3, 11)
     return [
-        Fact("Keyhouse", __version__),
-        Fact("Python", python, "bad" if old else "ok", "Use 3.11 or newer." if old else ""),
-        Fact("libraries", ", ".join(found)),
+        HealthCheck("Keyhouse", __version__),
+        HealthCheck("Python", python, "bad" if old else "ok", "Use 3.11 or newer." if old else ""),
+        HealthCheck("libraries", ", ".join(found)),
         _clock(),
     ]
 
 
-def _clock() -> Fact:
+def _clock() -> HealthCheck:
     now = datetime.now(UTC)
     value = now.strftime("%Y-%m-%d %H:%M:%S UTC")
     built = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     if now < built:
-        return Fact(
+        return HealthCheck(
             "clock",
             value,
             "bad",
             "It is behind the time at which this program was installed: set it by NTP.",
         )
-    return Fact("clock", value)
+    return HealthCheck("clock", value)
 
 
-def settings() -> list[Fact]:
+def settings() -> list[HealthCheck]:
     """What the environment says; the value of what sounds like a secret is not shown."""
     found = {
         name: value for name, value in sorted(os.environ.items()) if name.startswith("KEYHOUSE_")
     }
-    facts = [Fact(name, _shown(name, value)) for name, value in found.items()]
+    facts = [HealthCheck(name, _shown(name, value)) for name, value in found.items()]
     if Path("keyhouse.toml").is_file():
-        facts.append(Fact("keyhouse.toml", "is here; `keyhouse serve` reads it"))
-    return facts or [Fact("environment", "no KEYHOUSE_… is set")]
+        facts.append(HealthCheck("keyhouse.toml", "is here; `keyhouse serve` reads it"))
+    return facts or [HealthCheck("environment", "no KEYHOUSE_… is set")]
 
 
-def no_store() -> Fact:
+def no_store() -> HealthCheck:
     """Who asks about a system and names no store must not read that all is well with its rows."""
-    return Fact(
+    return HealthCheck(
         "store",
         "none is named: no rows were looked at",
         "warn",
@@ -100,43 +100,45 @@ def _shown(name: str, value: str) -> str:
     return "is set" if any(word in own for word in _SECRET) else public_url(value)
 
 
-async def store_of(url: str) -> tuple[list[Fact], bool]:
+async def store_of(url: str) -> tuple[list[HealthCheck], bool]:
     """The engine, and whether it could be reached."""
-    facts = [Fact("store", public_url(url))]
+    facts = [HealthCheck("store", public_url(url))]
     start = time.perf_counter()
     try:
         async with opened(url, existing=True) as engine:
             facts += [*_reached(engine, time.perf_counter() - start), *await _marked(engine)]
-        facts += await look(url)
+        facts += await check_health(url)
     except (KeyhouseError, ImportError, OSError) as error:
-        cure = "Mend what the message says; the URL is --store, --data or KEYHOUSE_STORE."
-        return [*facts, Fact("reachable", str(error), "bad", cure)], False
+        fix = "Mend what the message says; the URL is --store, --data or KEYHOUSE_STORE."
+        return [*facts, HealthCheck("reachable", str(error), "bad", fix)], False
     return facts, True
 
 
-def _reached(engine: Engine, seconds: float) -> list[Fact]:
+def _reached(engine: Engine, seconds: float) -> list[HealthCheck]:
     can, value = engine.capabilities, f"{engine.capabilities.name}, in {seconds * 1_000:,.0f} ms"
-    slow = Fact(
+    slow = HealthCheck(
         "reachable",
         value,
         "warn",
         "It is slow to answer: look at its load, and at the network between.",
     )
-    facts = [slow if seconds > SLOW_SECONDS else Fact("reachable", value)]
+    facts = [slow if seconds > SLOW_SECONDS else HealthCheck("reachable", value)]
     if not can.durable:
-        cure = "What is acknowledged can be lost: on NATS run with `sync_interval: always` and say `sync=always` in the URL."
-        facts.append(Fact("durable", "no", "warn" if can.name == "memory" else "bad", cure))
+        fix = "What is acknowledged can be lost: on NATS run with `sync_interval: always` and say `sync=always` in the URL."
+        facts.append(HealthCheck("durable", "no", "warn" if can.name == "memory" else "bad", fix))
     return facts
 
 
-async def _marked(engine: Engine) -> list[Fact]:
+async def _marked(engine: Engine) -> list[HealthCheck]:
     if not (await engine.scan(MARK_SPACE, Span(), limit=1)).rows:
         return []
-    cure = "Run the same `keyhouse move` or `keyhouse restore` again: it goes on, and ends."
-    return [Fact("unfinished", "a move or a restore into this store has not ended", "bad", cure)]
+    fix = "Run the same `keyhouse move` or `keyhouse restore` again: it goes on, and ends."
+    return [
+        HealthCheck("unfinished", "a move or a restore into this store has not ended", "bad", fix)
+    ]
 
 
-async def rows_of(system: System, called: str, url: str) -> list[Fact]:
+async def rows_of(system: System, called: str, url: str) -> list[HealthCheck]:
     """`called`: as the person named the system, for the commands that mend."""
     try:
         async with opened(url, existing=True) as engine:
@@ -145,21 +147,23 @@ async def rows_of(system: System, called: str, url: str) -> list[Fact]:
                 await _indexes(system, called, engine),
             ]
     except KeyhouseError as error:
-        return [Fact("rows", str(error), "bad", "Mend what the message says.")]
+        return [HealthCheck("rows", str(error), "bad", "Mend what the message says.")]
 
 
-async def _migrations(system: System, called: str, engine: Engine) -> Fact:
+async def _migrations(system: System, called: str, engine: Engine) -> HealthCheck:
     try:
         found = await pending(system, engine, None)
     except NewerError as error:
-        return Fact("migrations", str(error), "bad", "Install the newer Keyhouse that wrote it.")
+        return HealthCheck(
+            "migrations", str(error), "bad", "Install the newer Keyhouse that wrote it."
+        )
     if not found.behind:
-        return Fact("migrations", f"none pending in {number(found.spaces, 'space')}")
+        return HealthCheck("migrations", f"none pending in {number(found.spaces, 'space')}")
     value = f"{number(len(found.behind), 'space')} of {found.spaces:,} behind"
-    return Fact("migrations", value, "bad", f"Back up, then: keyhouse migrate {called}")
+    return HealthCheck("migrations", value, "bad", f"Back up, then: keyhouse migrate {called}")
 
 
-async def _indexes(system: System, called: str, engine: Engine) -> Fact:
+async def _indexes(system: System, called: str, engine: Engine) -> HealthCheck:
     looked, before, all_of_it, findings = 0, 0, True, list[Finding]()
 
     def seen(rows: int) -> None:
@@ -177,8 +181,8 @@ async def _indexes(system: System, called: str, engine: Engine) -> Fact:
         all_of_it = False
     value = f"{number(looked, 'row')} compared{'' if all_of_it else ', not all of them'}: "
     if not findings:
-        return Fact("index health", value + "all as it should be")
-    return Fact(
+        return HealthCheck("index health", value + "all as it should be")
+    return HealthCheck(
         "index health",
         value + number(len(findings), "finding"),
         "bad",

@@ -97,7 +97,7 @@ async def test_many_can_make_the_same_new_tables_at_once() -> None:
 @scenario
 async def test_opening_is_tried_again_when_it_was_not_reached_in_time_and_not_for_ever() -> None:
     async with opened() as engine:
-        stand = Between(engine._service._client)
+        stand = Between(engine._client._driver)
         where = settings()
         stand.plan("describe_table", raising(UNREACHED))
         stand.plan("create_table", raising(ReadTimeoutError(endpoint_url="http://host")))

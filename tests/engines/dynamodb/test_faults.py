@@ -184,8 +184,8 @@ async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_appl
 async def test_without_a_server_everything_is_unavailable_and_nothing_unknown() -> None:
     engine = await DynamoDBEngine.open(settings())
     await put(engine, "a")
-    await engine._service._client.close()
-    engine._service._client = await _client(settings(endpoint=NOWHERE))
+    await engine._client._driver.close()
+    engine._client._driver = await _client(settings(endpoint=NOWHERE))
     for call in (
         engine.read("s", ["a"]),
         engine.scan("s", ALL, limit=1),

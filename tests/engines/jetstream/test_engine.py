@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from keyhouse.engine import Add, Batch, Change, Check, Put, Row
 from keyhouse.engines.jetstream import JetstreamEngine
-from keyhouse.engines.jetstream.layout import Layout, Names, Place, bucket_of, key_of, name_of
+from keyhouse.engines.jetstream.layout import (
+    BucketNames,
+    Layout,
+    RowKey,
+    bucket_of,
+    key_of,
+    name_of,
+)
 from keyhouse.engines.jetstream.settings import parse
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import FullError, LimitError, UsageError
@@ -85,10 +92,10 @@ def test_an_entry_whose_time_has_ended_on_the_server_is_absent(tmp_path: Path) -
         assert await value(there.engine, "code") == b'"x"'
         await asyncio.sleep(1.2)
 
-        async def gone() -> bool:
+        async def is_gone() -> bool:
             return await value(there.engine, "code") is None
 
-        await eventually(gone)
+        await eventually(is_gone)
         assert (await kv.get("code")).value is None
         watch = there.engine.watch("s", ALL, since=start)
         assert (await step(watch)).value is None
@@ -253,8 +260,8 @@ def test_spaces_of_one_bucket_are_the_first_token_of_its_keys(tmp_path: Path) ->
 
 
 def test_subjects_lead_back_to_their_place() -> None:
-    many, one = Names("media"), Names("media", "s")
-    for place in (Place("s", "a"), Place("s", "a:b"), Place("s", "a..b")):
+    many, one = BucketNames("media"), BucketNames("media", "s")
+    for place in (RowKey("s", "a"), RowKey("s", "a:b"), RowKey("s", "a..b")):
         assert many.read(many.row(*place)) == place
         assert one.read(one.row(*place)) == place
     for subject in (

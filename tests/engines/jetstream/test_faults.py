@@ -16,7 +16,7 @@ from nats.errors import ConnectionClosedError
 
 from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine, bucket, retry
-from keyhouse.engines.jetstream import connection as wire
+from keyhouse.engines.jetstream import connection as connection
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.nats.server import NatsServer
@@ -36,8 +36,8 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (retry, bucket):
-        monkeypatch.setattr(module, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(wire, "CONNECT_SECONDS", 1.0)
+        monkeypatch.setattr(module, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)
 
 
 # Not there
@@ -111,7 +111,7 @@ def test_a_watch_waits_for_a_server_that_is_away_for_long(
         waiting = asyncio.ensure_future(step(watch))
         with pytest.raises(UnavailableError):
             await step(engine.watch("s", ALL))
-        await asyncio.wait([waiting], timeout=2.5 * retry.PATIENCE_SECONDS)
+        await asyncio.wait([waiting], timeout=2.5 * retry.TIMEOUT_SECONDS)
         assert not waiting.done()
         server.start()
         assert (await waiting).revision == heard
@@ -129,19 +129,19 @@ def test_a_commit_that_is_not_answered_is_unknown_and_its_repeat_applies_once(
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
         await engine.commit("s", Batch(adds=(Add("n", 1),)))
-        assert engine._wire is not None
-        ask = engine._wire.ask
+        assert engine._connection is not None
+        request = engine._connection.request
 
         async def impatient(messages, *, seconds=0.3):  # type: ignore[no-untyped-def]
-            return await ask(messages, seconds=min(seconds, 0.3))
+            return await request(messages, seconds=min(seconds, 0.3))
 
-        monkeypatch.setattr(engine._wire, "ask", impatient)
+        monkeypatch.setattr(engine._connection, "request", impatient)
         server.pause()
         batch = Batch(adds=(Add("n", 10),), puts=(Put("a", b"1"),), id="once")
         with pytest.raises(UnknownOutcomeError):
             await engine.commit("s", batch)
         server.resume()
-        monkeypatch.setattr(engine._wire, "ask", ask)
+        monkeypatch.setattr(engine._connection, "request", request)
         first = await engine.commit("s", batch)
         assert await engine.commit("s", batch) == first
         assert await value(engine, "n") == b"11"
@@ -156,20 +156,20 @@ def test_what_arrives_late_does_not_replace_what_was_written_since(server: NatsS
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
         await put(engine, "a", value=b'"old"')
-        assert engine._wire is not None
+        assert engine._connection is not None
         sent: list[list[Message]] = []
-        ask = engine._wire.ask
+        request = engine._connection.request
 
         async def remember(messages, **options):  # type: ignore[no-untyped-def]
             sent.append(messages)
-            return await ask(messages, **options)
+            return await request(messages, **options)
 
-        engine._wire.ask = remember  # type: ignore[method-assign]
+        engine._connection.request = remember  # type: ignore[method-assign]
         await put(engine, "a", value=b'"late"')
         late = [messages for messages in sent if messages[-1].subject.startswith("$KV.")]
         await put(engine, "a", value=b'"new"')
         for messages in late:
-            assert b"wrong last sequence" in (await ask(messages)).data
+            assert b"wrong last sequence" in (await request(messages)).data
         assert await value(engine, "a") == b'"new"'
         await engine.close()
 
@@ -179,7 +179,7 @@ def test_what_arrives_late_does_not_replace_what_was_written_since(server: NatsS
 def test_a_server_that_hangs_is_left_and_found_again(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "PING_SECONDS", 0.2)
 
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
@@ -307,7 +307,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_n
         )
         engine = JetstreamEngine.open(url_of(nats_server()))
         await put(engine, "a")
-        connection = engine._wire
+        connection = engine._connection
         assert connection is not None
 
         async def broken(*message: object, **options: object) -> None:
@@ -317,7 +317,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_n
         with monkeypatch.context() as patch:
             patch.setattr(connection._client, "publish", broken)
             with pytest.raises(UnavailableError):
-                await connection.ask([Message("a", b"", {})])
+                await connection.request([Message("a", b"", {})])
         gc.collect()
         await asyncio.sleep(0)
         await engine.close()

@@ -212,9 +212,9 @@ async def _chosen(
     cluster: NatsCluster, engine: JetstreamEngine, dice: random.Random, *, leader: bool
 ) -> tuple[NatsServer, bool]:
     """A node, and whether it leads the stream at this moment: the one that does, where that is asked for."""
-    assert engine._wire is not None
-    wire = engine._wire
-    info = await retry.until_available(lambda: wire.api(f"STREAM.INFO.KV_{SPACE}"))
+    assert engine._connection is not None
+    connection = engine._connection
+    info = await retry.until_available(lambda: connection.api(f"STREAM.INFO.KV_{SPACE}"))
     assert info is not None
     leading = [
         node

@@ -111,8 +111,8 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
         guard = await put(there.engine, "guard", "a")
         other = JetstreamEngine.open(there.url)
         assert await value(other, "guard") == b"1"
-        assert there.engine._wire is not None
-        ask = there.engine._wire.ask
+        assert there.engine._connection is not None
+        request = there.engine._connection.request
         raced = False
 
         async def late(messages, **options):  # type: ignore[no-untyped-def]
@@ -120,9 +120,9 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
             if not raced and messages[-1].subject.startswith("$KV."):
                 raced = True
                 await put(other, "guard", value=b"2")
-            return await ask(messages, **options)
+            return await request(messages, **options)
 
-        monkeypatch.setattr(there.engine._wire, "ask", late)
+        monkeypatch.setattr(there.engine._connection, "request", late)
         before = (await there.state()).last_seq
         batch = Batch(
             checks=(Check("guard", guard),),

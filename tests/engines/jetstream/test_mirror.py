@@ -10,7 +10,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Row, Span
 from keyhouse.engines.jetstream import JetstreamEngine, sweep
 from keyhouse.engines.jetstream.feed import BATCH_MESSAGES, PRUNE_DELAY_SECONDS
-from keyhouse.engines.jetstream.layout import Place
+from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import Entry, entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.engines.jetstream.sweep import ID_MARGIN_MILLISECONDS
@@ -25,18 +25,18 @@ from tests.support.nats_servers import Beside, beside
 def filled(*messages: tuple[int, str, int]) -> Mirror:
     """One to which these were delivered: sequence, key, how many of the same commit follow."""
     mirror = Mirror(ValueCache(1_000))
-    mirror.loaded()
+    mirror.finish_loading()
     for message in messages:
         deliver(mirror, *message)
     return mirror
 
 
 def deliver(mirror: Mirror, sequence: int, key: str, behind: int = 0) -> None:
-    mirror.deliver(Place("s", key), Entry(sequence, sequence + behind), b"%d" % sequence)
+    mirror.deliver(RowKey("s", key), Entry(sequence, sequence + behind), b"%d" % sequence)
 
 
 def shown(mirror: Mirror) -> dict[str, int]:
-    return {key: found.sequence for key, found in mirror.walk("s", ALL, reverse=False)}
+    return {key: found.sequence for key, found in mirror.scan("s", ALL, reverse=False)}
 
 
 def test_a_commit_is_shown_when_its_last_message_has_come() -> None:
@@ -72,27 +72,27 @@ def test_what_is_known_not_to_come_any_more_is_not_waited_for() -> None:
 
 def test_changes_since_a_revision_are_the_newest_of_each_key_in_order() -> None:
     mirror = filled((1, "a", 0), (2, "b", 0), (3, "c", 0), (4, "a", 0), (5, "b", 0))
-    mirror.deliver(Place("s", "c"), Entry(6, 6, gone=True), b"")
-    assert [(key, found.sequence) for key, found in mirror.since("s", 3)] == [
+    mirror.deliver(RowKey("s", "c"), Entry(6, 6, is_tombstone=True), b"")
+    assert [(key, found.sequence) for key, found in mirror.changes_since("s", 3)] == [
         ("a", 4),
         ("b", 5),
         ("c", 6),
     ]
-    assert [(key, found.sequence) for key, found in mirror.since("s", 0)] == [
+    assert [(key, found.sequence) for key, found in mirror.changes_since("s", 0)] == [
         ("a", 4),
         ("b", 5),
         ("c", 6),
     ]
-    assert mirror.since("s", 6) == []
+    assert mirror.changes_since("s", 6) == []
 
 
 def test_expiries_of_rows_that_were_written_again_do_not_pile_up() -> None:
     mirror = filled()
     for number in range(1, 20_000):
-        mirror.deliver(Place("s", f"k{number % 10}"), Entry(number, number, expires=number), b"1")
+        mirror.deliver(RowKey("s", f"k{number % 10}"), Entry(number, number, expires=number), b"1")
     assert len(mirror._expiries) < 5_000
-    assert len(mirror.expired(10**9, 100)) == 10
-    assert mirror.expired(10**9, 100) == []
+    assert len(mirror.take_expired(10**9, 100)) == 10
+    assert mirror.take_expired(10**9, 100) == []
 
 
 def test_values_are_kept_up_to_a_number_of_bytes() -> None:
@@ -338,8 +338,8 @@ def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced
         subject = f"$KEYHOUSE.{there.bucket}.horizon"
         early = await put(there.engine, "a")
         watch = there.engine.watch("s", ALL, since=await put(there.engine, "b"))
-        gone = await there.engine.commit("s", Batch(deletes=("b",)))
-        assert await step(watch) == Change("b", gone or 0, None)
+        deleted = await there.engine.commit("s", Batch(deletes=("b",)))
+        assert await step(watch) == Change("b", deleted or 0, None)
         await there.js.publish(subject, garbage)
         later = JetstreamEngine.open(there.url, clock=clock, changes_kept=10)
         for engine in (there.engine, later):
@@ -435,7 +435,7 @@ def test_a_bucket_is_read_again_when_its_feed_was_interrupted(tmp_path: Path) ->
             kv = await there.kv()
             for number in range(5):
                 for bucket in there.engine._buckets.values():
-                    bucket.interrupt()
+                    bucket.on_disconnect()
                 await kv.put("b", b"%d" % number)
 
                 async def seen(expected: bytes = b"%d" % number) -> bool:

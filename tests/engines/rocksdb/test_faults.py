@@ -3,7 +3,7 @@
 import pytest
 from rocksdict import DbClosedError
 
-from keyhouse.engines.rocksdb.error_map import translated, translated_sync
+from keyhouse.engines.rocksdb.error_map import translate, translate_sync_error
 from keyhouse.errors import (
     ClosedError,
     EngineError,
@@ -68,7 +68,7 @@ def test_an_error_of_the_driver_has_its_meaning(
     said: str, meaning: type[KeyhouseError], words: str
 ) -> None:
     cause = Exception(said)
-    error = translated(cause, "rows")
+    error = translate(cause, "rows")
     assert type(error) is meaning
     assert words in error.sentence
     assert error.fields == {"folder": "rows", "detail": said}
@@ -77,22 +77,22 @@ def test_an_error_of_the_driver_has_its_meaning(
 
 def test_a_folder_with_a_misleading_name_does_not_mislead() -> None:
     folder = "data/Corruption: No space left on device"
-    error = translated(
+    error = translate(
         Exception(f"IO error: While fdatasync: {folder}/000021.log: Input/output error"), folder
     )
     assert type(error) is UnavailableError
 
 
 def test_a_closed_database_is_a_closed_engine() -> None:
-    assert type(translated(DbClosedError("DB instance already closed"), "rows")) is ClosedError
+    assert type(translate(DbClosedError("DB instance already closed"), "rows")) is ClosedError
 
 
 def test_an_error_of_our_own_stays_what_it_is() -> None:
     error = UsageError("No.")
-    assert translated(error, "rows") is error
+    assert translate(error, "rows") is error
 
 
 def test_a_disk_that_fails_to_sync_makes_the_outcome_unknown() -> None:
-    error = translated_sync(Exception("IO error: While fdatasync"), "rows")
+    error = translate_sync_error(Exception("IO error: While fdatasync"), "rows")
     assert type(error) is UnknownOutcomeError
     assert "same batch id" in error.sentence

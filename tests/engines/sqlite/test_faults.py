@@ -3,7 +3,7 @@
 import apsw
 import pytest
 
-from keyhouse.engines.sqlite.error_map import translated, translated_commit
+from keyhouse.engines.sqlite.error_map import translate, translate_commit_error
 from keyhouse.errors import (
     ClosedError,
     EngineError,
@@ -38,7 +38,7 @@ def test_an_error_of_the_driver_has_its_meaning(
     raised: type[Exception], meaning: type[KeyhouseError], words: str
 ) -> None:
     cause = raised("what SQLite said")
-    error = translated(cause, "rows.db")
+    error = translate(cause, "rows.db")
     assert type(error) is meaning
     assert words in error.sentence
     assert error.fields == {"file": "rows.db", "detail": "what SQLite said"}
@@ -46,10 +46,10 @@ def test_an_error_of_the_driver_has_its_meaning(
 
 
 def test_a_disk_that_fails_in_commit_makes_the_outcome_unknown() -> None:
-    error = translated_commit(apsw.IOError("no sync"), "rows.db")
+    error = translate_commit_error(apsw.IOError("no sync"), "rows.db")
     assert type(error) is UnknownOutcomeError
     assert "same batch id" in error.sentence
 
 
 def test_a_full_disk_in_commit_has_written_nothing() -> None:
-    assert type(translated_commit(apsw.FullError("full"), "rows.db")) is FullError
+    assert type(translate_commit_error(apsw.FullError("full"), "rows.db")) is FullError

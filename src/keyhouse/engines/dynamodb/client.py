@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from keyhouse.engines.dynamodb.error_map import Verdict, translated, unknown_outcome, verdict
+from keyhouse.engines.dynamodb.error_map import Failure, classify, translate, unknown_outcome
 from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.errors import ClosedError, UnavailableError
 
@@ -37,12 +37,12 @@ Keys = Sequence[tuple[str, Item]]
 """Tables and keys."""
 
 
-async def pause(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
+async def backoff(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
     """A random part of a time that doubles, so that those who met do not meet again."""
     await asyncio.sleep(random.uniform(0.5, 1) * min(longest, PAUSE_SECONDS_MIN * 2**attempt))
 
 
-class _Tries:
+class _Attempts:
     """How often a request has been sent in vain, by what is known of it then."""
 
     __slots__ = ("busy", "unreached", "unsure")
@@ -50,38 +50,38 @@ class _Tries:
     def __init__(self) -> None:
         self.busy = self.unreached = self.unsure = 0
 
-    def may_repeat(self, found: Verdict) -> bool:
+    def may_repeat(self, found: Failure) -> bool:
         """Whether it may be sent again; one more, if so."""
         match found:
-            case Verdict.BUSY if self.busy < BUSY_ATTEMPTS_MAX:
+            case Failure.BUSY if self.busy < BUSY_ATTEMPTS_MAX:
                 self.busy += 1
-            case Verdict.UNREACHED if self.unreached + 1 < UNREACHED_ATTEMPTS_MAX:
+            case Failure.NOT_CONNECTED if self.unreached + 1 < UNREACHED_ATTEMPTS_MAX:
                 self.unreached += 1
-            case Verdict.UNSURE if self.unsure + 1 < UNSURE_ATTEMPTS_MAX:
+            case Failure.UNKNOWN if self.unsure + 1 < UNSURE_ATTEMPTS_MAX:
                 self.unsure += 1
             case _:
                 return False
         return True
 
-    async def pause(self) -> None:
-        await pause(max(self.busy, self.unreached, self.unsure))
+    async def backoff(self) -> None:
+        await backoff(max(self.busy, self.unreached, self.unsure))
 
 
 class Client:
     """`client` gives the driver's, with the tables ready: it is asked for once, when something is first asked of it."""
 
     def __init__(self, client: Callable[[], Awaitable[Any]], table: str) -> None:
-        self._make_client = client
+        self._make_driver = client
         self._connecting = asyncio.Lock()
-        self._client: Any = None
+        self._driver: Any = None
         self._table = table
         self._closed = False
 
     async def connect(self) -> None:
         async with self._connecting:
             self._check_open()
-            if self._client is None:
-                self._client = await self._make_client()
+            if self._driver is None:
+                self._driver = await self._make_driver()
 
     async def query(self, **parameters: Any) -> dict[str, Any]:
         return await self._call("query", ConsistentRead="IndexName" not in parameters, **parameters)
@@ -101,7 +101,7 @@ class Client:
         ]
         return [found for chunk in chunks for found in await self._get_chunk(chunk)]
 
-    async def get_together(self, keys: Keys) -> list[Item | None]:
+    async def transact_get(self, keys: Keys) -> list[Item | None]:
         """Up to 100 items in the order asked, as they stand together, no transaction half applied."""
         answer = await self._call(
             "transact_get_items",
@@ -113,7 +113,7 @@ class Client:
         """Whether its condition held. The update must be one that may be done twice."""
         try:
             await self._call("update_item", **parameters)
-        except _LostError:
+        except _ConditionFailedError:
             return False
         return True
 
@@ -130,35 +130,35 @@ class Client:
                 wanted = answer.get("UnprocessedItems") or {}
                 attempt = await self._again(attempt) if wanted else 0
 
-    async def transact(
+    async def transact_write(
         self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]
     ) -> bool:
         """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
-        if self._client is None:
+        if self._driver is None:
             await self.connect()
-        tries = _Tries()
+        tries = _Attempts()
         while True:
             self._check_open()
             try:
-                await self._client.transact_write_items(
+                await self._driver.transact_write_items(
                     TransactItems=items, ClientRequestToken=token
                 )
             except Exception as error:
-                found = verdict(error)
-                if found is Verdict.LOST:
+                found = classify(error)
+                if found is Failure.CONDITION_FAILED:
                     return tries.unsure > 0 and await applied()
                 if not tries.may_repeat(found):
-                    is_unknown = tries.unsure or found is Verdict.UNSURE
-                    raise (unknown_outcome if is_unknown else translated)(
+                    is_unknown = tries.unsure or found is Failure.UNKNOWN
+                    raise (unknown_outcome if is_unknown else translate)(
                         error, self._table
                     ) from error
             else:
                 return True
-            await tries.pause()
+            await tries.backoff()
 
     async def close(self) -> None:
         async with self._connecting:
-            client, self._closed = None if self._closed else self._client, True
+            client, self._closed = None if self._closed else self._driver, True
             if client is not None:
                 await client.close()
 
@@ -183,32 +183,32 @@ class Client:
                 "DynamoDB left a part of the request undone, again and again; try later.",
                 table=self._table,
             )
-        await pause(attempt)
+        await backoff(attempt)
         return attempt + 1
 
     async def _call(self, request: str, **parameters: Any) -> dict[str, Any]:
         """For requests that may be done twice."""
-        if self._client is None:
+        if self._driver is None:
             await self.connect()
-        tries = _Tries()
+        tries = _Attempts()
         while True:
             self._check_open()
             try:
-                answer: dict[str, Any] = await getattr(self._client, request)(**parameters)
+                answer: dict[str, Any] = await getattr(self._driver, request)(**parameters)
                 return answer
             except Exception as error:
-                found = verdict(error)
-                if found is Verdict.LOST:
-                    raise _LostError from error
+                found = classify(error)
+                if found is Failure.CONDITION_FAILED:
+                    raise _ConditionFailedError from error
                 if not tries.may_repeat(found):
                     self._check_open()
-                    raise translated(error, self._table) from error
-            await tries.pause()
+                    raise translate(error, self._table) from error
+            await tries.backoff()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("The engine is closed.", table=self._table)
 
 
-class _LostError(Exception):
+class _ConditionFailedError(Exception):
     """A condition did not hold."""

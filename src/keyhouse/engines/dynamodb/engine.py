@@ -12,7 +12,7 @@ from botocore.loaders import Loader, create_loader
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.dynamodb.client import Client
-from keyhouse.engines.dynamodb.error_map import nowhere, translated
+from keyhouse.engines.dynamodb.error_map import invalid_address, translate
 from keyhouse.engines.dynamodb.feed import Feed
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
@@ -52,14 +52,14 @@ class DynamoDBEngine:
     ) -> None:
         table, items = settings.table, Items(settings.layout)
         self._clock = clock = clock or SystemClock()
-        self._service = Client(lambda: _client_of_tables(settings), table)
+        self._client = Client(lambda: _client_of_tables(settings), table)
         self._writer = Writer(
-            self._service, items, table, clock, committed=lambda space: self._feed.tell(space)
+            self._client, items, table, clock, committed=lambda space: self._feed.tell(space)
         )
-        self._reader = Reader(self._service, items, table, clock, self._writer)
+        self._reader = Reader(self._client, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
         self._sweeper = Sweeper(
-            self._service, items, table, clock, self._reader, self._writer, changes_kept
+            self._client, items, table, clock, self._reader, self._writer, changes_kept
         )
 
     @classmethod
@@ -73,7 +73,7 @@ class DynamoDBEngine:
 
     async def connect(self) -> None:
         """Reach DynamoDB and its tables, as the first call would, or say why that can't be."""
-        await self._service.connect()
+        await self._client.connect()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -115,21 +115,21 @@ class DynamoDBEngine:
     async def close(self) -> None:
         self._feed.close()
         await self._writer.close()
-        await self._service.close()
+        await self._client.close()
 
 
-async def client_of(settings: Settings) -> Any:
+async def create_client(settings: Settings) -> Any:
     """The driver's, not yet connected."""
     try:
         return await _client(settings)
     except ValueError as error:
-        raise nowhere(error, settings.table) from error
+        raise invalid_address(error, settings.table) from error
     except Exception as error:
-        raise translated(error, settings.table) from error
+        raise translate(error, settings.table) from error
 
 
 async def _client_of_tables(settings: Settings) -> Any:
-    client = await client_of(settings)
+    client = await create_client(settings)
     try:
         await prepare(
             client,

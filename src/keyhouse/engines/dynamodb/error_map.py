@@ -16,14 +16,14 @@ from keyhouse.errors import (
 )
 
 
-class Verdict(Enum):
+class Failure(Enum):
     """What is known after a failed request."""
 
-    LOST = auto()  # a condition did not hold; nothing was done
+    CONDITION_FAILED = auto()  # a condition did not hold; nothing was done
     BUSY = auto()  # throttled, or in the way of another transaction; nothing was done, and it may be asked again
-    UNREACHED = auto()  # no connection, in time: nothing was sent, and it may be asked again
-    UNSURE = auto()  # sent, and not answered: it may have been done
-    FAILED = auto()  # nothing was done, and asking again does not help now
+    NOT_CONNECTED = auto()  # no connection, in time: nothing was sent, and it may be asked again
+    UNKNOWN = auto()  # sent, and not answered: it may have been done
+    REJECTED = auto()  # nothing was done, and asking again does not help now
 
 
 _CONDITION: Final = "ConditionalCheckFailed"
@@ -42,7 +42,7 @@ _BUSY_CODES: Final = {
     "TransactionInProgressException",
     "LimitExceededException",
 }
-_UNSURE_CODES: Final = {
+_UNKNOWN_CODES: Final = {
     "InternalServerError",
     "InternalFailure",
     "ServiceUnavailable",
@@ -63,28 +63,28 @@ _NOT_SENT: Final = (
 )
 
 
-class _Fault(NamedTuple):
-    meaning: type[KeyhouseError]
-    sentence: str
+class _Rule(NamedTuple):
+    error_type: type[KeyhouseError]
+    message: str
 
 
-_UNREACHABLE: Final = _Fault(
+_UNREACHABLE: Final = _Rule(
     UnavailableError, "DynamoDB can't be reached; look at the endpoint and the network."
 )
-_THROTTLED: Final = _Fault(
+_THROTTLED: Final = _Rule(
     UnavailableError, "DynamoDB refused the request for being too busy, again and again; try later."
 )
-_DENIED: Final = _Fault(
+_DENIED: Final = _Rule(
     UnavailableError,
     "DynamoDB does not accept these credentials; look at them and at their rights.",
 )
-_FULL: Final = _Fault(
+_FULL: Final = _Rule(
     FullError, "The space has reached the size that a table with local secondary indexes can hold."
 )
-_ABSENT: Final = _Fault(
+_ABSENT: Final = _Rule(
     UsageError, "The table is not there; make it, or open the engine with create=true."
 )
-_UNKNOWN: Final = _Fault(EngineError, "The engine failed in a way that it does not know.")
+_UNKNOWN: Final = _Rule(EngineError, "The engine failed in a way that it does not know.")
 
 _BY_CODE: Final = {
     "AccessDeniedException": _DENIED,
@@ -96,57 +96,57 @@ _BY_CODE: Final = {
     "ItemCollectionSizeLimitExceeded": _FULL,
     "ResourceNotFoundException": _ABSENT,
     **dict.fromkeys(_BUSY_CODES | _BUSY_REASONS, _THROTTLED),
-    **dict.fromkeys(_UNSURE_CODES, _UNREACHABLE),
+    **dict.fromkeys(_UNKNOWN_CODES, _UNREACHABLE),
 }
 
 
-def verdict(error: Exception) -> Verdict:
+def classify(error: Exception) -> Failure:
     if isinstance(error, driver.ClientError):
-        return _verdict_of_answer(error)
+        return _classify_response(error)
     if isinstance(
         error, driver.ConnectionError
     ):  # there was none; one that breaks is another error
-        return Verdict.UNREACHED
-    return Verdict.FAILED if isinstance(error, _NOT_SENT) else Verdict.UNSURE
+        return Failure.NOT_CONNECTED
+    return Failure.REJECTED if isinstance(error, _NOT_SENT) else Failure.UNKNOWN
 
 
 def is_absent(error: Exception) -> bool:
     return isinstance(error, driver.ClientError) and _code(error) == "ResourceNotFoundException"
 
 
-def is_made_by_another(error: Exception) -> bool:
+def is_already_created(error: Exception) -> bool:
     return isinstance(error, driver.ClientError) and _code(error) == "ResourceInUseException"
 
 
-def translated(error: Exception, table: str) -> KeyhouseError:
+def translate(error: Exception, table: str) -> KeyhouseError:
     """The error to raise for the driver's, when nothing was written: what happened, what to do, and to which table."""
     if isinstance(error, driver.ClientError):
         reasons = [reason for reason in _reasons(error) if reason in _BY_CODE]
-        fault = _BY_CODE.get(reasons[0] if reasons else _code(error), _UNKNOWN)
+        rule = _BY_CODE.get(reasons[0] if reasons else _code(error), _UNKNOWN)
     elif isinstance(
         error,
         driver.NoCredentialsError
         | driver.PartialCredentialsError
         | driver.CredentialRetrievalError,
     ):
-        fault = _DENIED
+        rule = _DENIED
     elif isinstance(error, driver.NoRegionError):
-        fault = _Fault(UsageError, "DynamoDB needs a region: in the URL, or in AWS_DEFAULT_REGION.")
+        rule = _Rule(UsageError, "DynamoDB needs a region: in the URL, or in AWS_DEFAULT_REGION.")
     elif isinstance(error, driver.HTTPClientError | driver.ConnectionError):
-        fault = _UNREACHABLE
+        rule = _UNREACHABLE
     else:
-        fault = _UNKNOWN
-    return fault.meaning(fault.sentence, table=table, detail=str(error)).caused_by(error)
+        rule = _UNKNOWN
+    return rule.error_type(rule.message, table=table, detail=str(error)).caused_by(error)
 
 
-def is_of_all(error: Exception) -> bool:
+def is_outage(error: Exception) -> bool:
     """Whether no one batch of a transaction is to blame for it."""
     return isinstance(
         error, (ClosedError, FullError, UnavailableError, UnknownOutcomeError, UsageError)
     )
 
 
-def nowhere(error: ValueError, table: str) -> KeyhouseError:
+def invalid_address(error: ValueError, table: str) -> KeyhouseError:
     """The driver takes neither, and does not say where it has them from."""
     sentence = "The region or the endpoint is none; look at the URL, or at AWS_DEFAULT_REGION and AWS_ENDPOINT_URL."
     return UsageError(sentence, table=table, detail=str(error)).caused_by(error)
@@ -157,19 +157,19 @@ def unknown_outcome(error: Exception, table: str) -> KeyhouseError:
     return UnknownOutcomeError(sentence, table=table, detail=str(error)).caused_by(error)
 
 
-def _verdict_of_answer(error: Any) -> Verdict:
+def _classify_response(error: Any) -> Failure:
     code = _code(error)
     if code == "TransactionCanceledException":
         reasons = set(_reasons(error))
         if _CONDITION in reasons:
-            return Verdict.LOST
-        return Verdict.BUSY if reasons & _BUSY_REASONS else Verdict.FAILED
+            return Failure.CONDITION_FAILED
+        return Failure.BUSY if reasons & _BUSY_REASONS else Failure.REJECTED
     if code == "ConditionalCheckFailedException":
-        return Verdict.LOST
+        return Failure.CONDITION_FAILED
     if code in _BUSY_CODES:
-        return Verdict.BUSY
+        return Failure.BUSY
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return Verdict.UNSURE if code in _UNSURE_CODES or status >= 500 else Verdict.FAILED
+    return Failure.UNKNOWN if code in _UNKNOWN_CODES or status >= 500 else Failure.REJECTED
 
 
 def _code(error: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Change, Row, Span, check_since, outdated
 from keyhouse.engines.dynamodb.items import is_live
-from keyhouse.engines.dynamodb.log import Entry, Mention, newest
+from keyhouse.engines.dynamodb.log import ChangedKey, Entry, newest
 from keyhouse.engines.dynamodb.reader import Reader
 from keyhouse.errors import ClosedError, UnavailableError
 
@@ -89,33 +89,35 @@ class Feed:
     async def _newest(
         self, space: str, span: Span, entries: list[Entry], after: int
     ) -> list[Change]:
-        mentions = [mention for mention in newest(entries, after) if mention.key in span]
-        rows = await self._reader.rows(space, [mention.key for mention in mentions])
+        changed_keys = [changed for changed in newest(entries, after) if changed.key in span]
+        rows = await self._reader.rows(space, [changed.key for changed in changed_keys])
         now = self._clock.now()
         doubted = [
-            mention.key for mention in mentions if _is_doubtful(mention, rows.get(mention.key), now)
+            changed.key
+            for changed in changed_keys
+            if _is_doubtful(changed, rows.get(changed.key), now)
         ]
         if doubted:
             for key in doubted:
                 rows.pop(key, None)
             rows |= await self._reader.rows_applied(space, doubted)
-        return _changes(mentions, rows, now)
+        return _changes(changed_keys, rows, now)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("The engine is closed.")
 
 
-def _is_doubtful(mention: Mention, row: Row | None, now: int) -> bool:
+def _is_doubtful(changed: ChangedKey, row: Row | None, now: int) -> bool:
     """The row is not as new as the log."""
     if row is not None:
-        return row.revision < mention.revision
-    return not mention.deleted and (mention.expires is None or mention.expires > now)
+        return row.revision < changed.revision
+    return not changed.deleted and (changed.expires is None or changed.expires > now)
 
 
-def _changes(mentions: list[Mention], rows: Mapping[str, Row], now: int) -> list[Change]:
+def _changes(changed_keys: list[ChangedKey], rows: Mapping[str, Row], now: int) -> list[Change]:
     changes = []
-    for key, revision, deleted, expires in mentions:
+    for key, revision, deleted, expires in changed_keys:
         row = rows.get(key)
         if row is None:
             if deleted or (expires is not None and expires <= now):

@@ -11,73 +11,75 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from keyhouse.engines.dynamodb.engine import client_of
-from keyhouse.engines.dynamodb.error_map import translated
+from keyhouse.engines.dynamodb.engine import create_client
+from keyhouse.engines.dynamodb.error_map import translate
 from keyhouse.engines.dynamodb.settings import Settings
-from keyhouse.engines.health import Fact, clock_at, size_shown
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size
 
 CLOCK_SECONDS_MAX: Final = 3.0
 """The service tells its time in whole seconds. Beyond 15 minutes it refuses every request."""
 
 
-async def look(url: str) -> list[Fact]:
+async def check_health(url: str) -> list[HealthCheck]:
     settings = Settings.of(url)
-    client = await client_of(settings)
+    client = await create_client(settings)
     try:
         before = time.time()
         answer = await client.describe_table(TableName=settings.table)
         between = (before + time.time()) / 2
-        facts = [*_service(settings), *_table(answer["Table"]), *_clock(answer, between)]
+        facts = [*_client(settings), *_table(answer["Table"]), *_clock(answer, between)]
         return [*facts, *await _backups(client, settings.table), *await _ttl(client, settings)]
     except (ClientError, BotoCoreError) as error:
-        raise translated(error, settings.table) from error
+        raise translate(error, settings.table) from error
     finally:
         await client.close()
 
 
-def _service(settings: Settings) -> Iterator[Fact]:
+def _client(settings: Settings) -> Iterator[HealthCheck]:
     where = settings.endpoint or f"AWS {settings.region or 'in the region of the environment'}"
-    yield Fact("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}")
-    yield Fact("durability", "what is acknowledged is on several disks; reads are consistent")
+    yield HealthCheck("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}")
+    yield HealthCheck(
+        "durability", "what is acknowledged is on several disks; reads are consistent"
+    )
 
 
-def _table(table: dict[str, Any]) -> Iterator[Fact]:
+def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
     state = table["TableStatus"]
-    value = f"{table['TableName']}, {state}, {size_shown(table.get('TableSizeBytes', 0))} some hours ago"
+    value = f"{table['TableName']}, {state}, {format_size(table.get('TableSizeBytes', 0))} some hours ago"
     if state != "ACTIVE":
-        yield Fact(
+        yield HealthCheck(
             "table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS."
         )
     else:
-        yield Fact("table", value)
+        yield HealthCheck("table", value)
     if "DeletionProtectionEnabled" in table and not table["DeletionProtectionEnabled"]:
-        cure = f"aws dynamodb update-table --table-name {table['TableName']} --deletion-protection-enabled"
-        yield Fact("deletion protection", "off", "warn", cure)
+        fix = f"aws dynamodb update-table --table-name {table['TableName']} --deletion-protection-enabled"
+        yield HealthCheck("deletion protection", "off", "warn", fix)
 
 
-def _clock(answer: dict[str, Any], between: float) -> Iterator[Fact]:
+def _clock(answer: dict[str, Any], between: float) -> Iterator[HealthCheck]:
     told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     if told:
         ahead = parsedate_to_datetime(told).timestamp() + 0.5 - between
-        yield clock_at(ahead, within=CLOCK_SECONDS_MAX)
+        yield clock_skew(ahead, within=CLOCK_SECONDS_MAX)
 
 
-async def _backups(client: Any, table: str) -> list[Fact]:
+async def _backups(client: Any, table: str) -> list[HealthCheck]:
     try:
         answer = await client.describe_continuous_backups(TableName=table)
     except (ClientError, BotoCoreError):
         return []
     told = answer.get("ContinuousBackupsDescription", {}).get("PointInTimeRecoveryDescription", {})
     if told.get("PointInTimeRecoveryStatus") == "ENABLED":
-        return [Fact("point-in-time recovery", "on")]
-    cure = (
+        return [HealthCheck("point-in-time recovery", "on")]
+    fix = (
         f"aws dynamodb update-continuous-backups --table-name {table} "
         "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true; or run `keyhouse backup` each night."
     )
-    return [Fact("point-in-time recovery", "off", "warn", cure)]
+    return [HealthCheck("point-in-time recovery", "off", "warn", fix)]
 
 
-async def _ttl(client: Any, settings: Settings) -> list[Fact]:
+async def _ttl(client: Any, settings: Settings) -> list[HealthCheck]:
     try:
         answer = await client.describe_time_to_live(TableName=settings.table)
     except (ClientError, BotoCoreError):
@@ -87,9 +89,9 @@ async def _ttl(client: Any, settings: Settings) -> list[Fact]:
         told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
         and told.get("AttributeName") == settings.layout.ttl
     ):
-        return [Fact("time to live", f"on, by {settings.layout.ttl}")]
-    cure = (
+        return [HealthCheck("time to live", f"on, by {settings.layout.ttl}")]
+    fix = (
         f"aws dynamodb update-time-to-live --table-name {settings.table} "
         f"--time-to-live-specification Enabled=true,AttributeName={settings.layout.ttl}; until then only a sweep removes."
     )
-    return [Fact("time to live", "off", "warn", cure)]
+    return [HealthCheck("time to live", "off", "warn", fix)]

@@ -23,7 +23,7 @@ _DIGITS: Final = 16
 REVISION_MAX: Final = 10**_DIGITS - 1
 
 
-class Mention(NamedTuple):
+class ChangedKey(NamedTuple):
     """One key in one commit."""
 
     key: str
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     revision: int
     before: int
     token: str
-    changes: list[Mention]
+    changes: list[ChangedKey]
 
 
 class Head(NamedTuple):
@@ -79,7 +79,7 @@ def entry_item(space: str, entry: Entry) -> Item:
         **entry_key(space, entry.revision),
         "before": {"N": str(entry.before)},
         "token": {"S": entry.token},
-        "changes": {"L": [{"M": _mention_item(mention)} for mention in entry.changes]},
+        "changes": {"L": [{"M": _changed_key_item(changed)} for changed in entry.changes]},
     }
 
 
@@ -88,7 +88,7 @@ def entry_of(item: Mapping[str, Attribute]) -> Entry:
         int(item["key"]["S"][1:]),
         int(item["before"]["N"]),
         item["token"]["S"],
-        [_mention_of(change["M"]) for change in item["changes"]["L"]],
+        [_changed_key_of(change["M"]) for change in item["changes"]["L"]],
     )
 
 
@@ -134,32 +134,32 @@ def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
     return int(item["revision"]["N"])
 
 
-def newest(entries: Sequence[Entry], after: int) -> list[Mention]:
+def newest(entries: Sequence[Entry], after: int) -> list[ChangedKey]:
     """The newest mention of each key behind that revision, in the order of revisions."""
-    mentions: dict[str, Mention] = {}
+    changed_keys: dict[str, ChangedKey] = {}
     for entry in entries:
-        for mention in entry.changes:
-            if mention.revision > after:
-                mentions.pop(mention.key, None)
-                mentions[mention.key] = mention
-    return sorted(mentions.values(), key=lambda mention: mention.revision)
+        for changed in entry.changes:
+            if changed.revision > after:
+                changed_keys.pop(changed.key, None)
+                changed_keys[changed.key] = changed
+    return sorted(changed_keys.values(), key=lambda changed: changed.revision)
 
 
 def _key(space: str, key: str) -> Item:
     return {"space": {"S": partition(space)}, "key": {"S": key}}
 
 
-def _mention_item(mention: Mention) -> Item:
-    item: Item = {"key": {"S": mention.key}, "revision": {"N": str(mention.revision)}}
-    if mention.deleted:
+def _changed_key_item(changed: ChangedKey) -> Item:
+    item: Item = {"key": {"S": changed.key}, "revision": {"N": str(changed.revision)}}
+    if changed.deleted:
         item["deleted"] = {"BOOL": True}
-    if mention.expires is not None:
-        item["expires"] = {"N": str(mention.expires)}
+    if changed.expires is not None:
+        item["expires"] = {"N": str(changed.expires)}
     return item
 
 
-def _mention_of(item: Mapping[str, Attribute]) -> Mention:
-    return Mention(
+def _changed_key_of(item: Mapping[str, Attribute]) -> ChangedKey:
+    return ChangedKey(
         item["key"]["S"],
         int(item["revision"]["N"]),
         "deleted" in item,

@@ -60,7 +60,7 @@ class Plan:
         self._applied: dict[str, int | None] = dict(state.applied)
         self._now: dict[str, Row | _Assumed | None] = dict(state.rows)
         self._writes: dict[str, Row | None] = {}
-        self._mentions: dict[str, log.Mention] = {}
+        self._changed_keys: dict[str, log.ChangedKey] = {}
         self._conditions: dict[str, Condition] = {}
         self._ids: dict[str, int] = {}
         self._bytes = 0
@@ -93,7 +93,7 @@ class Plan:
     def items(self, space: str, items: Items, rows: str, token: str) -> list[dict[str, Any]]:
         """As TransactWriteItems has them."""
         table = log.table_of(rows)
-        entry = log.Entry(self.revision, self.before, token, list(self._mentions.values()))
+        entry = log.Entry(self.revision, self.before, token, list(self._changed_keys.values()))
         own: list[dict[str, Any]] = [
             {"Update": {"TableName": table, **log.head_update(space, self.before, self.revision)}},
             {"Put": {"TableName": table, "Item": log.entry_item(space, entry)}},
@@ -193,7 +193,7 @@ class Plan:
     def _write(self, key: str, put: Put | None) -> None:
         row = None if put is None else Row(key, put.value, self.revision, put.expires)
         self._now[key] = self._writes[key] = row
-        self._mentions.pop(key, None)
-        self._mentions[key] = log.Mention(
+        self._changed_keys.pop(key, None)
+        self._changed_keys[key] = log.ChangedKey(
             key, self.revision, put is None, None if put is None else put.expires
         )

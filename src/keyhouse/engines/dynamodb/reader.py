@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.client import Client, pause
+from keyhouse.engines.dynamodb.client import Client, backoff
 from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.writer import Writer
@@ -36,7 +36,7 @@ CHANGES_LOOKED_AT: Final = 200
 """Entries of the log that are looked through to keep a page; when there are more, it is read again."""
 
 
-class _Found(NamedTuple):
+class _ScannedRows(NamedTuple):
     """The live rows where it was read: one more than the limit, if there is one."""
 
     rows: list[Row]
@@ -45,9 +45,9 @@ class _Found(NamedTuple):
 
 class Reader:
     def __init__(
-        self, service: Client, items: Items, table: str, clock: Clock, writer: Writer
+        self, client: Client, items: Items, table: str, clock: Clock, writer: Writer
     ) -> None:
-        self._service = service
+        self._client = client
         self._items = items
         self._table = table
         self._log = log.table_of(table)
@@ -58,7 +58,7 @@ class Reader:
         """The rows that are stored, expired or not."""
         wanted = [(self._table, self._items.key(space, key)) for key in dict.fromkeys(keys)]
         found = (
-            [self._items.row(item) for _, item in await self._service.get_many(wanted)]
+            [self._items.row(item) for _, item in await self._client.get_many(wanted)]
             if wanted
             else []
         )
@@ -73,18 +73,18 @@ class Reader:
             ]
             rows = [
                 self._items.row(item)
-                for item in await self._service.get_together(wanted)
+                for item in await self._client.transact_get(wanted)
                 if item is not None
             ]
             found |= {row.key: row for row in rows}
         return found
 
     async def head(self, space: str) -> log.Head:
-        return log.head_of(await self._service.get(self._log, log.head_key(space)))
+        return log.head_of(await self._client.get(self._log, log.head_key(space)))
 
     async def head_applied(self, space: str) -> int:
         """The newest revision, with no transaction half applied."""
-        (found,) = await self._service.get_together([(self._log, log.head_key(space))])
+        (found,) = await self._client.transact_get([(self._log, log.head_key(space))])
         return log.head_of(found).revision
 
     async def entries(self, space: str, after: int, limit: int) -> list[log.Entry]:
@@ -105,7 +105,7 @@ class Reader:
                 page = await tried(None)
                 if page is not None:
                     return page
-                await pause(attempt, 0.2)
+                await backoff(attempt, 0.2)
             raise UnavailableError(
                 "Others kept changing the rows of the page; try again.",
                 table=self._table,
@@ -127,7 +127,7 @@ class Reader:
     async def named_spaces(self, start: Item | None = None) -> AsyncIterator[str]:
         """Every space that ever held a row, in order."""
         while True:
-            answer = await self._service.query(
+            answer = await self._client.query(
                 TableName=self._log,
                 KeyConditionExpression="#s = :s",
                 ExpressionAttributeNames={"#s": "space"},
@@ -161,11 +161,11 @@ class Reader:
         entries = await self.entries(space, since, CHANGES_LOOKED_AT)
         if not entries or entries[0].before > since or entries[-1].revision < newest:
             return False
-        return not any(mention.key in span for entry in entries for mention in entry.changes)
+        return not any(changed.key in span for entry in entries for changed in entry.changes)
 
     async def _found(
         self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool, now: int
-    ) -> _Found:
+    ) -> _ScannedRows:
         rows: list[Row] = []
         start: Item | None = None
         query = self._query(space, span, reverse, keys_only)
@@ -173,7 +173,7 @@ class Reader:
             query["Limit"] = (
                 min(limit + 1 - len(rows), QUERY_ROWS_MAX) if start is None else QUERY_ROWS_MAX
             )
-            answer = await self._service.query(
+            answer = await self._client.query(
                 **query, **({"ExclusiveStartKey": start} if start else {})
             )
             found = [
@@ -184,9 +184,9 @@ class Reader:
             if not start:
                 break
         if len(rows) <= limit:
-            return _Found(rows, span)
+            return _ScannedRows(rows, span)
         last = rows[limit].key
-        return _Found(
+        return _ScannedRows(
             rows[: limit + 1], Span(last, span.stop) if reverse else Span(span.start, last + "\0")
         )
 
@@ -231,7 +231,7 @@ class Reader:
         first, last = revisions
         if first > last:
             return []
-        answer = await self._service.query(
+        answer = await self._client.query(
             TableName=self._log,
             KeyConditionExpression="#s = :s AND #k BETWEEN :a AND :b",
             ExpressionAttributeNames={"#s": "space", "#k": "key"},
@@ -246,13 +246,13 @@ class Reader:
         return [log.entry_of(item) for item in answer["Items"]]
 
 
-def _shows(found: _Found, recent: list[log.Entry], now: int) -> bool:
+def _shows(found: _ScannedRows, recent: list[log.Entry], now: int) -> bool:
     """Whether the rows are not older than what the entries say of them."""
     rows = {row.key: row.revision for row in found.rows}
-    for mention in log.newest(recent[::-1], 0):
-        gone = mention.deleted or (mention.expires is not None and mention.expires <= now)
-        if mention.key in found.covered and rows.get(mention.key) != (
-            None if gone else mention.revision
+    for changed in log.newest(recent[::-1], 0):
+        gone = changed.deleted or (changed.expires is not None and changed.expires <= now)
+        if changed.key in found.covered and rows.get(changed.key) != (
+            None if gone else changed.revision
         ):
             return False
     return True

@@ -32,7 +32,7 @@ PRUNE_ENTRIES: Final = 500
 class Sweeper:
     def __init__(
         self,
-        service: Client,
+        client: Client,
         items: Items,
         table: str,
         clock: Clock,
@@ -40,7 +40,7 @@ class Sweeper:
         writer: Writer,
         changes_kept: int,
     ) -> None:
-        self._service = service
+        self._client = client
         self._items = items
         self._table = table
         self._log = log.table_of(table)
@@ -66,7 +66,7 @@ class Sweeper:
     async def forget(self, space: str) -> None:
         """Drop all bookkeeping of a space that holds no rows. Its name goes last: who is cut off finds it again."""
         while True:
-            answer = await self._service.query(
+            answer = await self._client.query(
                 TableName=self._log,
                 KeyConditionExpression="#s = :s",
                 ProjectionExpression="#s, #k",
@@ -76,14 +76,14 @@ class Sweeper:
             )
             if not answer["Items"]:
                 break
-            await self._service.delete_many(self._log, answer["Items"])
-        await self._service.delete_many(self._log, [log.space_item(space)])
+            await self._client.delete_many(self._log, answer["Items"])
+        await self._client.delete_many(self._log, [log.space_item(space)])
 
     async def _sweep_shard(self, shard: str, limit: int) -> int:
         swept = 0
         start: Item | None = None
         while True:
-            answer = await self._service.query(
+            answer = await self._client.query(
                 TableName=self._table,
                 IndexName=BY_EXPIRY,
                 KeyConditionExpression="#w = :w AND #e <= :now",
@@ -128,7 +128,7 @@ class Sweeper:
             keys = [
                 (self._log, log.head_key(space)) for space in spaces[first : first + GET_ITEMS_MAX]
             ]
-            for _, item in await self._service.get_many(keys):
+            for _, item in await self._client.get_many(keys):
                 await self._prune_space(
                     item["space"]["S"].removeprefix(log.partition("")), log.head_of(item)
                 )
@@ -138,7 +138,7 @@ class Sweeper:
         last = head.revision - self._changes_kept
         if last <= head.pruned:
             return
-        await self._service.update(
+        await self._client.update(
             TableName=self._log,
             Key=log.head_key(space),
             UpdateExpression="SET #p = :p",
@@ -147,6 +147,6 @@ class Sweeper:
             ExpressionAttributeValues={":p": {"N": str(last)}},
         )
         while entries := await self._reader.entries_up_to(space, last, PRUNE_ENTRIES):
-            await self._service.delete_many(
+            await self._client.delete_many(
                 self._log, [log.entry_key(space, entry.revision) for entry in entries]
             )

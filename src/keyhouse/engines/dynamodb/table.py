@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.client import pause
+from keyhouse.engines.dynamodb.client import backoff
 from keyhouse.engines.dynamodb.error_map import (
-    Verdict,
+    Failure,
+    classify,
     is_absent,
-    is_made_by_another,
-    translated,
-    verdict,
+    is_already_created,
+    translate,
 )
 from keyhouse.engines.dynamodb.layout import Layout
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
@@ -37,9 +37,12 @@ async def prepare(
         except KeyhouseError:
             raise
         except Exception as error:
-            if verdict(error) in (Verdict.FAILED, Verdict.LOST) or attempt + 1 == ATTEMPTS_MAX:
-                raise translated(error, table) from error
-        await pause(attempt)
+            if (
+                classify(error) in (Failure.REJECTED, Failure.CONDITION_FAILED)
+                or attempt + 1 == ATTEMPTS_MAX
+            ):
+                raise translate(error, table) from error
+        await backoff(attempt)
 
 
 async def _prepare(client: Any, table: str, layout: Layout, create: bool, native_ttl: bool) -> None:
@@ -133,7 +136,7 @@ async def _made(create: Callable[[], Awaitable[object]]) -> None:
     try:
         await create()
     except Exception as error:
-        if not is_made_by_another(error):
+        if not is_already_created(error):
             raise
 
 

@@ -27,8 +27,8 @@ from uuid import uuid4
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Row
 from keyhouse.engines.dynamodb import log
-from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, pause
-from keyhouse.engines.dynamodb.error_map import is_of_all
+from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, backoff
+from keyhouse.engines.dynamodb.error_map import is_outage
 from keyhouse.engines.dynamodb.items import Items, is_live
 from keyhouse.engines.dynamodb.job import Alone, Answer, Commit, Job, Removal
 from keyhouse.engines.dynamodb.plan import OWN_ITEMS, TRANSACTION_ITEMS_MAX, Plan, State
@@ -53,13 +53,13 @@ class Writer:
 
     def __init__(
         self,
-        service: Client,
+        client: Client,
         items: Items,
         table: str,
         clock: Clock,
         committed: Callable[[str], None],
     ) -> None:
-        self._service = service
+        self._client = client
         self._items = items
         self._table = table
         self._log = log.table_of(table)
@@ -125,7 +125,7 @@ class Writer:
             raise
         except Exception as error:
             self._heads.pop(space, None)
-            if len(begun) > 1 and not is_of_all(error):
+            if len(begun) > 1 and not is_outage(error):
                 _part(begun)
             else:
                 self._settle(queue, begun, error)
@@ -155,7 +155,7 @@ class Writer:
                 return
             self._heads.pop(space, None)
             if careful:
-                await pause(attempt, LOST_PAUSE_SECONDS_MAX)
+                await backoff(attempt, LOST_PAUSE_SECONDS_MAX)
         raise UnavailableError(
             "Others kept changing the space; try again.", table=self._table, space=space
         )
@@ -164,11 +164,11 @@ class Writer:
         token = str(uuid4())
 
         async def applied() -> bool:
-            entry = await self._service.get(self._log, log.entry_key(space, plan.revision))
+            entry = await self._client.get(self._log, log.entry_key(space, plan.revision))
             return entry is not None and log.entry_of(entry).token == token
 
         items = plan.items(space, self._items, self._table, token)
-        if not await self._service.transact(items, token, applied):
+        if not await self._client.transact_write(items, token, applied):
             return False
         self._heads[space] = plan.revision
         self._heads.move_to_end(space)
@@ -195,7 +195,7 @@ class Writer:
         wanted += [(self._log, log.applied_key(space, each)) for each in ids]
         if head is None:
             wanted.append((self._log, log.head_key(space)))
-        found = await self._service.get_many(wanted)
+        found = await self._client.get_many(wanted)
         return self._state_of(space, found, reads, ids, head)
 
     def _state_of(
@@ -234,7 +234,7 @@ class Writer:
             applied: dict[str, int | None] = {}
             for start in range(0, len(keys), room) or (0,):
                 chunk = keys[start : start + room]
-                found = await self._service.get_together(
+                found = await self._client.transact_get(
                     own + [(self._table, self._items.key(space, key)) for key in chunk]
                 )
                 heads.add(log.head_of(found[0]).revision)
@@ -246,7 +246,7 @@ class Writer:
                 }
             if len(heads) == 1:
                 return State(heads.pop(), rows, applied, True)
-            await pause(attempt, LOST_PAUSE_SECONDS_MAX)
+            await backoff(attempt, LOST_PAUSE_SECONDS_MAX)
         raise UnavailableError(
             "Others kept changing the space; try again.", table=self._table, space=space
         )

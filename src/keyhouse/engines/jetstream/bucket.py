@@ -10,12 +10,12 @@ from base64 import b64decode
 from typing import Any, Final
 
 from keyhouse.clock import Clock
-from keyhouse.engines.jetstream.connection import Wire
+from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.feed import Feed
-from keyhouse.engines.jetstream.layout import Names, Place
+from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.mirror import Mirror
-from keyhouse.engines.jetstream.retry import PATIENCE_SECONDS, until_available
+from keyhouse.engines.jetstream.retry import TIMEOUT_SECONDS, until_available
 from keyhouse.engines.jetstream.settings import Settings
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
@@ -31,8 +31,10 @@ SPACE_METADATA: Final = "keyhouse-space"
 
 
 class Bucket:
-    def __init__(self, wire: Wire, names: Names, settings: Settings, clock: Clock) -> None:
-        self.wire = wire
+    def __init__(
+        self, connection: Connection, names: BucketNames, settings: Settings, clock: Clock
+    ) -> None:
+        self.connection = connection
         self.names = names
         self.mirror: Mirror
         self.acknowledged = 0
@@ -41,7 +43,7 @@ class Bucket:
         """With its headers, as somebody may have configured it; 0: no limit of the bucket's own."""
         self._settings = settings
         self._clock = clock
-        self._feed = Feed(wire, names, clock, self._renew)
+        self._feed = Feed(connection, names, clock, self._renew)
         self._found = False
         self._fit = False
         self._closed = False
@@ -54,14 +56,14 @@ class Bucket:
             async with self._lock:
                 await until_available(lambda: self._prepare(writing))
         if self._found:
-            await self.live()
+            await self.wait_live()
         return self._found
 
-    async def current(self) -> bool:
+    async def refresh(self) -> bool:
         """Wait until the mirror shows what a read must see; whether the bucket is (still) there."""
         if self._settings.fresh_reads:
             return await self._sync.join()
-        await self.reach(self.acknowledged)
+        await self.wait_for(self.acknowledged)
         return True
 
     async def sync(self) -> bool:
@@ -71,20 +73,20 @@ class Bucket:
             await asyncio.sleep(BEHIND_SECONDS)
             info = await self._info()
         if info is None:
-            await self._gone()
+            await self._on_deleted()
             return False
-        await self.reach(max(info["state"]["last_seq"], self.acknowledged))
+        await self.wait_for(max(info["state"]["last_seq"], self.acknowledged))
         return True
 
-    async def reach(self, sequence: int) -> None:
+    async def wait_for(self, sequence: int) -> None:
         """Wait until the mirror shows everything up to there."""
-        for _ in range(int(PATIENCE_SECONDS / BEHIND_SECONDS)):
-            await self.live()
+        for _ in range(int(TIMEOUT_SECONDS / BEHIND_SECONDS)):
+            await self.wait_live()
             if self.mirror.position >= sequence:
                 return
             try:
                 async with asyncio.timeout(BEHIND_SECONDS):
-                    await self.mirror.reached(sequence)
+                    await self.mirror.position_reached(sequence)
             except TimeoutError:
                 await self._feed.settle(sequence)
         if self.mirror.position < sequence:
@@ -96,26 +98,28 @@ class Bucket:
         """The value of an entry; `None` when the row has been written again meanwhile."""
         value = self.mirror.values.get(entry.sequence)
         if value is None:
-            value = await self._fetched(entry.sequence)
+            value = await self._fetch(entry.sequence)
             if value is not None:
                 self.mirror.values.put(entry.sequence, value)
         return value
 
-    async def reconcile(self, places: list[Place]) -> None:
+    async def reconcile(self, row_keys: list[RowKey]) -> None:
         """Ask the server for the sequence of each row, where it and the mirror do not agree though both are up to date:
         somebody has purged a message, which no consumer is told of."""
         position = self.mirror.position
-        for place in places:
-            found = await self.last(self.names.row(*place))
+        for row_key in row_keys:
+            found = await self.last_message(self.names.row(*row_key))
             if found is None:
-                self.mirror.correct(place, position)
+                self.mirror.remove_purged(row_key, position)
 
-    async def last(self, subject: str) -> dict[str, Any] | None:
+    async def last_message(self, subject: str) -> dict[str, Any] | None:
         """The newest message of a subject, from the leader."""
-        found = await self.wire.api(f"STREAM.MSG.GET.{self.names.stream}", last_by_subj=subject)
+        found = await self.connection.api(
+            f"STREAM.MSG.GET.{self.names.stream}", last_by_subj=subject
+        )
         return None if found is None else found["message"]
 
-    def interrupt(self) -> None:
+    def on_disconnect(self) -> None:
         """The connection is lost."""
         self._feed.restart()
 
@@ -123,14 +127,14 @@ class Bucket:
         self._closed = True
         await self._feed.stop()
         self._feed.live.set()
-        self.mirror.end()
+        self.mirror.close()
 
     def _renew(self) -> Mirror:
         self.mirror = Mirror(ValueCache(self._settings.values_bytes_max))
         return self.mirror
 
     async def _info(self) -> dict[str, Any] | None:
-        info = await self.wire.api(f"STREAM.INFO.{self.names.stream}")
+        info = await self.connection.api(f"STREAM.INFO.{self.names.stream}")
         if info is not None:
             self.message_bytes_max = max(0, info["config"].get("max_msg_size", 0))
         return info
@@ -143,7 +147,7 @@ class Bucket:
             before = None if info is None else info["config"]
             wanted = self._wanted(before)
             if wanted != before:
-                await self.wire.api(
+                await self.connection.api(
                     f"STREAM.{'CREATE' if before is None else 'UPDATE'}.{self.names.stream}",
                     **wanted,
                 )
@@ -187,12 +191,12 @@ class Bucket:
             "metadata": metadata,
         }
 
-    async def live(self) -> None:
+    async def wait_live(self) -> None:
         """Wait until the mirror is fed, and filled."""
         while not self._feed.live.is_set():
             delivered = self.mirror.delivered
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     await self._feed.live.wait()
             except TimeoutError:
                 if delivered == self.mirror.delivered:
@@ -203,20 +207,20 @@ class Bucket:
         if self._closed:
             raise ClosedError("The engine is closed.")
 
-    async def _gone(self) -> None:
+    async def _on_deleted(self) -> None:
         """Somebody has deleted the bucket."""
         async with self._lock:
             await self._feed.stop()
-            self.mirror.end()
+            self.mirror.close()
             self._found = self._fit = False
             self.acknowledged = 0
-            self._feed = Feed(self.wire, self.names, self._clock, self._renew)
+            self._feed = Feed(self.connection, self.names, self._clock, self._renew)
 
-    async def _fetched(self, sequence: int) -> bytes | None:
-        message = await self.wire.direct(self.names.stream, sequence)
+    async def _fetch(self, sequence: int) -> bytes | None:
+        message = await self.connection.get_direct(self.names.stream, sequence)
         if message is not None:
             return message.data
-        found = await self.wire.api(f"STREAM.MSG.GET.{self.names.stream}", seq=sequence)
+        found = await self.connection.api(f"STREAM.MSG.GET.{self.names.stream}", seq=sequence)
         return None if found is None else b64decode(found["message"].get("data", ""))
 
 

@@ -19,16 +19,16 @@ from nats.errors import Error as NatsError
 
 from keyhouse.engines.jetstream.error_map import (
     ABSENT,
+    ApiError,
     NoResponders,
-    Refusal,
-    cut_off,
+    connection_lost,
     no_jetstream,
+    no_reply,
     no_responders,
-    not_sent,
-    refused,
-    silent,
-    too_old,
-    unanswered,
+    not_connected,
+    reply_timeout,
+    server_too_old,
+    translate,
 )
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.engines.jetstream.retry import until_available
@@ -76,12 +76,12 @@ class _Client(NatsDriver):
         return headers
 
 
-class Wire:
+class Connection:
     """`lost` is called when the connection breaks."""
 
-    def __init__(self, settings: Settings, *, lost: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, *, on_disconnect: Callable[[], None]) -> None:
         self._settings = settings
-        self._lost = lost
+        self._on_disconnect = on_disconnect
         self._client: Client = _Client()
         self._waiting: dict[
             str, asyncio.Future[Msg | None]
@@ -115,7 +115,7 @@ class Wire:
                 await client.subscribe(f"{self._inbox}.*", cb=self._answered)
         except (NatsError, OSError) as error:  # TimeoutError is an OSError
             await _end(client)
-            raise unreachable(self._settings.place, self._heard() or error) from error
+            raise unreachable(self._settings.address, self._heard() or error) from error
         except BaseException:
             await _end(client)
             raise
@@ -130,7 +130,7 @@ class Wire:
         await _end(self._client)
         self._break_off()
 
-    async def ask(self, messages: Sequence[Message], *, seconds: float = ANSWER_SECONDS) -> Msg:
+    async def request(self, messages: Sequence[Message], *, seconds: float = ANSWER_SECONDS) -> Msg:
         """Send all, and wait for the answer to the last. `UnavailableError`: that one was not sent, or had no receiver."""
         if self._closed:
             raise ClosedError("The engine is closed.")
@@ -143,11 +143,11 @@ class Wire:
             async with asyncio.timeout(seconds):
                 message = await answer
         except TimeoutError:
-            raise unanswered(seconds) from None
+            raise reply_timeout(seconds) from None
         finally:
             self._waiting.pop(token, None)
         if message is None:
-            raise cut_off()
+            raise connection_lost()
         if message.headers is not None and message.headers.get("Status") == "503":
             raise no_responders()
         return message
@@ -157,25 +157,27 @@ class Wire:
         try:
             return await until_available(lambda: self.api(subject)) is not None
         except NoResponders:
-            raise no_jetstream(self._settings.place) from None
+            raise no_jetstream(self._settings.address) from None
 
     async def api(self, subject: str, /, **body: object) -> dict[str, Any] | None:
         """A request of JetStream's API that may be made twice. `None`: what it asks for is not there."""
         payload = msgspec.json.encode(body) if body else b""
-        answer = _decode((await self._request(subject, payload)).data)
+        answer = _decode((await self._api_request(subject, payload)).data)
         if "error" not in answer:
             return answer
-        refusal = msgspec.convert(answer["error"], Refusal)
+        refusal = msgspec.convert(answer["error"], ApiError)
         if refusal.err_code in ABSENT:
             return None
-        raise refused(refusal)
+        raise translate(refusal)
 
-    async def direct(self, stream: str, sequence: int) -> Msg | None:
+    async def get_direct(self, stream: str, sequence: int) -> Msg | None:
         """A message by its sequence, from any replica: `None` also where that one is behind."""
-        answer = await self._request(f"DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence}))
+        answer = await self._api_request(
+            f"DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence})
+        )
         return None if answer.headers is not None and "Status" in answer.headers else answer
 
-    async def many(self, subject: str, /, **body: object) -> list[Msg]:
+    async def request_many(self, subject: str, /, **body: object) -> list[Msg]:
         """A request of JetStream's API that is answered with messages, and then with one that says it was the last."""
         found: list[Msg] = []
         end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -188,15 +190,15 @@ class Wire:
                 end.set_result(status)
 
         inbox = self.new_inbox()
-        subscription = await self.follow(inbox, receive)
+        subscription = await self.subscribe(inbox, receive)
         try:
             await self._send([Message(f"$JS.API.{subject}", msgspec.json.encode(body), {})], inbox)
             async with asyncio.timeout(API_SECONDS):
                 status = await end
         except TimeoutError:
-            raise silent(subject, self._heard()) from None
+            raise no_reply(subject, self._heard()) from None
         finally:
-            await self.leave(subscription)
+            await self.unsubscribe(subscription)
         if status not in ("204", "404"):
             raise no_responders()
         return found
@@ -204,19 +206,21 @@ class Wire:
     def new_inbox(self) -> str:
         return self._client.new_inbox()
 
-    async def follow(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Subscription:
+    async def subscribe(
+        self, subject: str, receive: Callable[[Msg], Awaitable[None]]
+    ) -> Subscription:
         try:
             return await self._client.subscribe(
                 subject, cb=receive, pending_msgs_limit=_NO_ROOM, pending_bytes_limit=_NO_ROOM
             )
         except NatsError as error:
-            raise not_sent(error) from error
+            raise not_connected(error) from error
 
-    async def leave(self, subscription: Subscription) -> None:
+    async def unsubscribe(self, subscription: Subscription) -> None:
         with suppress(NatsError):
             await subscription.unsubscribe()
 
-    async def tell(self, subject: str) -> None:
+    async def publish_empty(self, subject: str) -> None:
         """An empty message that nobody answers."""
         with suppress(NatsError):
             await self._client.publish(subject)
@@ -243,7 +247,7 @@ class Wire:
         if (version.major, version.minor, version.patch) < tuple(
             map(int, VERSION_NEEDED.split("."))
         ):
-            raise too_old(f"{version.major}.{version.minor}.{version.patch}", VERSION_NEEDED)
+            raise server_too_old(f"{version.major}.{version.minor}.{version.patch}", VERSION_NEEDED)
         if client.max_payload < MESSAGE_BYTES_NEEDED:
             raise UsageError(
                 "The NATS server takes no message as large as a value may be; raise its max_payload.",
@@ -259,14 +263,16 @@ class Wire:
             last = messages[-1]
             await publish(last.subject, last.value, reply, last.headers or None)
         except NatsError as error:
-            raise not_sent(error) from error
+            raise not_connected(error) from error
 
-    async def _request(self, subject: str, payload: bytes) -> Msg:
+    async def _api_request(self, subject: str, payload: bytes) -> Msg:
         self._trouble = None
         try:
-            return await self.ask([Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS)
+            return await self.request(
+                [Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS
+            )
         except UnknownOutcomeError as error:
-            raise silent(subject, self._heard()) from error
+            raise no_reply(subject, self._heard()) from error
 
     async def _answered(self, message: Msg) -> None:
         answer = self._waiting.get(message.subject.rpartition(".")[2])
@@ -287,7 +293,7 @@ class Wire:
 
     async def _disconnected(self) -> None:
         self._break_off()
-        self._lost()
+        self._on_disconnect()
 
     async def _dropped(self) -> None:
         """The driver has given up for good, as it does when a server sends an error that it does not know."""

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
-from keyhouse.engines.jetstream.connection import Wire
+from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.job import CommitJob
-from keyhouse.engines.jetstream.layout import Layout, Names
+from keyhouse.engines.jetstream.layout import BucketNames, Layout
 from keyhouse.engines.jetstream.reader import page, rows
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
@@ -68,7 +68,7 @@ class JetstreamEngine:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._changes_kept = changes_kept
-        self._wire: Wire | None = None
+        self._connection: Connection | None = None
         self._buckets: dict[str, Bucket] = {}
         self._writers: dict[str, Writer] = {}
         self._connecting = asyncio.Lock()
@@ -89,16 +89,16 @@ class JetstreamEngine:
     async def connect(self) -> None:
         """Reach the server and its JetStream, or say why that can't be. The bucket is opened when it is first used."""
         with self._while_open():
-            wire = await self._connected()
+            connection = await self._connected()
             bucket = self._settings.layout.bucket
             if bucket is None:
-                await wire.find_jetstream("STREAM.NAMES")
+                await connection.find_jetstream("STREAM.NAMES")
             elif (
-                not await wire.find_jetstream(f"STREAM.INFO.{Names(bucket).stream}")
+                not await connection.find_jetstream(f"STREAM.INFO.{BucketNames(bucket).stream}")
                 and not self._settings.create
             ):
                 raise UsageError(
-                    "There is no such bucket.", server=self._settings.place, bucket=bucket
+                    "There is no such bucket.", server=self._settings.address, bucket=bucket
                 )
 
     @property
@@ -111,8 +111,8 @@ class JetstreamEngine:
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         with self._while_open():
-            bucket = await self._of(space)
-            if not await bucket.open() or not await bucket.current():
+            bucket = await self._bucket_of(space)
+            if not await bucket.open() or not await bucket.refresh():
                 return [None] * len(keys)
             return await rows(bucket, space, keys, self._clock)
 
@@ -120,8 +120,8 @@ class JetstreamEngine:
         self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
     ) -> Page:
         with self._while_open():
-            bucket = await self._of(space)
-            if not await bucket.open() or not await bucket.current():
+            bucket = await self._bucket_of(space)
+            if not await bucket.open() or not await bucket.refresh():
                 return Page([], False, 0)
             return await page(
                 bucket, space, span, self._clock, limit=limit, reverse=reverse, keys_only=keys_only
@@ -129,7 +129,7 @@ class JetstreamEngine:
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         with self._while_open():
-            bucket = await self._of(space)
+            bucket = await self._bucket_of(space)
             await bucket.open(writing=True)
             return await self._writer(bucket).submit(CommitJob(space, batch))
 
@@ -137,7 +137,7 @@ class JetstreamEngine:
         self, space: str, span: Span, *, since: int | None = None
     ) -> AsyncGenerator[Change, None]:
         with self._while_open():
-            bucket = await self._of(space)
+            bucket = await self._bucket_of(space)
             await bucket.open(writing=True)
             async with aclosing(
                 changes(bucket, space, span, since, self._clock, self._check_open)
@@ -167,8 +167,8 @@ class JetstreamEngine:
         async with self._connecting:
             await asyncio.gather(*(writer.stop() for writer in self._writers.values()))
             await asyncio.gather(*(bucket.close() for bucket in self._buckets.values()))
-            if self._wire is not None:
-                await self._wire.close()
+            if self._connection is not None:
+                await self._connection.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -186,14 +186,16 @@ class JetstreamEngine:
             self._check_open()
             raise
 
-    async def _of(self, space: str) -> Bucket:
+    async def _bucket_of(self, space: str) -> Bucket:
         return self._bucket(await self._connected(), self._settings.layout.names(space))
 
-    def _bucket(self, wire: Wire, names: Names) -> Bucket:
+    def _bucket(self, connection: Connection, names: BucketNames) -> Bucket:
         bucket = self._buckets.get(names.bucket)
         if bucket is None:
             self._check_open()
-            bucket = self._buckets[names.bucket] = Bucket(wire, names, self._settings, self._clock)
+            bucket = self._buckets[names.bucket] = Bucket(
+                connection, names, self._settings, self._clock
+            )
         return bucket
 
     def _writer(self, bucket: Bucket) -> Writer:
@@ -205,42 +207,42 @@ class JetstreamEngine:
 
     async def _all(self) -> list[Bucket]:
         """Every bucket that holds rows of ours, up to date."""
-        wire = await self._connected()
+        connection = await self._connected()
         layout = self._settings.layout
         named = (
-            [Names(layout.bucket)]
+            [BucketNames(layout.bucket)]
             if layout.bucket is not None
-            else await until_available(lambda: _named(wire, layout))
+            else await until_available(lambda: _named(connection, layout))
         )
-        buckets = [self._bucket(wire, names) for names in named]
-        return [bucket for bucket in buckets if await bucket.open() and await bucket.current()]
+        buckets = [self._bucket(connection, names) for names in named]
+        return [bucket for bucket in buckets if await bucket.open() and await bucket.refresh()]
 
-    async def _connected(self) -> Wire:
-        if self._wire is None:
+    async def _connected(self) -> Connection:
+        if self._connection is None:
             async with self._connecting:
                 self._check_open()
-                if self._wire is None:
-                    self._wire = await self._connect()
-        return self._wire
+                if self._connection is None:
+                    self._connection = await self._connect()
+        return self._connection
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> Connection:
         if self._settings.monitor is not None and self._settings.sync_always:
             await asyncio.to_thread(_check_sync, self._settings.monitor)
-        wire = Wire(self._settings, lost=self._interrupt)
-        await wire.open()
-        return wire
+        connection = Connection(self._settings, on_disconnect=self._on_disconnect)
+        await connection.open()
+        return connection
 
-    def _interrupt(self) -> None:
+    def _on_disconnect(self) -> None:
         for bucket in self._buckets.values():
-            bucket.interrupt()
+            bucket.on_disconnect()
 
 
-async def _named(wire: Wire, layout: Layout) -> list[Names]:
+async def _named(connection: Connection, layout: Layout) -> list[BucketNames]:
     """The buckets of this layout that say which space they hold."""
-    found: list[Names] = []
+    found: list[BucketNames] = []
     offset, total = 0, 1
     while offset < total:
-        answer = await wire.api("STREAM.LIST", offset=offset, subject="$KV.>")
+        answer = await connection.api("STREAM.LIST", offset=offset, subject="$KV.>")
         if answer is None or not answer["streams"]:
             break
         for stream in answer["streams"]:

@@ -16,7 +16,7 @@ from keyhouse.errors import (
 )
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ApiError(msgspec.Struct, frozen=True):
     """The `error` of an answer of JetStream. `code` is like HTTP's, `err_code` says what it is."""
 
     code: int
@@ -28,7 +28,7 @@ class Ack(msgspec.Struct, frozen=True):
     """The answer to a publish; to an atomic batch, `seq` is the sequence of its last message."""
 
     seq: int = 0
-    error: Refusal | None = None
+    error: ApiError | None = None
 
 
 ABSENT: Final = frozenset({10_014, 10_037, 10_059})
@@ -50,7 +50,7 @@ _TOO_LARGE_FOR_IT: Final = "The bucket takes no message so large; raise its max_
 _ENABLE: Final = "The NATS server answers without JetStream; enable it there, and for this account."
 
 
-def refused(refusal: Refusal) -> KeyhouseError:
+def translate(refusal: ApiError) -> KeyhouseError:
     """The error for an answer that says no. Nothing was written."""
     detail = {"detail": refusal.description, "code": refusal.err_code}
     if refusal.err_code in _DISABLED:
@@ -72,12 +72,12 @@ def too_large(limit: int) -> LimitError:
     return LimitError(_TOO_LARGE_FOR_IT, limit=limit)
 
 
-def is_of_all(failure: KeyhouseError) -> bool:
+def is_outage(failure: KeyhouseError) -> bool:
     """Whether the failure is the server's, and no one job of a group is to blame for it."""
     return isinstance(failure, (ClosedError, FullError, UnavailableError, UnknownOutcomeError))
 
 
-def not_sent(cause: Exception | None = None) -> UnavailableError:
+def not_connected(cause: Exception | None = None) -> UnavailableError:
     detail = str(cause) if cause is not None else ""
     return UnavailableError(
         "There is no connection to the NATS server; try again.", detail=detail
@@ -88,7 +88,7 @@ def no_jetstream(server: str) -> UnavailableError:
     return UnavailableError(_ENABLE, server=server)
 
 
-def silent(request: str, trouble: Exception | None) -> UnavailableError:
+def no_reply(request: str, trouble: Exception | None) -> UnavailableError:
     """A server that does not allow a request says so aside, and answers nothing."""
     if trouble is None:
         return UnavailableError("The NATS server did not answer; try again.", request=request)
@@ -104,19 +104,19 @@ def no_responders() -> NoResponders:
     return NoResponders("No NATS server leads the stream at this moment; try again.")
 
 
-def unanswered(seconds: float) -> UnknownOutcomeError:
+def reply_timeout(seconds: float) -> UnknownOutcomeError:
     return UnknownOutcomeError(
         "The NATS server did not answer in time; repeat with the same batch id.", seconds=seconds
     )
 
 
-def cut_off() -> UnknownOutcomeError:
+def connection_lost() -> UnknownOutcomeError:
     return UnknownOutcomeError(
         "The connection broke before the NATS server answered; repeat with the same batch id."
     )
 
 
-def too_old(version: str, needed: str) -> UsageError:
+def server_too_old(version: str, needed: str) -> UsageError:
     return UsageError(
         "The NATS server is too old to commit several rows at once; it must be of this version or newer.",
         version=version,

@@ -26,8 +26,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from keyhouse.clock import Clock
-from keyhouse.engines.jetstream.connection import Wire
-from keyhouse.engines.jetstream.layout import Names
+from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.message import entry
 from keyhouse.engines.jetstream.mirror import Mirror
 from keyhouse.errors import KeyhouseError, UnavailableError
@@ -61,8 +61,10 @@ class Horizon(msgspec.Struct, frozen=True):
 class Feed:
     """`renew` makes a new, empty mirror, in place of the one that was fed before."""
 
-    def __init__(self, wire: Wire, names: Names, clock: Clock, renew: Callable[[], Mirror]) -> None:
-        self._wire = wire
+    def __init__(
+        self, connection: Connection, names: BucketNames, clock: Clock, renew: Callable[[], Mirror]
+    ) -> None:
+        self._connection = connection
         self._names = names
         self._clock = clock
         self._renew = renew
@@ -95,7 +97,7 @@ class Feed:
         """Nothing was delivered though the stream has come to `last`: find out whether anything is still to come."""
         newest = 0
         for subject in (self._names.rows, self._names.horizon):
-            found = await self._wire.api(
+            found = await self._connection.api(
                 f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=subject
             )
             if found is not None:
@@ -116,7 +118,7 @@ class Feed:
             await self._end()
 
     async def _begin(self) -> None:
-        info = await self._wire.api(f"STREAM.INFO.{self._names.stream}")
+        info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
             raise UnavailableError(
                 "The bucket is gone; it is made again by the next commit.",
@@ -133,9 +135,9 @@ class Feed:
         await self._catch_up(last)
         if self._odd.is_set():
             return
-        run = self._run = _Run(self._receive, self._wire.new_inbox(), last)
-        run.subscription = await self._wire.follow(run.inbox, run.receive)
-        made = await self._wire.api(
+        run = self._run = _Run(self._receive, self._connection.new_inbox(), last)
+        run.subscription = await self._connection.subscribe(run.inbox, run.receive)
+        made = await self._connection.api(
             f"CONSUMER.CREATE.{self._names.stream}",
             stream_name=self._names.stream,
             config=self._consumer(run, filters),
@@ -152,7 +154,7 @@ class Feed:
 
     async def _check_horizon(self) -> None:
         """The newest, which may be one that we have not heard of, or that lies before what we ask for."""
-        found = await self._wire.api(
+        found = await self._connection.api(
             f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon
         )
         if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
@@ -161,7 +163,7 @@ class Feed:
     async def _catch_up(self, last: int) -> None:
         """Ask for what is behind, while it is much."""
         while last - self._mirror.delivered > BATCH_MESSAGES and not self._odd.is_set():
-            messages = await self._wire.many(
+            messages = await self._connection.request_many(
                 f"DIRECT.GET.{self._names.stream}",
                 seq=self._mirror.delivered + 1,
                 next_by_subj=">",  # of all: for a part of the subjects, the server counts what is left, each time
@@ -206,15 +208,15 @@ class Feed:
     async def _end(self) -> None:
         run, self._run = self._run, None
         if run is not None and run.subscription is not None:
-            await self._wire.leave(run.subscription)
+            await self._connection.unsubscribe(run.subscription)
             if run.consumer:  # it would go by itself; that it does so at once is not waited for
-                await self._wire.tell(
+                await self._connection.publish_empty(
                     f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}"
                 )
 
     def _fill_anew(self) -> None:
         before, self._mirror = self._mirror, self._renew()
-        before.end()
+        before.close()
 
     async def _receive(self, run: "_Run", message: Msg) -> None:
         if run is not self._run or self._odd.is_set():
@@ -222,7 +224,7 @@ class Feed:
         headers = message.headers
         if headers is not None and headers.get("Status") == "100":
             if stalled := headers.get("Nats-Consumer-Stalled") or message.reply:
-                await self._wire.tell(stalled)
+                await self._connection.publish_empty(stalled)
             if headers.get("Nats-Last-Consumer", str(run.number)) != str(run.number):
                 self.restart()
             return
@@ -242,8 +244,8 @@ class Feed:
         if subject == self._names.horizon:
             self._announced(sequence, data)
             self._mirror.advance(sequence)
-        elif (place := self._names.read(subject)) is not None:
-            self._mirror.deliver(place, entry(sequence, headers), data)
+        elif (row_key := self._names.read(subject)) is not None:
+            self._mirror.deliver(row_key, entry(sequence, headers), data)
         else:
             self._mirror.advance(sequence)
 
@@ -264,7 +266,7 @@ class Feed:
         if (
             not self.live.is_set()
             and self._mirror.delivered >= last
-            and self._mirror.loaded()
+            and self._mirror.finish_loading()
             and not self._odd.is_set()
         ):
             self.live.set()

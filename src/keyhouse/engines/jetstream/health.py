@@ -9,82 +9,86 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from keyhouse.engines.health import Fact, clock_at, size_shown
-from keyhouse.engines.jetstream.connection import Wire
-from keyhouse.engines.jetstream.layout import Names
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size
+from keyhouse.engines.jetstream.connection import Connection
+from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.settings import Settings, parse
 
 
-async def look(url: str) -> list[Fact]:
+async def check_health(url: str) -> list[HealthCheck]:
     settings = parse(url)
-    wire = Wire(settings, lost=_unheard)
-    await wire.open()
+    connection = Connection(settings, on_disconnect=_unheard)
+    await connection.open()
     try:
-        account = await wire.api("INFO") or {}
+        account = await connection.api("INFO") or {}
         bucket = settings.layout.bucket
         before = time.time()
-        stream = None if bucket is None else await wire.api(f"STREAM.INFO.{Names(bucket).stream}")
+        stream = (
+            None
+            if bucket is None
+            else await connection.api(f"STREAM.INFO.{BucketNames(bucket).stream}")
+        )
         between = (before + time.time()) / 2
         facts = [
-            Fact("NATS", f"{wire.version}, through nats-py {version('nats-py')}"),
+            HealthCheck("NATS", f"{connection.version}, through nats-py {version('nats-py')}"),
             *_sync(settings),
         ]
     finally:
-        await wire.close()
+        await connection.close()
     facts += [*_room(account)]
     return facts if stream is None else [*facts, *_kept(stream), *_clock(stream, between)]
 
 
-def _sync(settings: Settings) -> Iterator[Fact]:
+def _sync(settings: Settings) -> Iterator[HealthCheck]:
     """Where the URL does not say sync=always, that the engine is not durable is a finding of its own."""
     if settings.sync_always and settings.monitor is not None:  # else it could not have been opened
-        yield Fact("durability", "sync_interval always, as the server's monitoring says")
+        yield HealthCheck("durability", "sync_interval always, as the server's monitoring says")
     elif settings.sync_always:
-        yield Fact(
+        yield HealthCheck(
             "durability",
             "sync_interval always, as the URL says; with monitor=http://host:8222 it is looked up",
         )
 
 
-def _room(account: dict[str, Any]) -> Iterator[Fact]:
+def _room(account: dict[str, Any]) -> Iterator[HealthCheck]:
     used, most = account.get("storage", 0), account.get("limits", {}).get("max_storage", -1)
     if most <= 0:
-        yield Fact("storage", f"{size_shown(used)}, without a limit of the account")
+        yield HealthCheck("storage", f"{format_size(used)}, without a limit of the account")
     elif used > 0.9 * most:
-        cure = "Raise the account's max_storage, or delete streams: what does not fit is refused."
-        yield Fact("storage", f"{size_shown(used)} of {size_shown(most)}", "warn", cure)
+        fix = "Raise the account's max_storage, or delete streams: what does not fit is refused."
+        yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}", "warn", fix)
     else:
-        yield Fact("storage", f"{size_shown(used)} of {size_shown(most)}")
+        yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}")
 
 
-def _kept(stream: dict[str, Any]) -> Iterator[Fact]:
+def _kept(stream: dict[str, Any]) -> Iterator[HealthCheck]:
     config, cluster = stream["config"], stream.get("cluster", {})
     name, replicas = config["name"], config.get("num_replicas", 1)
     if config.get("storage") != "file":
-        cure = "A restart loses every row: move them to a bucket with file storage, by `keyhouse move`."
-        yield Fact("bucket", f"{name}, in {config.get('storage')}", "bad", cure)
+        fix = "A restart loses every row: move them to a bucket with file storage, by `keyhouse move`."
+        yield HealthCheck("bucket", f"{name}, in {config.get('storage')}", "bad", fix)
     else:
-        yield Fact("bucket", f"{name}, in files, {size_shown(stream['state']['bytes'])}")
+        yield HealthCheck("bucket", f"{name}, in files, {format_size(stream['state']['bytes'])}")
     behind = [
         each["name"]
         for each in cluster.get("replicas", ())
         if not each.get("current") or each.get("offline")
     ]
     if behind:
-        cure = "Start these servers, or wait until they have caught up: until then fewer may fail."
-        yield Fact(
-            "replicas", f"{replicas}, of which behind or away: {', '.join(behind)}", "warn", cure
+        fix = "Start these servers, or wait until they have caught up: until then fewer may fail."
+        yield HealthCheck(
+            "replicas", f"{replicas}, of which behind or away: {', '.join(behind)}", "warn", fix
         )
     else:
-        yield Fact(
+        yield HealthCheck(
             "replicas",
             f"{replicas}" + (", all current" if replicas > 1 else ": one disk holds every row"),
         )
 
 
-def _clock(stream: dict[str, Any], between: float) -> Iterator[Fact]:
+def _clock(stream: dict[str, Any], between: float) -> Iterator[HealthCheck]:
     if told := stream.get("ts"):
-        yield clock_at(datetime.fromisoformat(_microseconds(told)).timestamp() - between)
+        yield clock_skew(datetime.fromisoformat(_microseconds(told)).timestamp() - between)
 
 
 def _microseconds(told: str) -> str:

@@ -16,12 +16,12 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.counter import sum_of
 from keyhouse.engine import Batch, Put
-from keyhouse.engines.jetstream.layout import Names, Place
+from keyhouse.engines.jetstream.layout import BucketNames, RowKey
 from keyhouse.engines.jetstream.message import (
-    BEHIND,
     EXPECTED,
-    EXPECTED_OF,
-    EXPECTED_OF_ALL,
+    EXPECTED_STREAM,
+    EXPECTED_SUBJECT,
+    FOLLOWING,
     Entry,
     Message,
     delete,
@@ -37,7 +37,7 @@ MESSAGES_MAX: Final = 1_000
 _NOT_YET: Final = -1
 """The revision of a row that this very group will write: nobody can know it."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class CheckFailed(Exception):
@@ -80,16 +80,16 @@ class View:
     def __init__(
         self,
         mirror: Mirror,
-        recent: Mapping[Place, tuple[Entry, bytes]],
+        recent: Mapping[RowKey, tuple[Entry, bytes]],
         fetched: Mapping[int, bytes],
-        names: Names,
+        names: BucketNames,
         clock: Clock,
     ) -> None:
         self._mirror = mirror
         self._recent = recent
         self._fetched = fetched
-        self._written: dict[Place, tuple[bytes | None, int | None]] = {}
-        self._guarded: set[Place] = set()
+        self._written: dict[RowKey, tuple[bytes | None, int | None]] = {}
+        self._guarded: set[RowKey] = set()
         self.names = names
         self.clock = clock
         self.now = clock.now()
@@ -98,61 +98,61 @@ class View:
     def position(self) -> int:
         return self._mirror.position
 
-    def revision(self, place: Place) -> int | None:
+    def revision(self, row_key: RowKey) -> int | None:
         """`None`: there is no live row."""
-        if place in self._written:
-            value, expires = self._written[place]
+        if row_key in self._written:
+            value, expires = self._written[row_key]
             return (
                 _NOT_YET if value is not None and (expires is None or expires > self.now) else None
             )
-        entry = self._entry(place)
-        return entry.revision if entry is not None and entry.lives(self.now) else None
+        entry = self._entry(row_key)
+        return entry.revision if entry is not None and entry.is_live(self.now) else None
 
-    def counter(self, place: Place) -> tuple[bytes | None, int | None]:
+    def counter(self, row_key: RowKey) -> tuple[bytes | None, int | None]:
         """The value and the expiry of a live row; nothing of one that is absent."""
-        if self.revision(place) is None:
+        if self.revision(row_key) is None:
             return None, None
-        if place in self._written:
-            return self._written[place]
-        entry = self._entry(place)
+        if row_key in self._written:
+            return self._written[row_key]
+        entry = self._entry(row_key)
         assert entry is not None
-        return self._value(place, entry), entry.expires
+        return self._value(row_key, entry), entry.expires
 
-    def untouched(self, place: Place) -> bool:
-        return place not in self._written
+    def untouched(self, row_key: RowKey) -> bool:
+        return row_key not in self._written
 
-    def sequence(self, place: Place) -> int:
-        entry = self._entry(place)
+    def sequence(self, row_key: RowKey) -> int:
+        entry = self._entry(row_key)
         return 0 if entry is None else entry.sequence
 
-    def guard(self, place: Place) -> dict[str, str]:
+    def guard(self, row_key: RowKey) -> dict[str, str]:
         """What a message at the row's subject must expect; nothing where an earlier one of the batch does."""
-        if place in self._guarded:
+        if row_key in self._guarded:
             return {}
-        self._guarded.add(place)
-        return {EXPECTED: str(self.sequence(place))}
+        self._guarded.add(row_key)
+        return {EXPECTED: str(self.sequence(row_key))}
 
-    def write(self, place: Place, value: bytes | None, expires: int | None) -> Message:
-        subject = self.names.row(*place)
+    def write(self, row_key: RowKey, value: bytes | None, expires: int | None) -> Message:
+        subject = self.names.row(*row_key)
         message = (
-            delete(subject, place)
+            delete(subject, row_key)
             if value is None
-            else put(subject, place, value, expires, self.clock)
+            else put(subject, row_key, value, expires, self.clock)
         )
-        message.headers.update(self.guard(place))
-        self._written[place] = (value, expires)
+        message.headers.update(self.guard(row_key))
+        self._written[row_key] = (value, expires)
         return message
 
-    def _entry(self, place: Place) -> Entry | None:
-        shown, recent = self._mirror.entry(*place), self._recent.get(place)
+    def _entry(self, row_key: RowKey) -> Entry | None:
+        shown, recent = self._mirror.entry(*row_key), self._recent.get(row_key)
         return (
             shown
             if recent is None or (shown is not None and shown.sequence > recent[0].sequence)
             else recent[0]
         )
 
-    def _value(self, place: Place, entry: Entry) -> bytes:
-        recent = self._recent.get(place)
+    def _value(self, row_key: RowKey, entry: Entry) -> bytes:
+        recent = self._recent.get(row_key)
         if recent is not None and recent[0] is entry:
             return recent[1]
         value = self._mirror.values.get(entry.sequence)
@@ -163,13 +163,13 @@ class View:
         return value
 
 
-class Job(ABC, Generic[Answer]):
+class Job(ABC, Generic[Result]):
     """`messages` are at most how many it takes, `bytes` how large they are."""
 
     def __init__(self, *, messages: int, bytes: int) -> None:
         self.messages = messages
         self.bytes = bytes
-        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
     @abstractmethod
     def plan(self, view: View) -> list[Message]:
@@ -177,12 +177,12 @@ class Job(ABC, Generic[Answer]):
         ...
 
     @abstractmethod
-    def places(self) -> list[Place]:
+    def row_keys(self) -> list[RowKey]:
         """The rows that it checks or writes."""
         ...
 
     @abstractmethod
-    def _answer(self, sequence: int | None) -> Answer: ...
+    def _answer(self, sequence: int | None) -> Result: ...
 
     def settle(self, sequence: int | None) -> None:
         """Its messages are written, the last at `sequence`; or it had none. `None`: a check of it does not hold."""
@@ -206,22 +206,22 @@ class CommitJob(Job[int | None]):
 
     def plan(self, view: View) -> list[Message]:
         for check in self.batch.checks:
-            if view.revision(Place(self.space, check.key)) != check.revision:
+            if view.revision(RowKey(self.space, check.key)) != check.revision:
                 raise CheckFailed
         puts = [*self.batch.puts, *self._sums(view)]
         if not puts and not self.batch.deletes:
             return []
         messages = self._conditions(view, {put.key for put in puts}.union(self.batch.deletes))
         for each in puts:
-            messages.append(view.write(Place(self.space, each.key), each.value, each.expires))
+            messages.append(view.write(RowKey(self.space, each.key), each.value, each.expires))
         for key in self.batch.deletes:
-            messages.append(view.write(Place(self.space, key), None, None))
+            messages.append(view.write(RowKey(self.space, key), None, None))
         return self._numbered(view, messages)
 
-    def places(self) -> list[Place]:
+    def row_keys(self) -> list[RowKey]:
         keys = [check.key for check in self.batch.checks] + [put.key for put in self.batch.puts]
         keys += [*self.batch.deletes, *(add.key for add in self.batch.adds)]
-        return [Place(self.space, key) for key in dict.fromkeys(keys)]
+        return [RowKey(self.space, key) for key in dict.fromkeys(keys)]
 
     def _answer(self, sequence: int | None) -> int | None:
         return sequence
@@ -229,7 +229,7 @@ class CommitJob(Job[int | None]):
     def _sums(self, view: View) -> list[Put]:
         sums = []
         for add in self.batch.adds:
-            value, expires = view.counter(Place(self.space, add.key))
+            value, expires = view.counter(RowKey(self.space, add.key))
             sums.append(Put(add.key, sum_of(add.key, value, add.by), expires))
         return sums
 
@@ -239,9 +239,9 @@ class CommitJob(Job[int | None]):
             return []
         conditions = []
         for check in self.batch.checks:
-            place = Place(self.space, check.key)
-            if check.key not in written and (headers := view.guard(place)):
-                headers[EXPECTED_OF] = view.names.row(*place)
+            row_key = RowKey(self.space, check.key)
+            if check.key not in written and (headers := view.guard(row_key)):
+                headers[EXPECTED_SUBJECT] = view.names.row(*row_key)
                 conditions.append(Message(view.names.check, b"", headers))
         return conditions
 
@@ -251,7 +251,7 @@ class CommitJob(Job[int | None]):
             subject = view.names.id(self.space, self.batch.id)
             messages.insert(0, Message(subject, applied, {EXPECTED: str(self.id_sequence)}))
         if self.messages > MESSAGES_MAX:
-            messages[0].headers[EXPECTED_OF_ALL] = str(view.position)
+            messages[0].headers[EXPECTED_STREAM] = str(view.position)
         return numbered(messages)
 
 
@@ -264,30 +264,32 @@ class SweepJob(Job[int]):
         self._count = 0
 
     def plan(self, view: View) -> list[Message]:
-        due = [place for place, sequence in self._expired if self._is_due(view, place, sequence)]
+        due = [
+            row_key for row_key, sequence in self._expired if self._is_due(view, row_key, sequence)
+        ]
         self._count = len(due)
         messages: list[Message] = []
-        for space in dict.fromkeys(place.space for place in due):
+        for space in dict.fromkeys(row_key.space for row_key in due):
             messages += numbered(
-                [view.write(place, None, None) for place in due if place.space == space]
+                [view.write(row_key, None, None) for row_key in due if row_key.space == space]
             )
         return messages
 
-    def places(self) -> list[Place]:
-        return [place for place, _ in self._expired]
+    def row_keys(self) -> list[RowKey]:
+        return [row_key for row_key, _ in self._expired]
 
     def _answer(self, sequence: int | None) -> int:
         return self._count
 
-    def _is_due(self, view: View, place: Place, sequence: int) -> bool:
-        return view.sequence(place) == sequence and view.untouched(place)
+    def _is_due(self, view: View, row_key: RowKey, sequence: int) -> bool:
+        return view.sequence(row_key) == sequence and view.untouched(row_key)
 
 
 def numbered(messages: list[Message]) -> list[Message]:
     """As one commit: each says how many follow it."""
     for behind, message in enumerate(reversed(messages)):
         if behind:
-            message.headers[BEHIND] = str(behind)
+            message.headers[FOLLOWING] = str(behind)
     return messages
 
 

@@ -53,15 +53,15 @@ class Layout(msgspec.Struct, frozen=True):
                 "A bucket's name has up to 40 of the characters a-z A-Z 0-9 - and _.", name=name
             )
 
-    def names(self, space: str) -> "Names":
+    def names(self, space: str) -> "BucketNames":
         if not space:
             raise UsageError("A space has a name.")
         if self.bucket is not None:
-            return Names(self.bucket)
-        return Names(bucket_of(self.prefix, space), space)
+            return BucketNames(self.bucket)
+        return BucketNames(bucket_of(self.prefix, space), space)
 
 
-class Names:
+class BucketNames:
     """The subjects of one bucket. `space` is the one it holds; `None`: many, each key starting with its own."""
 
     __slots__ = ("_own", "_rows", "bucket", "check", "horizon", "ids", "space", "stream")
@@ -93,7 +93,7 @@ class Names:
     def id(self, space: str, batch_id: str) -> str:
         return f"{self._own}id.{TOKEN.escape(space)}.{TOKEN.escape(batch_id)}"
 
-    def read(self, subject: str) -> "Place | None":
+    def read(self, subject: str) -> "RowKey | None":
         """Which row a subject is; `None` where it is none of ours: a key that another program spells as we don't."""
         if not subject.startswith(self._rows):
             return None
@@ -103,10 +103,10 @@ class Names:
             token, _, name = name.partition(".")
             space = TOKEN.unescape(token)
         key = key_of(name)
-        return Place(space, key) if space and key else None
+        return RowKey(space, key) if space and key else None
 
 
-class Place(NamedTuple):
+class RowKey(NamedTuple):
     space: str
     key: str
 

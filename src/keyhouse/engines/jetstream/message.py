@@ -19,16 +19,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from keyhouse.clock import Clock, SystemClock
-from keyhouse.engines.jetstream.layout import Place
+from keyhouse.engines.jetstream.layout import RowKey
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
-EXPECTED_OF_ALL: Final = "Nats-Expected-Last-Sequence"
+EXPECTED_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_STREAM: Final = "Nats-Expected-Last-Sequence"
 BATCH_ID: Final = "Nats-Batch-Id"
 BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
 BATCH_COMMIT: Final = "Nats-Batch-Commit"
 EXPIRES: Final = "Keyhouse-Expires"
-BEHIND: Final = "Keyhouse-Behind"
+FOLLOWING: Final = "Keyhouse-Behind"
 
 _TTL: Final = "Nats-TTL"
 _OPERATION: Final = "KV-Operation"
@@ -48,7 +48,7 @@ class Message(NamedTuple):
     subject: str
     value: bytes
     headers: dict[str, str]
-    place: Place | None = None
+    row_key: RowKey | None = None
 
     @property
     def bytes(self) -> int:
@@ -66,33 +66,38 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     revision: int
     expires: int | None = None
-    gone: bool = False
+    is_tombstone: bool = False
 
-    def lives(self, now: int) -> bool:
-        return not self.gone and (self.expires is None or self.expires > now)
+    def is_live(self, now: int) -> bool:
+        return not self.is_tombstone and (self.expires is None or self.expires > now)
 
 
-def put(subject: str, place: Place, value: bytes, expires: int | None, clock: Clock) -> Message:
+def put(subject: str, row_key: RowKey, value: bytes, expires: int | None, clock: Clock) -> Message:
     headers: dict[str, str] = {}
     if expires is not None:
         headers[EXPIRES] = str(expires)
         if isinstance(clock, SystemClock) and expires <= TTL_EXPIRES_MAX:
             left = max(0, expires - clock.now() + 999) // 1_000
             headers[_TTL] = str(left + TTL_MARGIN_SECONDS)
-    return Message(subject, value, headers, place)
+    return Message(subject, value, headers, row_key)
 
 
-def delete(subject: str, place: Place) -> Message:
-    return Message(subject, b"", {_OPERATION: "DEL"}, place)
+def delete(subject: str, row_key: RowKey) -> Message:
+    return Message(subject, b"", {_OPERATION: "DEL"}, row_key)
 
 
 def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:
     """What a message that was found at `sequence` says of its row."""
     if not headers:
         return Entry(sequence, sequence)
-    gone = _MARKER in headers or headers.get(_OPERATION) in _DELETED
-    behind = _number(headers.get(BEHIND)) or 0
-    return Entry(sequence, sequence + behind, None if gone else _number(headers.get(EXPIRES)), gone)
+    is_tombstone = _MARKER in headers or headers.get(_OPERATION) in _DELETED
+    behind = _number(headers.get(FOLLOWING)) or 0
+    return Entry(
+        sequence,
+        sequence + behind,
+        None if is_tombstone else _number(headers.get(EXPIRES)),
+        is_tombstone,
+    )
 
 
 def _number(text: str | None) -> int | None:

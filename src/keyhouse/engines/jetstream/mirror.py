@@ -18,7 +18,7 @@ from itertools import count, takewhile
 from typing import Final, NamedTuple
 
 from keyhouse.engine import Span
-from keyhouse.engines.jetstream.layout import Place
+from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.value_cache import ValueCache
 
@@ -39,24 +39,24 @@ class _Rows:
         before = self.entries.pop(key, None)
         self.entries[key] = entry
         if not loading:
-            there = before is not None and not before.gone
-            if entry.gone and there:
+            there = before is not None and not before.is_tombstone
+            if entry.is_tombstone and there:
                 del self.keys[bisect_left(self.keys, key)]
-            elif not entry.gone and not there:
+            elif not entry.is_tombstone and not there:
                 insort(self.keys, key)
         return before
 
     def forget(self, key: str) -> None:
         entry = self.entries.pop(key, None)
-        if entry is not None and not entry.gone:
+        if entry is not None and not entry.is_tombstone:
             del self.keys[bisect_left(self.keys, key)]
 
     def sort(self) -> None:
-        self.keys = sorted(key for key, entry in self.entries.items() if not entry.gone)
+        self.keys = sorted(key for key, entry in self.entries.items() if not entry.is_tombstone)
 
 
 class Expired(NamedTuple):
-    place: Place
+    row_key: RowKey
     sequence: int
 
 
@@ -68,44 +68,44 @@ class Mirror:
         self.horizon = 0
         self.horizon_sequence = 0
         self.pruned = 0
-        self.announced = 0
+        self.announced_at = 0
         self.loading = True
-        self._whole = 0  # when this has been delivered, everything that waits is whole
-        self._waiting: list[tuple[Place, Entry]] = []
+        self._complete_at = 0  # when this has been delivered, everything that waits is whole
+        self._pending: list[tuple[RowKey, Entry]] = []
         self._spaces: dict[str, _Rows] = {}
-        self._gone: dict[Place, int] = {}  # in the order of their sequences
-        self._expiries: list[tuple[int, int, Place]] = []
+        self._tombstones: dict[RowKey, int] = {}  # in the order of their sequences
+        self._expiries: list[tuple[int, int, RowKey]] = []
         self._expiring = 0
-        self._news: asyncio.Event | None = None
-        self._awaited: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._next_change: asyncio.Event | None = None
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
 
     # What the feed tells
 
-    def deliver(self, place: Place, entry: Entry, value: bytes) -> None:
+    def deliver(self, row_key: RowKey, entry: Entry, value: bytes) -> None:
         """The next message, in the order of the stream."""
-        if not entry.gone:
+        if not entry.is_tombstone:
             self.values.put(entry.sequence, value)
-        self._whole = max(self._whole, entry.revision)
+        self._complete_at = max(self._complete_at, entry.revision)
         if self.loading:
-            self._apply(place, entry)
+            self._apply(row_key, entry)
         else:
-            self._waiting.append((place, entry))
+            self._pending.append((row_key, entry))
         self.advance(entry.sequence)
 
     def advance(self, sequence: int) -> None:
         """Nothing up to there is still to come."""
         self.delivered = max(self.delivered, sequence)
-        if self.delivered >= self._whole and not self.loading:
-            for place, entry in self._waiting:
-                self._apply(place, entry)
-            self._waiting.clear()
+        if self.delivered >= self._complete_at and not self.loading:
+            for row_key, entry in self._pending:
+                self._apply(row_key, entry)
+            self._pending.clear()
             self.position = self.delivered
-            self._tell()
+            self._notify()
 
-    def loaded(self) -> bool:
+    def finish_loading(self) -> bool:
         """Show what was loaded, if it is whole."""
-        if self.loading and self.delivered >= self._whole:
+        if self.loading and self.delivered >= self._complete_at:
             for rows in self._spaces.values():
                 rows.sort()
             self.loading = False
@@ -114,26 +114,26 @@ class Mirror:
 
     def prune(self, sequence: int, horizon: int, pruned: int, at: int) -> None:
         """Watches can't begin before `horizon`; up to `pruned`, what is gone has left no entry. Announced `at` that time."""
-        self.horizon, self.horizon_sequence, self.pruned, self.announced = (
+        self.horizon, self.horizon_sequence, self.pruned, self.announced_at = (
             horizon,
             sequence,
             pruned,
             at,
         )
-        for place, _ in self.gone(pruned):
-            self._spaces[place.space].forget(place.key)
-            del self._gone[place]
+        for row_key, _ in self.tombstones(pruned):
+            self._spaces[row_key.space].forget(row_key.key)
+            del self._tombstones[row_key]
 
-    def correct(self, place: Place, sequence: int) -> None:
+    def remove_purged(self, row_key: RowKey, sequence: int) -> None:
         """The server has no message of that row up to `sequence`: somebody has purged it."""
-        rows = self._spaces.get(place.space)
-        entry = rows.entries.get(place.key) if rows is not None else None
+        rows = self._spaces.get(row_key.space)
+        entry = rows.entries.get(row_key.key) if rows is not None else None
         if rows is not None and entry is not None and entry.sequence <= sequence:
-            rows.forget(place.key)
-            self._gone.pop(place, None)
+            rows.forget(row_key.key)
+            self._tombstones.pop(row_key, None)
             self._expiring -= entry.expires is not None
             self.values.drop(entry.sequence)
-            self._tell()
+            self._notify()
 
     # What it shows
 
@@ -141,7 +141,7 @@ class Mirror:
         rows = self._spaces.get(space)
         return rows.entries.get(key) if rows is not None else None
 
-    def walk(self, space: str, span: Span, *, reverse: bool) -> Iterator[tuple[str, Entry]]:
+    def scan(self, space: str, span: Span, *, reverse: bool) -> Iterator[tuple[str, Entry]]:
         """The rows of the span that are not gone, expired ones among them. Not to be kept over an await."""
         rows = self._spaces.get(space)
         if rows is None:
@@ -152,7 +152,7 @@ class Mirror:
             key = rows.keys[index]
             yield key, rows.entries[key]
 
-    def since(self, space: str, revision: int) -> list[tuple[str, Entry]]:
+    def changes_since(self, space: str, revision: int) -> list[tuple[str, Entry]]:
         """The newest entry of each key that has changed after `revision`, in order."""
         rows = self._spaces.get(space)
         changed: list[tuple[str, Entry]] = []
@@ -170,85 +170,85 @@ class Mirror:
         return sorted(
             space
             for space, rows in self._spaces.items()
-            if any(rows.entries[key].lives(now) for key in rows.keys)
+            if any(rows.entries[key].is_live(now) for key in rows.keys)
         )
 
-    def expired(self, now: int, limit: int) -> list[Expired]:
+    def take_expired(self, now: int, limit: int) -> list[Expired]:
         """Rows that have expired, and that are not in an earlier answer. Who does not remove one gives it `back`."""
         found: list[Expired] = []
         while self._expiries and len(found) < limit and self._expiries[0][0] <= now:
-            _, sequence, place = heapq.heappop(self._expiries)
-            entry = self.entry(*place)
+            _, sequence, row_key = heapq.heappop(self._expiries)
+            entry = self.entry(*row_key)
             if entry is not None and entry.sequence == sequence:
-                found.append(Expired(place, sequence))
+                found.append(Expired(row_key, sequence))
         return found
 
-    def back(self, expired: list[Expired]) -> None:
-        for place, sequence in expired:
-            entry = self.entry(*place)
+    def requeue(self, expired: list[Expired]) -> None:
+        for row_key, sequence in expired:
+            entry = self.entry(*row_key)
             if entry is not None and entry.sequence == sequence and entry.expires is not None:
-                heapq.heappush(self._expiries, (entry.expires, sequence, place))
+                heapq.heappush(self._expiries, (entry.expires, sequence, row_key))
 
-    def gone(self, upto: int) -> list[tuple[Place, int]]:
+    def tombstones(self, upto: int) -> list[tuple[RowKey, int]]:
         """What is gone since `upto` or longer, with its sequence."""
-        return list(takewhile(lambda gone: gone[1] <= upto, self._gone.items()))
+        return list(takewhile(lambda item: item[1] <= upto, self._tombstones.items()))
 
     # Waiting for it
 
-    def news(self) -> asyncio.Event:
+    def next_change(self) -> asyncio.Event:
         """Set when something more is shown."""
-        if self._news is None:
-            self._news = asyncio.Event()
-        return self._news
+        if self._next_change is None:
+            self._next_change = asyncio.Event()
+        return self._next_change
 
-    def reached(self, sequence: int) -> "asyncio.Future[None]":
+    def position_reached(self, sequence: int) -> "asyncio.Future[None]":
         """Done when everything up to there is shown, or when the mirror has come to its `end`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.position >= sequence and not self.loading:
             future.set_result(None)
         else:
-            heapq.heappush(self._awaited, (sequence, next(self._order), future))
+            heapq.heappush(self._waiters, (sequence, next(self._order), future))
         return future
 
-    def end(self) -> None:
+    def close(self) -> None:
         """It is not fed any more: whoever waits for it is woken, and looks for another."""
-        for _, _, future in self._awaited:
+        for _, _, future in self._waiters:
             if not future.done():
                 future.set_result(None)
-        self._awaited.clear()
-        self._tell()
+        self._waiters.clear()
+        self._notify()
 
-    def _apply(self, place: Place, entry: Entry) -> None:
-        rows = self._spaces.get(place.space)
+    def _apply(self, row_key: RowKey, entry: Entry) -> None:
+        rows = self._spaces.get(row_key.space)
         if rows is None:
-            rows = self._spaces[place.space] = _Rows()
-        before = rows.put(place.key, entry, loading=self.loading)
-        self._gone.pop(place, None)
-        if entry.gone:
-            self._gone[place] = entry.sequence
+            rows = self._spaces[row_key.space] = _Rows()
+        before = rows.put(row_key.key, entry, loading=self.loading)
+        self._tombstones.pop(row_key, None)
+        if entry.is_tombstone:
+            self._tombstones[row_key] = entry.sequence
         if before is not None:
             self.values.drop(before.sequence)
             self._expiring -= before.expires is not None
         if entry.expires is not None:
             self._expiring += 1
-            heapq.heappush(self._expiries, (entry.expires, entry.sequence, place))
+            heapq.heappush(self._expiries, (entry.expires, entry.sequence, row_key))
             if len(self._expiries) > 2 * self._expiring + _HEAP_SLACK:
                 self._compact()
 
     def _compact(self) -> None:
         """Rows that were written again have left their older expiries."""
         self._expiries = [
-            (expires, sequence, place)
-            for expires, sequence, place in self._expiries
-            if (entry := self.entry(*place)) is not None and entry.sequence == sequence
+            (expires, sequence, row_key)
+            for expires, sequence, row_key in self._expiries
+            if (entry := self.entry(*row_key)) is not None and entry.sequence == sequence
         ]
         heapq.heapify(self._expiries)
 
-    def _tell(self) -> None:
-        while self._awaited and self._awaited[0][0] <= self.position:
-            future = heapq.heappop(self._awaited)[2]
+    def _notify(self) -> None:
+        while self._waiters and self._waiters[0][0] <= self.position:
+            future = heapq.heappop(self._waiters)[2]
             if not future.done():
                 future.set_result(None)
-        if self._news is not None:
-            self._news.set()
-            self._news = None
+        if self._next_change is not None:
+            self._next_change.set()
+            self._next_change = None

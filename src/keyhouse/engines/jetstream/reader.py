@@ -30,7 +30,7 @@ async def rows(bucket: Bucket, space: str, keys: Sequence[str], clock: Clock) ->
         for key in keys:
             row = None
             entry = mirror.entry(space, key)
-            if entry is not None and entry.lives(now):
+            if entry is not None and entry.is_live(now):
                 value = mirror.values.get(entry.sequence)
                 if value is None and (value := fetched.get(entry.sequence)) is None:
                     cold.append(entry)
@@ -55,8 +55,10 @@ async def page(
     fetched: dict[int, bytes] = {}
     while True:
         mirror, now = bucket.mirror, clock.now()
-        walk = mirror.walk(space, span, reverse=reverse)
-        found = list(islice(((key, entry) for key, entry in walk if entry.lives(now)), limit + 1))
+        entries = mirror.scan(space, span, reverse=reverse)
+        found = list(
+            islice(((key, entry) for key, entry in entries if entry.is_live(now)), limit + 1)
+        )
         more = len(found) > limit
         if keys_only:
             return Page(

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 
-from keyhouse.engines.jetstream.connection import Wire
+from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.settings import parse
 
 
 async def remove_buckets(url: str, spaces: Iterable[str]) -> None:
     """Delete the buckets that hold these spaces, with all else that they hold. One that is not there is no error."""
     settings = parse(url)
-    wire = Wire(settings, lost=lambda: None)
-    await wire.open()
+    connection = Connection(settings, on_disconnect=lambda: None)
+    await connection.open()
     try:
         for stream in sorted({settings.layout.names(space).stream for space in spaces}):
-            await wire.api(f"STREAM.DELETE.{stream}")
+            await connection.api(f"STREAM.DELETE.{stream}")
     finally:
-        await wire.close()
+        await connection.close()

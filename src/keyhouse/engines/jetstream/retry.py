@@ -7,17 +7,17 @@ from typing import Final, TypeVar
 
 from keyhouse.errors import UnavailableError
 
-PATIENCE_SECONDS: Final = 4.0
+TIMEOUT_SECONDS: Final = 4.0
 """How long it is waited for, before the caller is told."""
 
 RETRY_SECONDS: Final = 0.05
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-async def until_available(call: Callable[[], Awaitable[Answer]]) -> Answer:
+async def until_available(call: Callable[[], Awaitable[Result]]) -> Result:
     """Call again while the answer is that nothing was done because nobody was there."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             return await call()

@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     create: bool = True
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where the servers are, for errors."""
         return ",".join(public_url(server).partition("//")[2] for server in self.servers)
 

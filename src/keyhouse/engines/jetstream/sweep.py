@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
-from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, refused
+from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, translate
 from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, Horizon
 from keyhouse.engines.jetstream.job import Applied, SweepJob
 from keyhouse.engines.jetstream.message import EXPECTED, Message
@@ -37,13 +37,13 @@ async def sweep(bucket: Bucket, writer: Writer, clock: Clock, limit: int) -> int
     """Remove up to `limit` expired rows; how many went."""
     swept = 0
     while swept < limit:
-        expired = bucket.mirror.expired(clock.now(), min(SWEEP_ROWS, limit - swept))
+        expired = bucket.mirror.take_expired(clock.now(), min(SWEEP_ROWS, limit - swept))
         if not expired:
             break
         try:
             swept += await writer.submit(SweepJob(expired))
         except BaseException:
-            bucket.mirror.back(expired)
+            bucket.mirror.requeue(expired)
             raise
     return swept
 
@@ -52,17 +52,17 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
     """Let go of what is kept for watches and for batch ids beyond their time."""
     mirror, now = bucket.mirror, clock.now()
     pruned = mirror.pruned
-    if pruned < mirror.horizon and now - mirror.announced >= PRUNE_DELAY_SECONDS * 1_000:
-        gone = mirror.gone(mirror.horizon)
-        for start in range(0, min(len(gone), PRUNE_ROWS), PRUNE_AT_ONCE):
-            some = gone[start : start + PRUNE_AT_ONCE]
+    if pruned < mirror.horizon and now - mirror.announced_at >= PRUNE_DELAY_SECONDS * 1_000:
+        tombstones = mirror.tombstones(mirror.horizon)
+        for start in range(0, min(len(tombstones), PRUNE_ROWS), PRUNE_AT_ONCE):
+            some = tombstones[start : start + PRUNE_AT_ONCE]
             await asyncio.gather(
                 *(
-                    _purge(bucket, bucket.names.row(*place), sequence + 1)
-                    for place, sequence in some
+                    _purge(bucket, bucket.names.row(*row_key), sequence + 1)
+                    for row_key, sequence in some
                 )
             )
-        pruned = mirror.horizon if len(gone) <= PRUNE_ROWS else pruned
+        pruned = mirror.horizon if len(tombstones) <= PRUNE_ROWS else pruned
     horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
     if due or pruned > mirror.pruned:
@@ -74,12 +74,12 @@ async def _announce(bucket: Bucket, horizon: Horizon) -> None:
     """Unless somebody else just did."""
     headers = {EXPECTED: str(bucket.mirror.horizon_sequence)}
     message = Message(bucket.names.horizon, msgspec.json.encode(horizon), headers)
-    ack = msgspec.json.decode((await bucket.wire.ask([message])).data, type=Ack)
+    ack = msgspec.json.decode((await bucket.connection.request([message])).data, type=Ack)
     if ack.error is None:
         bucket.acknowledged = max(bucket.acknowledged, ack.seq)
     elif ack.error.err_code not in MISMATCH:
-        raise refused(ack.error)
-    elif await bucket.last(bucket.names.horizon) is None:
+        raise translate(ack.error)
+    elif await bucket.last_message(bucket.names.horizon) is None:
         bucket.mirror.horizon_sequence = (
             0  # somebody has purged it: the next sweep puts it there again
         )
@@ -89,13 +89,13 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
     """Ids lie in the order of their times, so the first that is still needed is found by halving."""
     least, most = 1, bucket.mirror.position + 1
     oldest = await _first_id(bucket, least)
-    if oldest is None or not _is_old(oldest, now):
+    if oldest is None or not _is_expired(oldest, now):
         return
     least = oldest["seq"] + 1
     while least < most:
         middle = (least + most) // 2
         found = await _first_id(bucket, middle)
-        if found is not None and _is_old(found, now):
+        if found is not None and _is_expired(found, now):
             least = found["seq"] + 1
         else:
             most = middle
@@ -104,13 +104,13 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
 
 async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
     """The first row of an id from `sequence` on."""
-    found = await bucket.wire.api(
+    found = await bucket.connection.api(
         f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids
     )
     return None if found is None else found["message"]
 
 
-def _is_old(found: dict[str, Any], now: int) -> bool:
+def _is_expired(found: dict[str, Any], now: int) -> bool:
     return Applied.read(found["subject"], found.get("data", "")).forgotten(
         now - ID_MARGIN_MILLISECONDS
     )
@@ -118,4 +118,4 @@ def _is_old(found: dict[str, Any], now: int) -> bool:
 
 async def _purge(bucket: Bucket, subject: str, before: int) -> None:
     """The messages of the subject with a lower sequence: a newer one stays."""
-    await bucket.wire.api(f"STREAM.PURGE.{bucket.names.stream}", filter=subject, seq=before)
+    await bucket.connection.api(f"STREAM.PURGE.{bucket.names.stream}", filter=subject, seq=before)

@@ -29,11 +29,11 @@ async def changes(
     while True:
         check_open()
         mirror = bucket.mirror
-        shown, news = mirror.position, mirror.news()
+        shown, news = mirror.position, mirror.next_change()
         if not mirror.loading:
             if position < mirror.horizon:
                 raise outdated(position, mirror.horizon)
-            for key, entry in mirror.since(space, position):
+            for key, entry in mirror.changes_since(space, position):
                 if (
                     key in span
                     and (change := await _newest(bucket, space, key, entry, clock, check_open))
@@ -50,7 +50,7 @@ async def _newest(
 ) -> Change | None:
     if bucket.mirror.entry(space, key) is not entry:
         return None
-    if not entry.lives(clock.now()):
+    if not entry.is_live(clock.now()):
         return Change(key, entry.revision, None)
     value = await _waited_for(bucket, entry, check_open)
     return None if value is None else Change(key, entry.revision, value, entry.expires)

@@ -22,19 +22,19 @@ import msgspec
 
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
-from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, is_of_all, refused, too_large
+from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, is_outage, too_large, translate
 from keyhouse.engines.jetstream.job import (
     MESSAGES_MAX,
     REFUSALS,
-    Answer,
     Applied,
     CheckFailed,
     CommitJob,
     Job,
+    Result,
     ValueNotCached,
     View,
 )
-from keyhouse.engines.jetstream.layout import Place
+from keyhouse.engines.jetstream.layout import RowKey
 from keyhouse.engines.jetstream.message import (
     BATCH_COMMIT,
     BATCH_ID,
@@ -103,9 +103,9 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._applied: dict[tuple[str, str], tuple[int, Applied]] = {}
-        self._recent: dict[Place, tuple[Entry, bytes]] = {}
+        self._recent: dict[RowKey, tuple[Entry, bytes]] = {}
 
-    async def submit(self, job: Job[Answer]) -> Answer:
+    async def submit(self, job: Job[Result]) -> Result:
         """The job's answer, when it is written. A caller that is cancelled before its group begins takes the job back."""
         if self._closed:
             raise ClosedError("The engine is closed.")
@@ -158,7 +158,7 @@ class Writer:
             self._answer_repeated()
             if not self._group:
                 return
-            await self._bucket.live()
+            await self._bucket.wait_live()
             parts = await self._planned()
             if not fresh and not all(part.messages for part in parts):
                 await self._refresh([part.job for part in parts if not part.messages])
@@ -202,7 +202,7 @@ class Writer:
 
     async def _look_up(self, job: CommitJob, batch_id: str) -> None:
         subject = self._bucket.names.id(job.space, batch_id)
-        found = await until_available(lambda: self._bucket.last(subject))
+        found = await until_available(lambda: self._bucket.last_message(subject))
         job.id_sequence = 0 if found is None else found["seq"]
         if found is not None:
             applied = Applied.read(subject, found.get("data", ""))
@@ -212,7 +212,7 @@ class Writer:
     async def _planned(self) -> list[_Part]:
         fetched: dict[int, bytes] = {}
         if len(self._recent) > RECENT_MAX:
-            await self._bucket.reach(self._bucket.acknowledged)
+            await self._bucket.wait_for(self._bucket.acknowledged)
         while True:
             if self._bucket.mirror.position >= self._bucket.acknowledged:
                 self._recent.clear()
@@ -234,7 +234,7 @@ class Writer:
             return await asyncio.gather(*(self._send(part.messages) for part in parts))
         messages = [message for part in parts for message in part.messages]
         outcome = await self._send(messages)
-        if isinstance(outcome, KeyhouseError) and not is_of_all(outcome):
+        if isinstance(outcome, KeyhouseError) and not is_outage(outcome):
             return [None] * len(
                 parts
             )  # the fault of one of them: planned again in smaller groups, it shows whose
@@ -252,9 +252,9 @@ class Writer:
             batch, limit = _as_batch(messages), self._bucket.message_bytes_max
             if limit and any(message.bytes > limit for message in batch):
                 raise too_large(limit)
-            ack = _decode_ack((await self._bucket.wire.ask(batch)).data)
+            ack = _decode_ack((await self._bucket.connection.request(batch)).data)
             if ack.error is not None and ack.error.err_code not in MISMATCH:
-                raise refused(ack.error)
+                raise translate(ack.error)
             return ack
 
         try:
@@ -286,8 +286,8 @@ class Writer:
 
     def _succeed(self, part: _Part, sequence: int) -> None:
         for number, message in enumerate(part.messages, sequence - len(part.messages) + 1):
-            if (place := message.place) is not None:
-                self._recent[place] = (
+            if (row_key := message.row_key) is not None:
+                self._recent[row_key] = (
                     entry(number, message.headers),
                     message.value[:COUNTER_BYTES],
                 )
@@ -316,7 +316,7 @@ class Writer:
             self._queue.extendleft(reversed(self._group[half:]))
             del self._group[half:]
         elif self._group and attempt > 1:
-            await self._bucket.reconcile(self._group[0].places())
+            await self._bucket.reconcile(self._group[0].row_keys())
             await asyncio.sleep(random.uniform(0, 0.002 * min(attempt, 20)))
 
 

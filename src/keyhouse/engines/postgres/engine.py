@@ -78,7 +78,7 @@ class PostgresEngine:
 
     async def connect(self) -> None:
         """Reach the server and its tables, as the first call would, or say why that can't be."""
-        self._writes.give(await self._writes.take())
+        self._writes.release(await self._writes.acquire())
 
     @property
     def capabilities(self) -> Capabilities:

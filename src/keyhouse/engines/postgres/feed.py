@@ -45,36 +45,36 @@ WINDOW_BYTES: Final = 1_024 * 1_024
 """What is read of the log at once."""
 
 
-class _Window(NamedTuple):
+class _LogPage(NamedTuple):
     changes: list[Change]
     position: int
     pruned: int
     more: bool
 
 
-class _News:
+class _Wakeup:
     """Set when there is something new since it was made; and what has been asked of the log since then, by position."""
 
     __slots__ = ("event", "reads")
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
-        self.reads: dict[int, asyncio.Task[_Window | KeyhouseError]] = {}
+        self.reads: dict[int, asyncio.Task[_LogPage | KeyhouseError]] = {}
 
 
-class _Topic:
+class _WatchedSpace:
     """A space that is watched, by how many, and how far any of them has come."""
 
-    __slots__ = ("news", "seen", "watches")
+    __slots__ = ("seen", "wakeup", "watches")
 
     def __init__(self) -> None:
-        self.news = _News()
+        self.wakeup = _Wakeup()
         self.seen = 0
         self.watches = 0
 
-    def tell(self) -> None:
-        self.news.event.set()
-        self.news = _News()
+    def wake(self) -> None:
+        self.wakeup.event.set()
+        self.wakeup = _Wakeup()
 
 
 class Feed:
@@ -84,9 +84,9 @@ class Feed:
         self._sql = sql
         self._clock = clock
         self._token = secrets.token_hex(8)
-        self._topics: dict[str, _Topic] = {}
+        self._watched: dict[str, _WatchedSpace] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._unsent: set[str] = set()
+        self._unannounced: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
         self._closed = False
         self.listening = False
@@ -94,17 +94,17 @@ class Feed:
     async def changes(
         self, space: str, span: Span, since: int | None
     ) -> AsyncGenerator[Change, None]:
-        topic = self._join(space)
+        watched = self._join(space)
         try:
             head = await self._head(space)
             check_since(since, head)
             position = head if since is None else since
-            begun = False
+            has_read = False
             while True:
                 self._check_open()
-                news = topic.news
-                window = await self._window(space, position, news)
-                if isinstance(window, UnavailableError) and begun:
+                wakeup = watched.wakeup
+                window = await self._read_page(space, position, wakeup)
+                if isinstance(window, UnavailableError) and has_read:
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 if isinstance(window, KeyhouseError):
@@ -114,26 +114,26 @@ class Feed:
                 for change in window.changes:
                     if change.key in span:
                         yield self._as_of_now(change)
-                begun = True
+                has_read = True
                 position = window.position
-                topic.seen = max(topic.seen, position)
+                watched.seen = max(watched.seen, position)
                 if not window.more:
-                    await news.event.wait()
+                    await wakeup.event.wait()
         finally:
-            self._leave(space, topic)
+            self._leave(space, watched)
 
     def committed(self, spaces: Iterable[str]) -> None:
         """Tell the watches of these spaces, here and in other processes."""
         for space in spaces:
-            if space in self._topics:
-                self._topics[space].tell()
-        self._unsent.update(spaces)
-        if self._unsent and self._sender is None:
+            if space in self._watched:
+                self._watched[space].wake()
+        self._unannounced.update(spaces)
+        if self._unannounced and self._sender is None:
             self._sender = asyncio.ensure_future(self._send())
 
     async def close(self) -> None:
         self._closed = True
-        self._tell_all()
+        self._wake_all()
         if self._sender is not None:
             await asyncio.wait([self._sender])
         if self._listener is not None:
@@ -144,22 +144,22 @@ class Feed:
         if self._closed:
             raise ClosedError("The engine is closed.")
 
-    def _join(self, space: str) -> _Topic:
+    def _join(self, space: str) -> _WatchedSpace:
         self._check_open()
         if self._listener is None:
             self._listener = asyncio.ensure_future(self._listen())
-        topic = self._topics.setdefault(space, _Topic())
-        topic.watches += 1
-        return topic
+        watched = self._watched.setdefault(space, _WatchedSpace())
+        watched.watches += 1
+        return watched
 
-    def _leave(self, space: str, topic: _Topic) -> None:
-        topic.watches -= 1
-        if not topic.watches:
-            del self._topics[space]
+    def _leave(self, space: str, watched: _WatchedSpace) -> None:
+        watched.watches -= 1
+        if not watched.watches:
+            del self._watched[space]
 
-    def _tell_all(self) -> None:
-        for topic in self._topics.values():
-            topic.tell()
+    def _wake_all(self) -> None:
+        for watched in self._watched.values():
+            watched.wake()
 
     def _as_of_now(self, change: Change) -> Change:
         expired = change.expires is not None and change.expires <= self._clock.now()
@@ -171,13 +171,15 @@ class Feed:
         )
         return head
 
-    async def _window(self, space: str, position: int, news: _News) -> _Window | KeyhouseError:
-        if position not in news.reads:
-            news.reads[position] = asyncio.ensure_future(self._read(space, position))
-            news.reads[position].add_done_callback(lambda _: news.reads.pop(position))
-        return await asyncio.shield(news.reads[position])
+    async def _read_page(
+        self, space: str, position: int, wakeup: _Wakeup
+    ) -> _LogPage | KeyhouseError:
+        if position not in wakeup.reads:
+            wakeup.reads[position] = asyncio.ensure_future(self._read(space, position))
+            wakeup.reads[position].add_done_callback(lambda _: wakeup.reads.pop(position))
+        return await asyncio.shield(wakeup.reads[position])
 
-    async def _read(self, space: str, position: int) -> _Window | KeyhouseError:
+    async def _read(self, space: str, position: int) -> _LogPage | KeyhouseError:
         try:
             (pruned, _, _, last, count), *found = await self._pool.run(
                 lambda connection: connection.fetch(
@@ -195,13 +197,13 @@ class Feed:
         more = (
             not whole or reached - position >= WINDOW_COMMITS
         )  # within a space, revisions have no holes
-        return _Window(changes, reached, pruned or 0, more)
+        return _LogPage(changes, reached, pruned or 0, more)
 
     async def _send(self) -> None:
         """Notify of what has been committed, until there is nothing left to tell."""
-        while self._unsent:
-            spaces = sorted(self._unsent)
-            self._unsent.clear()
+        while self._unannounced:
+            spaces = sorted(self._unannounced)
+            self._unannounced.clear()
             with suppress(KeyhouseError):  # they will find it by looking
                 await self._notify(spaces)
             await asyncio.sleep(NOTIFY_SECONDS)
@@ -214,16 +216,18 @@ class Feed:
         text = payload.decode()
         await self._pool.run(lambda connection: connection.fetchval(self._sql.notify, text))
 
-    def _heard(self, connection: Connection, pid: int, channel: str, payload: str) -> None:
+    def _on_notification(
+        self, connection: Connection, pid: int, channel: str, payload: str
+    ) -> None:
         sender, spaces = msgspec.json.decode(payload, type=tuple[str, list[str] | None])
         if sender == self._token:
             return
         if spaces is None:
-            self._tell_all()
+            self._wake_all()
             return
         for space in spaces:
-            if space in self._topics:
-                self._topics[space].tell()
+            if space in self._watched:
+                self._watched[space].wake()
 
     async def _listen(self) -> None:
         while True:
@@ -245,14 +249,16 @@ class Feed:
         lost = asyncio.Event()
         await connection.execute("SET application_name = 'keyhouse watch'")
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(await connection.fetchval(self._sql.channel), self._heard)
+        await connection.add_listener(
+            await connection.fetchval(self._sql.channel), self._on_notification
+        )
         self.listening = True
-        self._tell_all()
+        self._wake_all()
         while not lost.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await lost.wait()
             if not lost.is_set():
-                for space, head in await connection.fetch(self._sql.heads, list(self._topics)):
-                    if space in self._topics and self._topics[space].seen < head:
-                        self._topics[space].tell()
+                for space, head in await connection.fetch(self._sql.heads, list(self._watched)):
+                    if space in self._watched and self._watched[space].seen < head:
+                        self._watched[space].wake()

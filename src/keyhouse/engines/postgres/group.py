@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.error_map import UNKEEPABLE
+from keyhouse.engines.postgres.error_map import NOT_STORABLE
 from keyhouse.engines.sql.postgres import NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS
 from keyhouse.errors import CounterError, DocumentError, KeyhouseError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, COUNTER_MAX
@@ -194,9 +194,9 @@ def _text(key: str, value: bytes) -> str:
     try:
         text = value.decode()
     except UnicodeError as error:
-        raise DocumentError(UNKEEPABLE, key=key) from error
+        raise DocumentError(NOT_STORABLE, key=key) from error
     if "\0" in text:
-        raise DocumentError(UNKEEPABLE, key=key)
+        raise DocumentError(NOT_STORABLE, key=key)
     return text
 
 
@@ -207,7 +207,7 @@ def _keys(batch: Batch) -> str:
     try:
         return _encode((written, batch.deletes)).decode()
     except UnicodeError as error:
-        raise DocumentError(UNKEEPABLE, keys=written) from error
+        raise DocumentError(NOT_STORABLE, keys=written) from error
 
 
 def _revision(revision: int | None) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from keyhouse.engines.health import Fact, clock_at, size_shown
+from keyhouse.engines.health import HealthCheck, clock_skew, format_size
 from keyhouse.engines.postgres.pool import close_quietly
 from keyhouse.engines.postgres.server import SERVER_VERSION_MIN, Server
 from keyhouse.engines.sql.layout import Layout
@@ -20,7 +20,7 @@ _STATE: Final = """SELECT current_setting('server_version') AS version,
     current_setting('max_connections')::int AS connections_max"""
 
 
-async def look(url: str) -> list[Fact]:
+async def check_health(url: str) -> list[HealthCheck]:
     bare, layout = split_layout(url)
     server = Server(bare, layout or Layout.named("keyhouse"))
     connection = await server.reach()
@@ -30,25 +30,32 @@ async def look(url: str) -> list[Fact]:
         between = (before + time.time()) / 2
     finally:
         await close_quietly(connection)
-    return [*_version(state), *_durability(state), clock_at(state["now"] - between), *_room(state)]
+    return [
+        *_version(state),
+        *_durability(state),
+        clock_skew(state["now"] - between),
+        *_room(state),
+    ]
 
 
-def _version(state: Any) -> Iterator[Fact]:
+def _version(state: Any) -> Iterator[HealthCheck]:
     if state["major"] < SERVER_VERSION_MIN:
-        yield Fact(
+        yield HealthCheck(
             "PostgreSQL",
             state["version"],
             "bad",
             f"It is too old: {SERVER_VERSION_MIN} or newer is needed.",
         )
     else:
-        yield Fact("PostgreSQL", f"{state['version']}, through asyncpg {asyncpg.__version__}")
+        yield HealthCheck(
+            "PostgreSQL", f"{state['version']}, through asyncpg {asyncpg.__version__}"
+        )
 
 
-def _durability(state: Any) -> Iterator[Fact]:
+def _durability(state: Any) -> Iterator[HealthCheck]:
     for name in ("fsync", "full_page_writes"):
         if state[name] != "on":
-            yield Fact(
+            yield HealthCheck(
                 name,
                 state[name],
                 "bad",
@@ -56,23 +63,23 @@ def _durability(state: Any) -> Iterator[Fact]:
             )
     value = state["synchronous_commit"]
     if value in ("on", "remote_apply"):
-        yield Fact("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
+        yield HealthCheck("durability", f"fsync {state['fsync']}, synchronous_commit {value}")
     else:
-        yield Fact(
+        yield HealthCheck(
             "durability",
             f"synchronous_commit {value} by default; Keyhouse sets it to on for itself",
         )
 
 
-def _room(state: Any) -> Iterator[Fact]:
-    yield Fact("database", size_shown(state["size"]))
+def _room(state: Any) -> Iterator[HealthCheck]:
+    yield HealthCheck("database", format_size(state["size"]))
     value = f"{state['connections']} of {state['connections_max']}"
     if state["connections"] > 0.9 * state["connections_max"]:
-        yield Fact(
+        yield HealthCheck(
             "connections",
             value,
             "warn",
             "Raise max_connections, or run fewer programs: new ones are refused.",
         )
     else:
-        yield Fact("connections", value)
+        yield HealthCheck("connections", value)

@@ -10,7 +10,7 @@ from keyhouse.engines.postgres.pool import close_quietly
 from keyhouse.engines.postgres.server import Server
 from keyhouse.engines.sql.layout import Layout
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class PostgresMigrations:
@@ -27,8 +27,8 @@ class PostgresMigrations:
     def downgrade(self, to: str) -> None:
         self._run(lambda connection: tables.downgrade(connection, self._layout, to))
 
-    def _run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        async def run() -> Answer:
+    def _run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
             connection = await self._server.reach()
             try:
                 return await self._server.translating(work(connection))

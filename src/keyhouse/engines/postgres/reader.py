@@ -90,7 +90,7 @@ class Reader:
             return rows
 
         try:
-            rows = await self._pool.answer(read)
+            rows = await self._pool.run_with_retry(read)
         except KeyhouseError as error:
             if len(group) == 1:
                 group[0].fail(error)

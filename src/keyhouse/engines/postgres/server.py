@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.error_map import DRIVER, translated
+from keyhouse.engines.postgres.error_map import DRIVER, translate
 from keyhouse.engines.postgres.tables import upgrade, version
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.postgres import check_names
@@ -54,7 +54,7 @@ _STATE = """SELECT current_setting('server_version_num')::int / 10000 AS version
     current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
     current_setting('synchronous_commit') AS synchronous_commit, to_regclass($1) IS NOT NULL AS present"""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Server:
@@ -102,14 +102,14 @@ class Server:
                 url=public_url(self._url),
             ) from None  # its words may hold a part of the password
 
-    async def translating(self, call: Awaitable[Answer]) -> Answer:
+    async def translating(self, call: Awaitable[Result]) -> Result:
         """What the call answers, or what its failure means."""
         try:
             return await call
         except DRIVER as error:
             if isinstance(error, ValueError):
                 raise
-            raise translated(error, self.name) from error
+            raise translate(error, self.name) from error
 
     async def _set_up(self, connection: Connection) -> None:
         state = await connection.fetchrow(_STATE, quoted(self._layout.version))

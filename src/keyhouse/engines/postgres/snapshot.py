@@ -10,7 +10,7 @@ from typing import Any, Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.postgres.connection import Connection
-from keyhouse.engines.postgres.error_map import DRIVER, translated
+from keyhouse.engines.postgres.error_map import DRIVER, translate
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
 
@@ -65,21 +65,21 @@ class Snapshot:
         try:
             return await call
         except DRIVER as error:
-            raise translated(error, self._server) from error
+            raise translate(error, self._server) from error
 
 
 @asynccontextmanager
 async def snapshot(pool: Pool, sql: Statements, clock: Clock) -> AsyncIterator[Snapshot]:
-    connection = await pool.take()
+    connection = await pool.acquire()
     try:
-        held = Snapshot(connection, pool.server, sql, clock)
+        held = Snapshot(connection, pool.server_name, sql, clock)
         await held.begin()
         yield held
         kept = await held.end()
     except BaseException:
-        pool.drop(connection)
+        pool.discard(connection)
         raise
-    (pool.give if kept else pool.drop)(connection)
+    (pool.release if kept else pool.discard)(connection)
 
 
 def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object, ...]:

@@ -16,7 +16,13 @@ from typing import Any, Final
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch
-from keyhouse.engines.postgres.error_map import LOST, REPEATED, UNSENT, is_of_all, translated_commit
+from keyhouse.engines.postgres.error_map import (
+    CONNECTION_LOST,
+    NOT_SENT,
+    RETRYABLE,
+    is_outage,
+    translate_commit_error,
+)
 from keyhouse.engines.postgres.group import Group, Job
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
@@ -132,8 +138,8 @@ class Writer:
         except KeyhouseError as error:
             group.fail(error)
         except Exception as error:
-            failure = translated_commit(error, self._pool.server)
-            if len(group.jobs) == 1 or is_of_all(failure):
+            failure = translate_commit_error(error, self._pool.server_name)
+            if len(group.jobs) == 1 or is_outage(failure):
                 group.fail(failure)
             else:  # the fault of one of them; which one, only its own call can tell
                 await self._send_each(group)
@@ -161,23 +167,25 @@ class Writer:
         """The function's answer. Repeats only what is known not to have been done."""
         attempt = 1
         while True:
-            connection = await self._pool.take()
+            connection = await self._pool.acquire()
             try:
                 record = await connection.fetchrow(
                     self._sql.commit, *group.arguments(self._clock.now(), patient=patient)
                 )
-            except (*REPEATED, *UNSENT) as error:
-                (self._pool.drop if isinstance(error, UNSENT) else self._pool.give)(connection)
+            except (*RETRYABLE, *NOT_SENT) as error:
+                (self._pool.discard if isinstance(error, NOT_SENT) else self._pool.release)(
+                    connection
+                )
                 if attempt == ATTEMPTS:
                     raise
             except BaseException as error:
-                if isinstance(error, Exception) and not isinstance(error, LOST):
-                    self._pool.give(connection)
+                if isinstance(error, Exception) and not isinstance(error, CONNECTION_LOST):
+                    self._pool.release(connection)
                 else:
-                    self._pool.drop(connection)
+                    self._pool.discard(connection)
                 raise
             else:
-                self._pool.give(connection)
+                self._pool.release(connection)
                 return record
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt * random.random())
             attempt += 1

@@ -27,7 +27,7 @@ from keyhouse.engines.rocksdb.encoding import (
     ROWS,
     number_of,
 )
-from keyhouse.engines.rocksdb.error_map import FULL, is_stall, translated, translated_sync
+from keyhouse.engines.rocksdb.error_map import FULL, is_stall, translate, translate_sync_error
 from keyhouse.engines.rocksdb.format_check import check_folder, check_format
 from keyhouse.engines.rocksdb.settings import options, write_options
 from keyhouse.errors import FullError, KeyhouseError
@@ -68,7 +68,7 @@ class Database:
             self._open()
         except Exception as error:
             self.close()
-            raise translated(error, self.folder) from error
+            raise translate(error, self.folder) from error
         self.failed = None
 
     def _open(self) -> None:
@@ -106,7 +106,7 @@ class Database:
             ]
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
-            raise translated(error, self.folder) from error
+            raise translate(error, self.folder) from error
         needed = ROOM_BYTES + sum(logs)
         if free < needed:
             raise FullError(FULL, folder=self.folder, free_bytes=free, needed_bytes=needed)
@@ -118,7 +118,7 @@ class Database:
         except Exception as error:
             if is_stall(error):
                 raise Stall from error
-            self.failed = translated(error, self.folder)
+            self.failed = translate(error, self.folder)
             raise self.failed from error
 
     def sync(self) -> None:
@@ -126,7 +126,7 @@ class Database:
         try:
             self.rows.flush_wal(True)
         except Exception as error:
-            self.failed = translated_sync(error, self.folder)
+            self.failed = translate_sync_error(error, self.folder)
             raise self.failed from error
 
     def snapshot(self) -> Snapshot:
@@ -148,7 +148,7 @@ class Database:
                 return number_of(changes.key())
             changes.status()
         except Exception as error:
-            raise translated(error, self.folder) from error
+            raise translate(error, self.folder) from error
         finally:
             del changes
         return None

@@ -29,30 +29,30 @@ LOCKED = (
 STALLED = "RocksDB could not keep up with the writes, and took no more for a minute; try again."
 
 
-class _Fault(NamedTuple):
+class _Rule(NamedTuple):
     text: str
-    meaning: type[KeyhouseError]
-    sentence: str
+    error_type: type[KeyhouseError]
+    message: str
 
 
-_FAULTS = (
-    _Fault("No space left on device", FullError, FULL),
-    _Fault("Disk quota exceeded", FullError, FULL),
-    _Fault("LOCK: Resource temporarily unavailable", LockedError, LOCKED),
-    _Fault("lock hold by current process", LockedError, LOCKED),
-    _Fault("Permission denied", UnavailableError, FOLDER),
-    _Fault("Read-only file system", UnavailableError, FOLDER),
-    _Fault("No such file or directory", UnavailableError, FOLDER),
-    _Fault("Not a directory", UnavailableError, FOLDER),
-    _Fault("File exists", UnavailableError, FOLDER),
-    _Fault("Corruption", UnreadableError, "The database is damaged; restore it from a backup."),
-    _Fault(
+_RULES = (
+    _Rule("No space left on device", FullError, FULL),
+    _Rule("Disk quota exceeded", FullError, FULL),
+    _Rule("LOCK: Resource temporarily unavailable", LockedError, LOCKED),
+    _Rule("lock hold by current process", LockedError, LOCKED),
+    _Rule("Permission denied", UnavailableError, FOLDER),
+    _Rule("Read-only file system", UnavailableError, FOLDER),
+    _Rule("No such file or directory", UnavailableError, FOLDER),
+    _Rule("Not a directory", UnavailableError, FOLDER),
+    _Rule("File exists", UnavailableError, FOLDER),
+    _Rule("Corruption", UnreadableError, "The database is damaged; restore it from a backup."),
+    _Rule(
         "Too many open files",
         UnavailableError,
         "The process has too many files open; raise its limit.",
     ),
-    _Fault("Write stall", UnavailableError, STALLED),
-    _Fault(
+    _Rule("Write stall", UnavailableError, STALLED),
+    _Rule(
         "IO error",
         UnavailableError,
         "The disk failed to read or write; look into the system's log.",
@@ -60,7 +60,7 @@ _FAULTS = (
 )
 
 
-def translated(error: Exception, folder: str) -> KeyhouseError:
+def translate(error: Exception, folder: str) -> KeyhouseError:
     """The error to raise for the driver's: what happened, what to do, and to which folder."""
     if isinstance(error, KeyhouseError):
         return error
@@ -68,14 +68,14 @@ def translated(error: Exception, folder: str) -> KeyhouseError:
         return ClosedError(CLOSED, folder=folder).caused_by(error)
     detail = str(error)
     said = detail.replace(folder, "")  # a folder may be called anything
-    for fault in _FAULTS:
-        if fault.text in said:
-            return fault.meaning(fault.sentence, folder=folder, detail=detail).caused_by(error)
+    for rule in _RULES:
+        if rule.text in said:
+            return rule.error_type(rule.message, folder=folder, detail=detail).caused_by(error)
     sentence = "The engine failed in a way that it does not know."
     return EngineError(sentence, folder=folder, detail=detail).caused_by(error)
 
 
-def translated_sync(error: Exception, folder: str) -> KeyhouseError:
+def translate_sync_error(error: Exception, folder: str) -> KeyhouseError:
     """For an error of the sync that ends a commit: the rows are in the log, and may be found there or not."""
     sentence = (
         "The disk failed while the commit was being made durable; repeat it with the same batch id."

@@ -3,15 +3,15 @@
 import os
 from importlib.metadata import version
 
-from keyhouse.engines.health import Fact, room_at, size_shown
+from keyhouse.engines.health import HealthCheck, format_size, free_space
 
 
-async def look(url: str) -> list[Fact]:
+async def check_health(url: str) -> list[HealthCheck]:
     folder = url.partition(":")[2].removeprefix("///")
     size = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
     return [
-        Fact("RocksDB", f"through rocksdict {version('rocksdict')}"),
-        Fact("durability", "the log is synced before a commit returns"),
-        Fact("folder", size_shown(size)),
-        *room_at(folder),
+        HealthCheck("RocksDB", f"through rocksdict {version('rocksdict')}"),
+        HealthCheck("durability", "the log is synced before a commit returns"),
+        HealthCheck("folder", format_size(size)),
+        *free_space(folder),
     ]

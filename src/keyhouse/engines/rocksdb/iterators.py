@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rocksdict import RdictIter, ReadOptions
 
-from keyhouse.engines.rocksdb.error_map import translated
+from keyhouse.engines.rocksdb.error_map import translate
 
 
 def bounded(stop: bytes | None) -> ReadOptions:
@@ -40,6 +40,6 @@ def steps(
                 at.next()
         at.status()
     except Exception as error:
-        raise translated(error, folder) from error
+        raise translate(error, folder) from error
     finally:
         del at

@@ -31,7 +31,7 @@ from keyhouse.engines.rocksdb.encoding import (
     prefix_of,
     split_key,
 )
-from keyhouse.engines.rocksdb.error_map import translated
+from keyhouse.engines.rocksdb.error_map import translate
 from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
@@ -235,7 +235,7 @@ class Transaction:
         try:
             data: bytes | None = family.get(key)
         except Exception as error:
-            raise translated(error, self._database.folder) from error
+            raise translate(error, self._database.folder) from error
         return data
 
     def _due(self, family: Rdict, start: bytes, until: int, looks: int) -> list[bytes]:

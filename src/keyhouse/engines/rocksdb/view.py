@@ -18,7 +18,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.encoding import HEAD, HEAD_BYTES, NEVER, bounds, prefix_of, split_key
-from keyhouse.engines.rocksdb.error_map import CLOSED, is_absent, translated
+from keyhouse.engines.rocksdb.error_map import CLOSED, is_absent, translate
 from keyhouse.engines.rocksdb.iterators import bounded, steps
 from keyhouse.errors import ClosedError
 
@@ -76,7 +76,7 @@ class View:
                 data = snapshot[name]
             except Exception as error:
                 if not is_absent(error):
-                    raise translated(error, self._database.folder) from error
+                    raise translate(error, self._database.folder) from error
                 rows.append(None)
                 continue
             revision, expires = _head_of(data)
@@ -146,7 +146,7 @@ class View:
         except Exception as error:
             if is_absent(error):
                 return None
-            raise translated(error, self._database.folder) from error
+            raise translate(error, self._database.folder) from error
         return data
 
     def _shown(self) -> Snapshot:

@@ -10,7 +10,7 @@ from apsw import Connection
 
 from keyhouse.engines.sql.sqlite import APPLICATION_ID
 from keyhouse.engines.sql.version import check_version
-from keyhouse.engines.sqlite.error_map import translated
+from keyhouse.engines.sqlite.error_map import translate
 from keyhouse.engines.sqlite.sql import FORMAT, Statements
 from keyhouse.errors import NewerError, UnavailableError, UsageError
 
@@ -89,7 +89,7 @@ def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Conn
             connection.close()
             raise
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate(error, path) from error
     return connection
 
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import apsw
 
-from keyhouse.engines.health import Fact, room_at, size_shown
+from keyhouse.engines.health import HealthCheck, format_size, free_space
 from keyhouse.engines.sql.url import split_layout, sqlite_file
 from keyhouse.engines.sqlite.connections import WAL_BYTES_KEPT, open_reader
-from keyhouse.engines.sqlite.error_map import translated
+from keyhouse.engines.sqlite.error_map import translate
 
 CHECKED_BYTES_MAX: Final = 256 * 1_024 * 1_024
 """A larger file is not read as a whole by the way: that takes minutes."""
@@ -18,7 +18,7 @@ _VERSION_MIN: Final = (3, 51, 3)
 """Older ones can corrupt a WAL when they reset it."""
 
 
-async def look(url: str) -> list[Fact]:
+async def check_health(url: str) -> list[HealthCheck]:
     path = sqlite_file(split_layout(url)[0])
     connection = open_reader(path)
     try:
@@ -27,61 +27,63 @@ async def look(url: str) -> list[Fact]:
             *_settings(connection),
             *_wal(path),
             *_whole(connection, path),
-            *room_at(path),
+            *free_space(path),
         ]
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate(error, path) from error
     finally:
         connection.close()
 
 
-def _library() -> Iterator[Fact]:
+def _library() -> Iterator[HealthCheck]:
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split("."))) < _VERSION_MIN:
-        yield Fact(
+        yield HealthCheck(
             "SQLite", version, "bad", "It can corrupt a write-ahead log: install a newer apsw."
         )
     else:
-        yield Fact("SQLite", f"{version}, through apsw {apsw.apsw_version()}")
+        yield HealthCheck("SQLite", f"{version}, through apsw {apsw.apsw_version()}")
 
 
-def _settings(connection: apsw.Connection) -> Iterator[Fact]:
+def _settings(connection: apsw.Connection) -> Iterator[HealthCheck]:
     mode = connection.pragma("journal_mode")
     if mode != "wal":
-        yield Fact(
+        yield HealthCheck(
             "journal",
             str(mode),
             "bad",
             "Another program has changed it: open the file once with Keyhouse.",
         )
     else:
-        yield Fact("durability", "WAL, synchronous=FULL: each commit is on disk when it returns")
+        yield HealthCheck(
+            "durability", "WAL, synchronous=FULL: each commit is on disk when it returns"
+        )
 
 
-def _wal(path: str) -> Iterator[Fact]:
+def _wal(path: str) -> Iterator[HealthCheck]:
     size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
-    value = size_shown(size)
+    value = format_size(size)
     if size > 4 * WAL_BYTES_KEPT:
-        yield Fact(
+        yield HealthCheck(
             "WAL",
             value,
             "warn",
             "A reader that stays open keeps it from shrinking: find a shell or a backup.",
         )
     else:
-        yield Fact("WAL", value)
+        yield HealthCheck("WAL", value)
 
 
-def _whole(connection: apsw.Connection, path: str) -> Iterator[Fact]:
+def _whole(connection: apsw.Connection, path: str) -> Iterator[HealthCheck]:
     size = os.path.getsize(path)
     if size > CHECKED_BYTES_MAX:
-        yield Fact("file", f"{size_shown(size)}, too large to be read through here")
+        yield HealthCheck("file", f"{format_size(size)}, too large to be read through here")
         return
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found == ["ok"]:
-        yield Fact("file", f"{size_shown(size)}, every page of it sound")
+        yield HealthCheck("file", f"{format_size(size)}, every page of it sound")
     else:
-        yield Fact(
+        yield HealthCheck(
             "file",
             "; ".join(map(str, found)),
             "bad",

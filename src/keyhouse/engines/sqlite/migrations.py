@@ -11,7 +11,7 @@ from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.script import downgrade_script, upgrade_script
 from keyhouse.engines.sql.version import is_step_down, is_step_up
 from keyhouse.engines.sqlite.connections import check_owner, transaction, until_available
-from keyhouse.engines.sqlite.error_map import translated
+from keyhouse.engines.sqlite.error_map import translate
 
 Answer = TypeVar("Answer")
 
@@ -68,4 +68,4 @@ class SqliteMigrations:
             finally:
                 connection.close()
         except apsw.Error as error:
-            raise translated(error, self._path) from error
+            raise translate(error, self._path) from error

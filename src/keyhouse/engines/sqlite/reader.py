@@ -11,7 +11,7 @@ import apsw
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Row
-from keyhouse.engines.sqlite.error_map import translated
+from keyhouse.engines.sqlite.error_map import translate
 from keyhouse.engines.sqlite.sql import Statements
 
 
@@ -40,7 +40,7 @@ class Reader:
                         row = Row(key, value, revision, expires)
                 rows.append(row)
         except apsw.Error as error:
-            raise translated(error, self._path) from error
+            raise translate(error, self._path) from error
         return rows
 
     def _two(self, space: str, keys: Sequence[str]) -> list[Row | None]:
@@ -53,7 +53,7 @@ class Reader:
                 if expires is None or expires > self._clock.now():
                     rows[which] = Row(keys[which], value, revision, expires)
         except apsw.Error as error:
-            raise translated(error, self._path) from error
+            raise translate(error, self._path) from error
         return rows
 
     def stored(self, space: str, key: str) -> Row | None:
@@ -81,7 +81,7 @@ class Reader:
         except BaseException as error:
             self._roll_back()
             if isinstance(error, apsw.Error):
-                raise translated(error, self._path) from error
+                raise translate(error, self._path) from error
             raise
 
     def _roll_back(self) -> None:

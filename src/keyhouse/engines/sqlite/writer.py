@@ -14,7 +14,7 @@ import apsw
 from keyhouse.clock import Clock
 from keyhouse.engines.commit_queue import CommitQueue, Group, PendingCommit, Wait
 from keyhouse.engines.sqlite.connections import until_available
-from keyhouse.engines.sqlite.error_map import translated, translated_commit
+from keyhouse.engines.sqlite.error_map import translate, translate_commit_error
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.engines.sqlite.transaction import POISON, SpoiledError, Transaction
 from keyhouse.errors import ClosedError, KeyhouseError
@@ -56,7 +56,7 @@ class Writer(CommitQueue):
         return ClosedError("The engine is closed.", file=self._path)
 
     def _translated(self, error: Exception) -> KeyhouseError:
-        return translated(error, self._path)
+        return translate(error, self._path)
 
     def _revive(self) -> None:
         """A transaction that neither ended nor could be rolled back: every group behind it would fail."""
@@ -103,7 +103,7 @@ class Writer(CommitQueue):
         try:
             wrote = until_available(lambda: self._prepared(group))
         except Exception as error:
-            return translated(error, self._path)
+            return translate(error, self._path)
         return self._commit(group) if wrote else None
 
     def _commit(self, group: Group) -> KeyhouseError | None:
@@ -111,7 +111,7 @@ class Writer(CommitQueue):
             self._cursor.execute("COMMIT")
         except Exception as error:
             self._roll_back()
-            return translated_commit(error, self._path)
+            return translate_commit_error(error, self._path)
         return None
 
     def _roll_back(self) -> None:
