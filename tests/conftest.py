@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.soak import size
 
-pytest.register_assert_rewrite("keyhouse.testing")
+pytest.register_assert_rewrite("keyhouse.testing", "tests.model")
 
 settings.register_profile(
     "keyhouse",

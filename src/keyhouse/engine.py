@@ -184,7 +184,7 @@ class Engine(Protocol):
         ...
 
 
-class View(Protocol):
+class ReadView(Protocol):
     """What a walk over whole spaces needs. An engine is one, and so is what it shows of one moment."""
 
     @property
@@ -199,7 +199,7 @@ class View(Protocol):
 class Snapshots(Protocol):
     """What an engine is beside, when its `capabilities.snapshots` says so."""
 
-    def snapshot(self) -> AbstractAsyncContextManager[View]:
+    def snapshot(self) -> AbstractAsyncContextManager[ReadView]:
         """All rows of all spaces as they stood together when the context was entered, whatever is committed meanwhile; what
         expires meanwhile is not shown. It is held at the engine's expense: leave it as soon as the walk is done."""
         ...

@@ -21,7 +21,7 @@ from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.store import Store
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal
-from tests.store.moving import contents
+from tests.store.support.filled_engines import contents
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server
 

@@ -66,9 +66,9 @@ def test_verify_finds_what_was_broken_by_hand_and_mends_it(folder: Path) -> None
         "found: missing in channel-8: idx:clip:second:000012:kick-off (clip:kick-off should have it)"
         in found
     )
-    assert "17 rows of 2 spaces read: 1 finding, 0 mended, 1 left." in found
+    assert "17 rows of 2 spaces read: 1 finding, 0 repaired, 1 left." in found
     lines = run("verify", CLIPS, "--repair", "--json", *STORE, cwd=folder).stdout.splitlines()
-    assert [json.loads(line).get("mended") for line in lines] == [True, None]
+    assert [json.loads(line).get("repaired") for line in lines] == [True, None]
     assert json.loads(lines[-1]) == {
         "rows": 17,
         "spaces": 2,
@@ -90,7 +90,9 @@ def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
         "There is nobody to ask"
         in run("verify", CLIPS, "--drop", *STORE, cwd=folder, code=1).stderr
     )
-    assert "2 mended, 0 left" in run("verify", CLIPS, "--drop", "--yes", *STORE, cwd=folder).stdout
+    assert (
+        "2 repaired, 0 left" in run("verify", CLIPS, "--drop", "--yes", *STORE, cwd=folder).stdout
+    )
     assert "18 rows" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
 

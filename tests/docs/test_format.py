@@ -37,7 +37,7 @@ from keyhouse.engines.sql.tables import tables
 from keyhouse.engines.sql.version import HEAD
 from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import Count, First, Index, Summary, Unique
-from keyhouse.store.jsonl import Ending, decode, encode_ending, encode_row
+from keyhouse.store.jsonl import Trailer, decode, encode_row, encode_trailer
 from keyhouse.store.move import MARK_KEY, MARK_SPACE, Mark
 from tests.docs.pages import DOCS, code, table
 
@@ -228,7 +228,7 @@ def test_a_line_of_an_export_looks_so(row: list[str]) -> None:
     line = code(row[0]).encode() + b"\n"
     read = decode(line, 1)
     assert (
-        encode_ending(read) if isinstance(read, Ending) else encode_row(read.space, read.put)
+        encode_trailer(read) if isinstance(read, Trailer) else encode_row(read.space, read.put)
     ) == line
 
 

@@ -17,7 +17,7 @@ from keyhouse.keys import (
     FixedPoint,
     Integer,
     NormalizedText,
-    Optional,
+    OptionalSegment,
     Regex,
     Segment,
     Template,
@@ -108,9 +108,13 @@ KINDS = [
         st.from_regex("[a-y]{1,6}", fullmatch=True),
     ),
     Kind("date", Day(), days),
-    Kind("ulid?", Optional(Ulid()), _null_safe(ulids)),
-    Kind("integer?", Optional(Integer(4)), _null_safe(st.integers(0, 9_999))),
-    Kind("text?", Optional(Text()), _null_safe(plain_texts.filter(lambda text: text != "null"))),
+    Kind("ulid?", OptionalSegment(Ulid()), _null_safe(ulids)),
+    Kind("integer?", OptionalSegment(Integer(4)), _null_safe(st.integers(0, 9_999))),
+    Kind(
+        "text?",
+        OptionalSegment(Text()),
+        _null_safe(plain_texts.filter(lambda text: text != "null")),
+    ),
 ]
 
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -14,7 +14,7 @@ from keyhouse.keys import (
     PLAIN,
     Choice,
     Integer,
-    Optional,
+    OptionalSegment,
     Regex,
     Segment,
     Template,
@@ -49,7 +49,7 @@ AMBIGUOUS = [
     Template("x:{b}{c}", b=Choice("a", "b", "bc"), c=Regex("c?d")),
     Template("{a:x|x_y}_{b}"),
     Template("{a}.{b}", escape=NATS),
-    Template("x:{a}n{b}", a=Optional(Choice("nullnz")), b=Regex("z|znz")),
+    Template("x:{a}n{b}", a=OptionalSegment(Choice("nullnz")), b=Regex("z|znz")),
 ]
 
 
@@ -188,7 +188,7 @@ small_segments: st.SearchStrategy[Segment] = st.sampled_from(
         Choice("a", "ab"),
         Choice("b", "a/b"),
         Choice("ab", "b", "abb"),
-        Optional(Choice("a", "b")),
+        OptionalSegment(Choice("a", "b")),
         Integer(1),
     ]
 )

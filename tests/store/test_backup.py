@@ -12,20 +12,28 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Page, Put, Row, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
-from keyhouse.store import BackedUp, Moved, back_up, export_rows, import_rows, read_backup, restore
+from keyhouse.store import (
+    BackupResult,
+    MoveResult,
+    back_up,
+    export_rows,
+    import_rows,
+    read_backup,
+    restore,
+)
 from keyhouse.store.move import MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.store.moving import contents, digests, fill
-from tests.store.test_exchange import ODD_VALUES, hostile
+from tests.store.support.filled_engines import contents, digests, fill
+from tests.store.test_export_import import ODD_VALUES, hostile
 from tests.support.engine_openers import OPENERS
 
 
-async def kept_in(path: Path, engine: Engine) -> BackedUp:
+async def kept_in(path: Path, engine: Engine) -> BackupResult:
     with path.open("x+b") as file:
         return await back_up(engine, file)
 
 
-async def restored(path: Path, engine: Engine, *, replace: bool = False) -> Moved:
+async def restored(path: Path, engine: Engine, *, replace: bool = False) -> MoveResult:
     with path.open("rb") as file:
         return await restore(engine, read_backup(file, engine.clock), replace=replace)
 

@@ -15,8 +15,8 @@ from keyhouse.keys import Regex, Template
 from keyhouse.schema import Index, Record, Schema, Space, Summary, Unique
 from keyhouse.store import Store
 from keyhouse.store.binding import Binding
-from tests.store.harness import Harness, all_of, book, clean, everywhere, findings, session
-from tests.store.library import (
+from tests.store.support.harness import Harness, all_of, book, clean, everywhere, findings, session
+from tests.store.support.library_schema import (
     BOOK,
     BY_TAG,
     ON_SHELF,

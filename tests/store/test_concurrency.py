@@ -12,7 +12,7 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store, verify
 from keyhouse.testing.faults import FaultyEngine
 from tests.soak import size
-from tests.store.racing import (
+from tests.store.support.race_worker import (
     BY_NAME,
     GAME,
     HITS,

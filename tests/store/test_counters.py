@@ -11,8 +11,8 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.limits import COUNTER_MAX
-from tests.store.harness import Harness, everywhere
-from tests.store.library import (
+from tests.store.support.harness import Harness, everywhere
+from tests.store.support.library_schema import (
     HITS,
     MAP,
 )

@@ -5,8 +5,8 @@ import pytest
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UniqueError, UsageError
 from keyhouse.schema import Record
 from keyhouse.store import Store, sweep, verify
-from tests.store.harness import Harness, all_of, book, clean, everywhere, session
-from tests.store.library import (
+from tests.store.support.harness import Harness, all_of, book, clean, everywhere, session
+from tests.store.support.library_schema import (
     BOOK,
     FIXED,
     FIXED_TOKEN,
@@ -70,7 +70,7 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(
     ] == ["bob"]
     assert await store.lookup(SLIDING, SLIDING_TOKEN, token="t1") is None
     assert [finding async for finding in verify(store, repair=True)], (
-        "what is left over is found, and mended"
+        "what is left over is found, and repaired"
     )
     await clean(store)
 

@@ -19,8 +19,8 @@ from keyhouse.errors import (
 from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.harness import Harness, book, clean, everywhere, played
-from tests.store.library import BOOK, HITS, LIBRARY, MAP, Book
+from tests.store.support.harness import Harness, book, clean, everywhere, played
+from tests.store.support.library_schema import BOOK, HITS, LIBRARY, MAP, Book
 
 assert LIBRARY.meta is not None
 JOB = LIBRARY.meta.job
@@ -160,7 +160,7 @@ async def test_many_runners_at_once_do_the_work_of_one(harness: Harness) -> None
 
 @everywhere
 async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(harness: Harness) -> None:
-    """The lease stayed until it ran out: whoever had mended the record had to wait a minute."""
+    """The lease stayed until it ran out: whoever had repaired the record had to wait a minute."""
     store = await filled(harness)
     broken = True
 

@@ -19,8 +19,8 @@ import pytest
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.store import Store
 from tests.soak import size
-from tests.store.workload import SHOP, TASKS, Model, faults
-from tests.store.writing import write
+from tests.store.support.killed_writer import write
+from tests.store.support.shop_workload import SHOP, TASKS, Model, faults
 
 KILLS = size(25, 125)
 """In each of four tests: 100, and 500 for a release."""
@@ -33,7 +33,7 @@ WEAK_KILLS_MAX = 40
 PROCESSES = multiprocessing.get_context("forkserver")
 """A new process in 20 ms: it is a copy of one that has imported everything and has opened nothing."""
 
-PROCESSES.set_forkserver_preload(["tests.store.writing"])
+PROCESSES.set_forkserver_preload(["tests.store.support.killed_writer"])
 
 
 class Killed:

@@ -13,9 +13,8 @@ from keyhouse.errors import RecordError, RevisionError, UnknownOutcomeError, Usa
 from keyhouse.schema import FoldResult, Log, LogState, Record, Schema, Space
 from keyhouse.store import Store, append, append_in, fold
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.harness import Harness, clean, everywhere
-from tests.store.hearing import events, heard, later_total, pruned, total
-from tests.store.library import (
+from tests.store.support.harness import Harness, clean, everywhere
+from tests.store.support.library_schema import (
     HEARD,
     HEARING,
     LAST,
@@ -26,6 +25,7 @@ from tests.store.library import (
     Heard,
     Line,
 )
+from tests.store.support.log_events import events, heard, later_total, pruned, total
 
 # Appending
 

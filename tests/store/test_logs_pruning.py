@@ -10,12 +10,12 @@ from keyhouse.clock import UlidSource
 from keyhouse.schema import Counter, Log, Schema, Space
 from keyhouse.store import Store, append
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.harness import Harness, clean, everywhere, played
-from tests.store.hearing import events, heard, later_total, pruned, total
-from tests.store.library import (
+from tests.store.support.harness import Harness, clean, everywhere, played
+from tests.store.support.library_schema import (
     HEARD,
     LATER,
 )
+from tests.store.support.log_events import events, heard, later_total, pruned, total
 
 
 async def filled(harness: Harness, *, users: tuple[str, ...] = ("ann",), count: int = 10) -> Store:

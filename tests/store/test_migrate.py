@@ -24,7 +24,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Entry, Store, Transaction, migrate, open_store, reindex, version
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.harness import Harness, clean, everywhere, played
+from tests.store.support.harness import Harness, clean, everywhere, played
 
 PEOPLE = 205
 

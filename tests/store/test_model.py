@@ -25,9 +25,9 @@ from keyhouse.errors import KeyhouseError
 from keyhouse.schema import Unique
 from keyhouse.store import Transaction, write_plan
 from keyhouse.store.scan import Scan
-from keyhouse.testing.model import Difference, Generator, Player, generate, play
-from keyhouse.testing.model.generator import WEIGHTS
 from keyhouse.testing.script import parse
+from tests.model import Difference, Generator, Player, generate, play
+from tests.model.generator import WEIGHTS
 from tests.soak import size
 from tests.support.engine_openers import ALL, OPENERS
 

@@ -22,7 +22,7 @@ from keyhouse.schema import (
 )
 from keyhouse.store import Store, Transaction, jobs, logs, write_plan
 from keyhouse.store.scan import Scan
-from tests.store.library_checks import (
+from tests.store.support.planted_bug_checks import (
     CHECKS,
     Bug,
     Check,

@@ -8,8 +8,8 @@ import pytest
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.store import Store, UsagePage
-from tests.store.harness import Harness, all_of, book, everywhere, soon
-from tests.store.library import BOOK, BY_TITLE, HITS, MAP
+from tests.store.support.harness import Harness, all_of, book, everywhere, soon
+from tests.store.support.library_schema import BOOK, BY_TITLE, HITS, MAP
 
 
 async def _filled(harness: Harness, count: int = 5) -> Store:

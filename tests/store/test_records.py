@@ -11,8 +11,8 @@ from keyhouse.errors import (
     RevisionError,
 )
 from keyhouse.limits import VALUE_BYTES_MAX
-from tests.store.harness import Harness, book, clean, everywhere, session
-from tests.store.library import (
+from tests.store.support.harness import Harness, book, clean, everywhere, session
+from tests.store.support.library_schema import (
     BOOK,
     MAP,
 )

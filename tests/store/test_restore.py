@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from keyhouse.errors import DocumentError, RecordError, RevisionError, UsageError
-from tests.store.harness import Harness, book, clean, everywhere, session
-from tests.store.library import BOOK, BY_TITLE, SLIDING, SLIDING_TOKEN
+from tests.store.support.harness import Harness, book, clean, everywhere, session
+from tests.store.support.library_schema import BOOK, BY_TITLE, SLIDING, SLIDING_TOKEN
 
 OLD = "2020-02-02T02:02:02.002Z"
 

@@ -11,8 +11,8 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Record, Schema, Space
 from keyhouse.store import Store
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.harness import Harness, all_of, book, everywhere, session
-from tests.store.library import (
+from tests.store.support.harness import Harness, all_of, book, everywhere, session
+from tests.store.support.library_schema import (
     BOOK,
     BY_SERIES,
     BY_TAG,

@@ -8,8 +8,8 @@ from keyhouse.errors import (
     UnreadableError,
 )
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.harness import Harness, book, clean, everywhere
-from tests.store.library import (
+from tests.store.support.harness import Harness, book, clean, everywhere
+from tests.store.support.library_schema import (
     BOOK,
     FIRST_IN_SERIES,
     IN_YEAR,

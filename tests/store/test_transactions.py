@@ -20,8 +20,8 @@ from keyhouse.errors import (
 from keyhouse.limits import COMMIT_ROWS_MAX
 from keyhouse.store import Transaction, append_in
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.store.harness import SPACE, Harness, book, clean, everywhere, session
-from tests.store.library import (
+from tests.store.support.harness import SPACE, Harness, book, clean, everywhere, session
+from tests.store.support.library_schema import (
     BOOK,
     HEARD,
     HITS,

@@ -1,4 +1,4 @@
-"""Verify finds whatever is not as the records say, mends what can be mended, and finds nothing where nothing is wrong."""
+"""Verify finds whatever is not as the records say, mends what can be repaired, and finds nothing where nothing is wrong."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.store.harness import (
+from tests.store.support.harness import (
     Harness,
     book,
     clean,
@@ -19,7 +19,7 @@ from tests.store.harness import (
     sound,
     told,
 )
-from tests.store.library import (
+from tests.store.support.library_schema import (
     BOOK,
     UNTIL,
 )
@@ -111,11 +111,13 @@ def test_what_is_wrong_is_found_and_mended(name: str) -> None:
         damaged = await harness.rows()
         found = await findings(store)
         assert {kind for kind, _ in told(found)} >= {expected[0][0]} and not any(
-            finding.mended for finding in found
+            finding.repaired for finding in found
         )
         assert await harness.rows() == damaged, "without repair, nothing is written"
         found = await findings(store, repair=True)
-        assert sorted(told(found)) == sorted(expected) and all(finding.mended for finding in found)
+        assert sorted(told(found)) == sorted(expected) and all(
+            finding.repaired for finding in found
+        )
         await clean(store)
         if (
             not {"b:5", "b:3", "v:open|7", "year:0099"} & damage.keys()
@@ -171,10 +173,10 @@ def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_dro
         damaged = await harness.rows()
         for options in ({}, {"repair": True}):
             found = await findings(store, **options)
-            assert told(found) == expected and not any(finding.mended for finding in found)
+            assert told(found) == expected and not any(finding.repaired for finding in found)
         assert await harness.rows() == damaged
         found = await findings(store, drop=True)
-        assert told(found) == expected and all(finding.mended for finding in found)
+        assert told(found) == expected and all(finding.repaired for finding in found)
         assert await harness.rows() == before
 
     run(story)
@@ -191,7 +193,7 @@ async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_deci
         found = await findings(store, repair=repair)
         assert (
             told(found) == [("conflict", "isbn:9")]
-            and not found[0].mended
+            and not found[0].repaired
             and found[0].of == "book"
         )
     assert await harness.rows() == damaged
@@ -215,7 +217,7 @@ async def test_a_record_that_no_longer_reads_keeps_its_rows(harness: Harness) ->
 async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
     harness: Harness,
 ) -> None:
-    """Found by a review: it was taken to earn every count there is. A wrong count was "mended" to another wrong one, and a
+    """Found by a review: it was taken to earn every count there is. A wrong count was "repaired" to another wrong one, and a
     count of nobody to 1. Where it may have been counted, the count is left as it is."""
     store = await sound(harness)
     await harness.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})

@@ -6,8 +6,8 @@ from keyhouse.clock import ulid_at
 from keyhouse.errors import RevisionError, UnreadableError
 from keyhouse.store import Finding, append, fold
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.harness import Harness, clean, everywhere, findings, told
-from tests.store.library import (
+from tests.store.support.harness import Harness, clean, everywhere, findings, told
+from tests.store.support.library_schema import (
     HEARD,
     HEARING,
     LATER,
@@ -36,8 +36,8 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harn
         await tx.restore(HEARD, _heard(9, user="bob", at=later))
     wrong = [("unfolded", "heard:state:ann"), ("unfolded", "heard:state:bob")]
     assert told(await findings(store)) == wrong and await store.get(SECONDS_OF, user="ann") == 5
-    mended = await findings(store, repair=True)
-    assert told(mended) == wrong and all(finding.mended for finding in mended)
+    repaired = await findings(store, repair=True)
+    assert told(repaired) == wrong and all(finding.repaired for finding in repaired)
     assert (
         await store.get(SECONDS_OF, user="ann") == 12
         and await store.get(SECONDS_OF, user="bob") == 9
@@ -97,7 +97,7 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
         await fold(store, LATER, user="ann")
     for _ in range(2):
         [finding] = await findings(store, repair=True)
-        assert (finding.kind, finding.mended) == (
+        assert (finding.kind, finding.repaired) == (
             "unfolded",
             False,
         ) and "put the state anew" in finding.detail

@@ -7,8 +7,8 @@ import msgspec
 from keyhouse.schema import Record, Schema, Space, Summary
 from keyhouse.store import Store, Transaction
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.harness import Harness, book, clean, everywhere, findings, sound, told
-from tests.store.library import (
+from tests.store.support.harness import Harness, book, clean, everywhere, findings, sound, told
+from tests.store.support.library_schema import (
     BOOK,
     FIRST_IN_SERIES,
     ONE_ISBN,
@@ -224,4 +224,4 @@ async def test_a_look_that_keeps_losing_is_not_repaired_blindly(harness: Harness
 
     faults = [meanwhile(at, lambda: store.transact(change), call="scan") for at in range(2, 60)]
     found = await findings(harness.store(engine=FaultyEngine(harness.engine, *faults)), repair=True)
-    assert [(finding.kind, finding.mended) for finding in found] == [("miscounted", False)]
+    assert [(finding.kind, finding.repaired) for finding in found] == [("miscounted", False)]

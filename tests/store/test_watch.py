@@ -8,8 +8,8 @@ import pytest
 from keyhouse.errors import UnreadableError, UsageError
 from keyhouse.schema import Record
 from keyhouse.store import Event, Store, sweep
-from tests.store.harness import Harness, book, everywhere, session, soon
-from tests.store.library import BOOK, HITS, MAP, SLIDING, VIEWING, Book, Viewing
+from tests.store.support.harness import Harness, book, everywhere, session, soon
+from tests.store.support.library_schema import BOOK, HITS, MAP, SLIDING, VIEWING, Book, Viewing
 
 
 async def changes(store: Store, since: int, count: int) -> list[Event[Book]]:

@@ -178,7 +178,7 @@ def test_an_index_in_the_array_form_is_read_and_one_that_is_missing_is_rebuilt(
         await engine.commit(store.space, batch)
         if index is not None:
             assert list(await store.members(PLAYLIST_INDEX)) == ["p1", "gone"]
-        assert [finding.mended async for finding in verify(store, repair=True)] == [True] * (
+        assert [finding.repaired async for finding in verify(store, repair=True)] == [True] * (
             1 if index is None else 2
         )
         assert await store.members(PLAYLIST_INDEX) == {"p1": listed("Christmas")}

@@ -14,7 +14,7 @@ from keyhouse.cli.writing import Put, check_writable, completed, put_value, refu
 from keyhouse.engine import Engine, check_since
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import EngineError
-from keyhouse.schema import Found
+from keyhouse.schema import KeyMatch
 from keyhouse.service.remote import Remote
 from keyhouse.store import Unset
 from keyhouse.systems.registry import load_remote
@@ -38,10 +38,10 @@ class Access(Protocol):
     ) -> AsyncGenerator[Shown, None]: ...
 
     async def put(
-        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
     ) -> Put: ...
 
-    async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool: ...
+    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool: ...
 
 
 def selected(selection: Selection) -> Place:
@@ -51,7 +51,7 @@ def selected(selection: Selection) -> Place:
     return place_of_space(chosen, named_space(selection.space) or _space_of_token(selection))
 
 
-def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, Found]:
+def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, KeyMatch]:
     """The place of one row, and what the row is."""
     chosen = target(system)
     _check_named(system, where)
@@ -128,13 +128,13 @@ class StoreAccess:
                     yield shown_change(schema, space, change)
 
     async def put(
-        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
     ) -> Put:
         return await put_value(
             self._place, self._place.store(self._engine), found, key, content, ttl, expect
         )
 
-    async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool:
+    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool:
         store = self._place.store(self._engine)
         await refuse_newer(store)
         bound = store.find(key)
@@ -192,7 +192,7 @@ class ServiceAccess:
                     yield shown_told(schema, self._place.space, told, watched=True)
 
     async def put(
-        self, key: str, found: Found, content: bytes, ttl: int | None, expect: int | Unset | None
+        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
     ) -> Put:
         check_writable(self._place, found, key)
         value = completed(found.record, found, None, content)
@@ -203,6 +203,6 @@ class ServiceAccess:
             there.space, key, found.record.name, there.revision, there.expires, there.value, []
         )
 
-    async def delete(self, key: str, found: Found, expect: int | Unset | None) -> bool:
+    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool:
         check_writable(self._place, found, key)
         return await self._remote.delete(key, expect=expect)

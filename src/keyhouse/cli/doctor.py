@@ -9,7 +9,7 @@ from keyhouse.cli.options import DataFolder, Json, StoreUrl, examples
 from keyhouse.cli.whole import SystemOrNone
 
 WRONG = 1
-"""The exit code when something must be mended."""
+"""The exit code when something must be repaired."""
 
 _MARKS = {"ok": "✓", "warn": "!", "bad": "✗"}
 
@@ -25,7 +25,7 @@ def doctor(
     """Look at installation and store, and say how to mend them.
 
     How durable the store is, its room and clock; with SYSTEM, its rows too. It changes nothing. Without a store, it
-    looks at the installation alone. Exit code 1: something must be mended.
+    looks at the installation alone. Exit code 1: something must be repaired.
     """
     from keyhouse.cli.output import Part, Report, number, show_json, show_reports
 

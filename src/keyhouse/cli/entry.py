@@ -14,7 +14,7 @@ EXIT_CODES = {
     2: "The command was not understood: an unknown option, a missing argument.",
     3: "Not there: the key has no row, or it has expired.",
     4: "Conflict: the stored state says no, such as another revision than the one expected. Nothing was changed.",
-    5: "Found: `verify` found what is not as it should be and is not mended, or `migrate --dry-run` something to do.",
+    5: "Found: `verify` found what is not as it should be and is not repaired, or `migrate --dry-run` something to do.",
     130: "Stopped by Ctrl-C. What was begun was finished or left undone, never half done.",
 }
 

@@ -93,7 +93,9 @@ async def _export(
 
     schemas = target(system).schemas if records and system is not None else ()
 
-    async def run(write: Callable[[bytes], object], start: store.Begun | None) -> store.Exported:
+    async def run(
+        write: Callable[[bytes], object], start: store.PartialExport | None
+    ) -> store.ExportResult:
         with Line() as line:
             async with opened(url_of(system, url, data), existing=True) as engine:
                 return await store.export_rows(
@@ -108,7 +110,7 @@ async def _export(
     if to is None:
         return await run(sys.stdout.buffer.write, None)
     with opened_file(to, "r+b" if resume else "xb") as file:
-        start = store.begun(file) if resume else None
+        start = store.read_partial_export(file) if resume else None
         if start is not None:
             file.seek(start.bytes)
             file.truncate()

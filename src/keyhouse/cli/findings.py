@@ -22,7 +22,7 @@ _CURES = {
 
 
 class Findings:
-    """`rows` were read in all spaces so far, `count` findings made, and `left` of them are not mended."""
+    """`rows` were read in all spaces so far, `count` findings made, and `left` of them are not repaired."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -32,7 +32,7 @@ class Findings:
         self._kinds: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self.rows = 0
-        self.mended = 0
+        self.repaired = 0
 
     @property
     def count(self) -> int:
@@ -40,7 +40,7 @@ class Findings:
 
     @property
     def left(self) -> int:
-        return self.count - self.mended
+        return self.count - self.repaired
 
     def enter(self, space: str) -> None:
         self._space, self._before = space, self.rows
@@ -52,12 +52,12 @@ class Findings:
 
     def add(self, found: Finding) -> None:
         self._kinds[found.kind] += 1
-        self._left[found.kind] += not found.mended
-        self.mended += found.mended
+        self._left[found.kind] += not found.repaired
+        self.repaired += found.repaired
         if self._as_json:
             show_line({"space": self._space, **msgspec.structs.asdict(found)})
         else:
-            state = "mended" if found.mended else "found"
+            state = "repaired" if found.repaired else "found"
             print(one_line(f"{state}: {found.kind} in {self._space}: {found.key} ({found.detail})"))
 
     def end(self, strangers: list[str]) -> None:
@@ -74,7 +74,7 @@ class Findings:
         where = f"{number(self.rows, 'row')} of {number(self._spaces, 'space')}"
         text = f"{where} read, and all is as it should be."
         if self.count:
-            text = f"{where} read: {number(self.count, 'finding')}, {self.mended:,} mended, {self.left:,} left."
+            text = f"{where} read: {number(self.count, 'finding')}, {self.repaired:,} repaired, {self.left:,} left."
         cures = [(kind, f"{times:,}", _CURES[kind]) for kind, times in self._left.items() if times]
         others = [(f"`{space}`",) for space in strangers[:_SPACES_SHOWN]]
         if len(strangers) > _SPACES_SHOWN:

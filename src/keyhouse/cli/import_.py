@@ -119,10 +119,10 @@ class _Given:
     async def check(self) -> None:
         """Refuse a file that is wrong anywhere. One whose last line proves it whole is not looked into."""
         from keyhouse import open_engine
-        from keyhouse.store import is_whole
+        from keyhouse.store import is_complete_export
 
         if not self._is_checked:
-            whole = is_whole(self._lines)
+            whole = is_complete_export(self._lines)
             self._lines.seek(0)
             if not whole:
                 await self.compare(await open_engine("memory:"), "checking")

@@ -71,7 +71,7 @@ async def _move(source: str, target: str, follow: bool) -> Any:
     phase = ""
     with Line() as line:
 
-        def report(progress: store.Progress) -> None:
+        def report(progress: store.MoveProgress) -> None:
             nonlocal phase
             if phase != "following" == progress.phase:
                 line.note(_STOP)

@@ -19,7 +19,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.system_urls import file_of
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
-from keyhouse.schema import Found, Schema
+from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.settings.sources import load_settings
 from keyhouse.systems.registry import NAMES, System
@@ -120,11 +120,11 @@ def place_of_space(system: System, space: str | None) -> Place:
     raise UsageError("Say with --space which space.", **hint)
 
 
-def place_of_key(system: System, key: str, space: str | None) -> tuple[Place, Found]:
+def place_of_key(system: System, key: str, space: str | None) -> tuple[Place, KeyMatch]:
     """Where this key is, and what it is."""
     check_key(key)
     given = named_space(space)
-    places: list[tuple[Place, Found]] = []
+    places: list[tuple[Place, KeyMatch]] = []
     others: list[str] = []
     for schema in schemas_with(system.schemas, given):
         if (found := schema.find(key)) is None:
@@ -167,14 +167,14 @@ def schemas_with(schemas: Iterable[Schema], space: str | None) -> list[Schema]:
     return kept
 
 
-def space_in_key(schema: Schema, found: Found) -> str | None:
+def space_in_key(schema: Schema, found: KeyMatch) -> str | None:
     """The space that the schema, or a field of the key, names."""
     if schema.space.name is not None or schema.space.field not in found.fields:
         return schema.space.name
     return str(found.fields[schema.space.field])
 
 
-def _settings(schema: Schema, found: Found) -> dict[str, Any]:
+def _settings(schema: Schema, found: KeyMatch) -> dict[str, Any]:
     return {name: str(value) for name, value in found.fields.items() if name in schema.fixed}
 
 

@@ -72,7 +72,7 @@ async def _restore(
     from keyhouse.cli.place import url_of
     from keyhouse.cli.restoring import Plan, plan_of, question, served_by_nobody
     from keyhouse.engines.registry import public_url
-    from keyhouse.store import Progress, read_backup, restore
+    from keyhouse.store import MoveProgress, read_backup, restore
 
     url = url_of(system, store, data)
     with Line() as line, opened_file(source, "rb") as file:
@@ -86,7 +86,7 @@ async def _restore(
             line.clear()
             ask(question(plan, public_url(url)), yes=yes)
 
-        def report(progress: Progress) -> None:
+        def report(progress: MoveProgress) -> None:
             line.say(
                 f"{progress.phase} {progress.space}: {progress.rows:,} of {number(plan.rows, 'row')}"
             )

@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.engine import Change, Engine, Row
 from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UsageError
 from keyhouse.keys import Span
-from keyhouse.schema import MILLISECONDS, Found, Record, Schema
+from keyhouse.schema import MILLISECONDS, KeyMatch, Record, Schema
 from keyhouse.schema.description import kind_of
 from keyhouse.service.remote import Told
 
@@ -91,7 +91,7 @@ def shown_told(
     return msgspec.structs.replace(there, revision=told.revision, expires=expires, change=change)
 
 
-def _value(found: Found | None, row: Row) -> Any:
+def _value(found: KeyMatch | None, row: Row) -> Any:
     if found is None or not isinstance(found.declared, Record):
         return msgspec.json.decode(row.value)
     return found.record.shown(found.record.decode(row.value, row.key))

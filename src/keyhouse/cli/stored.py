@@ -9,7 +9,7 @@ import msgspec
 from keyhouse import Store, open_engine
 from keyhouse.engine import Row
 from keyhouse.errors import DataError, DocumentError
-from keyhouse.schema import MILLISECONDS, Derived, Found, Record, Schema
+from keyhouse.schema import MILLISECONDS, Derived, KeyMatch, Record, Schema
 from keyhouse.schema.description import kind_of
 
 _RECORDS_MAX = 20
@@ -56,7 +56,7 @@ async def _read(
         await engine.close()
 
 
-async def _stored(store: Store, found: Found, row: Row) -> Stored:
+async def _stored(store: Store, found: KeyMatch, row: Row) -> Stored:
     left = None if row.expires is None else (row.expires - store.engine.clock.now()) // 1_000
     expires = None if row.expires is None else MILLISECONDS.format(row.expires)
     stored = Stored(row.revision, len(row.value), expires, left, None)
@@ -104,7 +104,7 @@ def _state(derived: Derived, row: Row | None, contribution: Any) -> str:
         return "unreadable"
 
 
-async def _records(store: Store, found: Found, row: Row) -> list[Neighbour]:
+async def _records(store: Store, found: KeyMatch, row: Row) -> list[Neighbour]:
     """The records that a derived row leads to, those that are there."""
     record: Record[Any] = found.record
     keys = [

@@ -1,4 +1,4 @@
-"""`keyhouse verify`: does every derived row agree with its record? What does not is shown, and mended when asked."""
+"""`keyhouse verify`: does every derived row agree with its record? What does not is shown, and repaired when asked."""
 
 import asyncio
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from keyhouse.cli.progress import Line
 from keyhouse.cli.whole import Spaces, stoppable
 
 FOUND = 5
-"""The exit code when something is not as it should be, and was not mended."""
+"""The exit code when something is not as it should be, and was not repaired."""
 
 _DROPS = "Rows that can't be read, or that no template knows, will be deleted for good. Go on?"
 
@@ -38,15 +38,15 @@ def verify(
 ) -> None:
     """Find the rows that are missing, wrong or left over; mend them.
 
-    It compares every row with the records, while others write. With --repair, each is mended in one commit with what it
+    It compares every row with the records, while others write. With --repair, each is repaired in one commit with what it
     was compared with. With --json: a line for each finding, and a last one with the sums. Exit code 5: something was
-    found, and is not mended.
+    found, and is not repaired.
     """
     from keyhouse.cli.asking import ask
 
     if drop:
         ask(_DROPS, yes=yes)
-    with stoppable("What was mended stays mended. Run it again to look at the rest."):
+    with stoppable("What was repaired stays repaired. Run it again to look at the rest."):
         left = asyncio.run(_verify(system, store, data, space, repair, drop, json))
     if left:
         raise typer.Exit(FOUND)

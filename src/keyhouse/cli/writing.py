@@ -7,7 +7,7 @@ import msgspec
 from keyhouse import Store
 from keyhouse.cli.place import Place
 from keyhouse.errors import DocumentError, UsageError
-from keyhouse.schema import MILLISECONDS, Found, Log, Record
+from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
 from keyhouse.schema.description import kind_of, member_name
 from keyhouse.schema.explanation import explain
 from keyhouse.store import ANY, Entry, Unset, version
@@ -28,7 +28,7 @@ class Put(msgspec.Struct, frozen=True):
 async def put_value(
     place: Place,
     store: Store,
-    found: Found,
+    found: KeyMatch,
     key: str,
     content: bytes,
     ttl: int | None,
@@ -61,7 +61,7 @@ async def put_value(
     )
 
 
-def check_writable(place: Place, found: Found, key: str) -> None:
+def check_writable(place: Place, found: KeyMatch, key: str) -> None:
     """Refuse what follows from something else, and what the store keeps for itself."""
     if not isinstance(found.declared, Record):
         explained = explain(place.schema, key)
@@ -82,7 +82,7 @@ async def refuse_newer(store: Store) -> None:
 
 
 def completed(
-    record: Record[Any], found: Found, before: Entry[Any] | None, content: bytes
+    record: Record[Any], found: KeyMatch, before: Entry[Any] | None, content: bytes
 ) -> bytes:
     """The document with the members that others know: the key, the store, and the record that is there."""
     try:

@@ -19,7 +19,7 @@ from keyhouse.demo.clips import (
     grow,
     look,
 )
-from keyhouse.demo.stage import Stage
+from keyhouse.demo.presenter import Presenter
 from keyhouse.engine import Batch
 from keyhouse.errors import UniqueError
 
@@ -30,7 +30,7 @@ async def tell(path: Path, *, kept: bool) -> None:
     clock = ManualClock()
     engine = await open_engine(f"sqlite:{path}", clock=clock)
     store = Store(BOARD, engine, _SPACE)
-    stage = Stage(engine, _SPACE)
+    presenter = Presenter(engine, _SPACE)
 
     async def refuse() -> None:
         try:
@@ -58,60 +58,60 @@ async def tell(path: Path, *, kept: bool) -> None:
         print("goals:", [entry.key async for entry in store.scan(CLIP, by=BY_TAG, tag="goal")])
 
     try:
-        stage.title(
+        presenter.title(
             "A keyspace is declared",
             "A record, three rows derived from it, and a value that expires. Declaring the schema proves that no two of"
             " these patterns can build the same key.",
         )
-        stage.code("\n\n".join(_blocks()[1:3]))
-        await stage.step(
+        presenter.code("\n\n".join(_blocks()[1:3]))
+        await presenter.step(
             "Clips are stored",
             "Each call writes the record and every row derived from it in one commit, which is on disk when it returns.",
             fill,
             store,
         )
-        await stage.step(
+        await presenter.step(
             "They are found again",
             "By an index in order, by one of many tags, by a unique title. Names match without case or width.",
             look,
             store,
         )
-        await stage.step(
+        await presenter.step(
             "An index follows a change, and a watch sees it",
             "The clip moves to another second: its old index row goes, the new one comes, in the same commit. The watch"
             " starts at the revision of the page that was read, so nothing falls in between.",
             follow,
             store,
         )
-        await stage.step(
+        await presenter.step(
             "A taken title is refused", "The unique row says no, and nothing is written.", refuse
         )
-        await stage.step(
+        await presenter.step(
             "A value that expires",
             "What the overlay shows now: the record is declared to live for 30 seconds.",
             put_on_screen,
         )
-        await stage.step(
+        await presenter.step(
             "Time passes",
             "The clock is handed in, so the demo can move it. Expired is invisible at once; the sweep only tidies up.",
             wait,
         )
-        stage.title(
+        presenter.title(
             "Any key can be explained",
             "By another process, while this one has the file open: what it is, what is stored there, what belongs with it.",
         )
-        await _explain(stage, path, "idx:clip:tag:goal:goal")
-        await stage.step(
+        await _explain(presenter, path, "idx:clip:tag:goal:goal")
+        await presenter.step(
             "Somebody breaks an index by hand",
             "Past the store, straight in the engine. The clip is there, and no search by its tag finds it.",
             break_by_hand,
         )
-        await stage.step(
+        await presenter.step(
             "verify finds it, and mends it",
             "Every row is compared with the record it comes from, while others may go on writing.",
             mend,
         )
-        await stage.step(
+        await presenter.step(
             "The keyspace grows",
             "A new index, and a numbered migration that writes it for the clips that were there before. Killed half way, it"
             " would go on where it stopped.",
@@ -121,7 +121,7 @@ async def tell(path: Path, *, kept: bool) -> None:
         )
     finally:
         await engine.close()
-    stage.say(_ending(path, kept))
+    presenter.say(_ending(path, kept))
 
 
 def _blocks() -> list[str]:
@@ -129,7 +129,7 @@ def _blocks() -> list[str]:
     return inspect.getsource(clips).split("\n\n\n")
 
 
-async def _explain(stage: Stage, path: Path, key: str) -> None:
+async def _explain(presenter: Presenter, path: Path, key: str) -> None:
     arguments = [
         "explain",
         "keyhouse.demo.clips:BOARD",
@@ -143,8 +143,10 @@ async def _explain(stage: Stage, path: Path, key: str) -> None:
         sys.executable, "-m", "keyhouse.cli", *arguments, stdout=asyncio.subprocess.PIPE
     )
     shown, _ = await process.communicate()
-    stage.code("$ keyhouse " + " ".join([*arguments[:4], f"sqlite:{path.name}", *arguments[5:]]))
-    stage.output(shown.decode())
+    presenter.code(
+        "$ keyhouse " + " ".join([*arguments[:4], f"sqlite:{path.name}", *arguments[5:]])
+    )
+    presenter.output(shown.decode())
 
 
 def _ending(path: Path, kept: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from interegular import FSM, parse_pattern
 from interegular.fsm import OblivionError, anything_else, crawl
 
-from keyhouse.keys.segments import Optional, Regex, Segment, Text
+from keyhouse.keys.segments import OptionalSegment, Regex, Segment, Text
 from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate
@@ -126,7 +126,7 @@ def _shared_lead(one: Template, other: Template, bound: frozenset[str]) -> int:
 def _written_as(template: Template, index: int) -> tuple[object, ...]:
     """What decides how a field is written; a type within a type is not looked into, and is like no other."""
     segment = template.segments[index]
-    kind = segment if isinstance(segment, Optional) else type(segment)
+    kind = segment if isinstance(segment, OptionalSegment) else type(segment)
     ends = template.literals[index + 1][:1]
     return (
         template.literals[index],

@@ -376,7 +376,7 @@ class Day(_Plain):
         return date.fromisoformat(text)
 
 
-class Optional:
+class OptionalSegment:
     """A field that may be absent: `None` is written `null`, which sorts behind digits and upper-case letters."""
 
     fixed = False
@@ -388,8 +388,8 @@ class Optional:
         self.what = f"{inner.what}, or null"
         self.pattern = f"(?:{inner.pattern}|{self._NULL})"
 
-    def followed_by(self, literal: str, escape: Escape) -> "Optional":
-        return Optional(self.inner.followed_by(literal, escape))
+    def followed_by(self, literal: str, escape: Escape) -> "OptionalSegment":
+        return OptionalSegment(self.inner.followed_by(literal, escape))
 
     def format(self, value: object) -> str:
         if value is None:
@@ -418,7 +418,7 @@ _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 def segment(spec: str) -> Segment:
     """The type that a template names behind a field's colon: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
     if spec.endswith("?"):
-        return Optional(segment(spec[:-1]))
+        return OptionalSegment(segment(spec[:-1]))
     if named := _NAMED.get(spec):
         return named()
     if match := _INTEGER.fullmatch(spec):

@@ -22,7 +22,7 @@ from keyhouse.keys.key import Span, check_key
 from keyhouse.keys.segments import (
     Choice,
     NormalizedText,
-    Optional,
+    OptionalSegment,
     Regex,
     Segment,
     Text,
@@ -307,7 +307,7 @@ class Template:
 
 
 def _inner(segment_: Segment) -> Segment:
-    return segment_.inner if isinstance(segment_, Optional) else segment_
+    return segment_.inner if isinstance(segment_, OptionalSegment) else segment_
 
 
 def evaluated(expression: str, scope: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.log import Counter, FoldResult, Log, LogState
 from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone, migration_job
 from keyhouse.schema.record import Declared, Record
-from keyhouse.schema.schema import Found, Schema, Space
+from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "Expiry",
     "First",
     "FoldResult",
-    "Found",
     "Index",
     "JobState",
+    "KeyMatch",
     "Keys",
     "Log",
     "LogState",

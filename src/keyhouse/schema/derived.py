@@ -33,7 +33,7 @@ from keyhouse.keys.segments import (
     FixedPoint,
     Integer,
     NormalizedText,
-    Optional,
+    OptionalSegment,
     Segment,
     Ulid,
 )
@@ -49,7 +49,7 @@ Keys = tuple[object, ...]
 
 Strategy = Literal["put", "merge", "add"]
 
-NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, Optional)
+NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, OptionalSegment)
 """Types of a key's field whose values are not text, and so do not come back from JSON's names."""
 
 
@@ -117,7 +117,7 @@ class Derived:
         self._renamed = renamed
         self._sources = tuple(self._source(name, key) for name in self.template.fields)
         self._needed = tuple(
-            not isinstance(segment, Optional) for segment in self.template.segments
+            not isinstance(segment, OptionalSegment) for segment in self.template.segments
         )
         self._each_at = next(
             (i for i, name in enumerate(self.template.fields) if name in self.each), None

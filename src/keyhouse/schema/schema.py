@@ -64,7 +64,7 @@ class Space:
         return {} if self.field is None else {self.field: space}
 
 
-class Found(msgspec.Struct, frozen=True):
+class KeyMatch(msgspec.Struct, frozen=True):
     """What a key is: the declaration whose key it is, the record behind it, and the values of its fields."""
 
     declared: Any
@@ -89,10 +89,10 @@ class Finder:
                 (each.template.head, each.template, each, record) for each in record.derived
             ]
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> KeyMatch | None:
         for head, template, declared, record in self._places:
             if key.startswith(head) and (values := template.split(key)) is not None:
-                return Found(declared, record, values)
+                return KeyMatch(declared, record, values)
         return None
 
 
@@ -144,7 +144,7 @@ class Schema:
             for derived in record.derived:
                 yield record, derived
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> KeyMatch | None:
         """What the key is, or `None` for a key of no template."""
         return self._finder.find(key)
 

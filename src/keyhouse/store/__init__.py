@@ -4,25 +4,25 @@ and whole stores moved, exported and imported.
 It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
 """
 
-from keyhouse.store.backup import BackedUp, back_up, restore
+from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.digest import digest
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.export_import import (
-    Begun,
-    Exported,
-    Imported,
-    begun,
+    ExportResult,
+    ImportResult,
+    PartialExport,
     export_rows,
     import_rows,
-    is_whole,
+    is_complete_export,
+    read_partial_export,
 )
 from keyhouse.store.finding import Finding
 from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
-from keyhouse.store.migrate import Migrated, migrate, open_store, reindex, version
-from keyhouse.store.move import MARK_SPACE, Moved, Progress, SpaceMoved, move
+from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
+from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -31,21 +31,21 @@ from keyhouse.store.verify import verify
 __all__ = [
     "ANY",
     "MARK_SPACE",
-    "BackedUp",
     "BackupReader",
-    "Begun",
+    "BackupResult",
     "BulkDelete",
     "BulkDeleteResult",
     "Entry",
     "Event",
-    "Exported",
+    "ExportResult",
     "Finding",
-    "Imported",
-    "Migrated",
-    "Moved",
-    "Progress",
+    "ImportResult",
+    "MigrationResult",
+    "MoveProgress",
+    "MoveResult",
+    "PartialExport",
     "RecordPage",
-    "SpaceMoved",
+    "SpaceDigest",
     "Store",
     "Transaction",
     "Unset",
@@ -53,18 +53,18 @@ __all__ = [
     "append",
     "append_in",
     "back_up",
-    "begun",
     "digest",
     "export_rows",
     "fold",
     "forget_job",
     "import_rows",
-    "is_whole",
+    "is_complete_export",
     "migrate",
     "move",
     "open_store",
     "prune",
     "read_backup",
+    "read_partial_export",
     "reindex",
     "restore",
     "run_job",

@@ -16,18 +16,18 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from keyhouse.engine import Engine, Snapshots, Span, View
+from keyhouse.engine import Engine, ReadView, Snapshots, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store.backup_file import BackupReader, read_backup
-from keyhouse.store.jsonl import Tally, encode_ending, encode_rows
-from keyhouse.store.move import MARK_SPACE, Moved, Mover, Progress
+from keyhouse.store.jsonl import TrailerBuilder, encode_rows, encode_trailer
+from keyhouse.store.move import MARK_SPACE, MoveProgress, Mover, MoveResult
 from keyhouse.store.pagination import pages
 
 ATTEMPTS: Final = 10
 """Times that a space is read, on an engine without snapshots, before its writers are too many."""
 
 
-class BackedUp(msgspec.Struct, frozen=True):
+class BackupResult(msgspec.Struct, frozen=True):
     """`moment`: what is of one moment in it: the whole `store`, or each `space`."""
 
     rows: int
@@ -40,7 +40,7 @@ class BackedUp(msgspec.Struct, frozen=True):
 
 async def back_up(
     engine: Engine, file: BinaryIO, *, on_progress: Callable[[str, int], None] | None = None
-) -> BackedUp:
+) -> BackupResult:
     """Write a backup to a new file that can be read and written, and prove that it is there. `on_progress` is told what is
     done, `writing` or `checking`, and how many rows are done."""
     report = on_progress or (lambda phase, rows: None)
@@ -51,16 +51,16 @@ async def back_up(
         )
     moment = "store" if isinstance(engine, Snapshots) else "space"
     async with AsyncExitStack() as stack:
-        view: View = (
+        view: ReadView = (
             await stack.enter_async_context(engine.snapshot())
             if isinstance(engine, Snapshots)
             else engine
         )
-        tally = Tally()
+        tally = TrailerBuilder()
         async for space in view.spaces():
             tally = await _write_space(view, space, file, tally, report)
     ending = tally.ending(made, moment)
-    file.write(encode_ending(ending))
+    file.write(encode_trailer(ending))
     file.flush()
     os.fsync(file.fileno())
     file.seek(0)
@@ -69,12 +69,16 @@ async def back_up(
         raise UnreadableError(
             "What the disk gives back is not what was written to it: this is no backup."
         )
-    return BackedUp(ending.rows, len(kept.spaces_at), file.tell(), ending.sha256, made, moment)
+    return BackupResult(ending.rows, len(kept.spaces_at), file.tell(), ending.sha256, made, moment)
 
 
 async def _write_space(
-    view: View, space: str, file: BinaryIO, tally: Tally, report: Callable[[str, int], None]
-) -> Tally:
+    view: ReadView,
+    space: str,
+    file: BinaryIO,
+    tally: TrailerBuilder,
+    report: Callable[[str, int], None],
+) -> TrailerBuilder:
     """Its rows as of one moment: all pages must be of the same revision, else they are written anew."""
     start = file.tell()
     for _ in range(ATTEMPTS):
@@ -102,8 +106,8 @@ async def restore(
     kept: BackupReader,
     *,
     replace: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Moved:
+    on_progress: Callable[[MoveProgress], None] | None = None,
+) -> MoveResult:
     """Make the store hold what the backup holds, and prove it. Refused when it holds anything else, unless `replace`: then
     rows that the backup does not have go."""
     mover = Mover(kept, engine, on_progress)

@@ -12,12 +12,12 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.errors import UnreadableError, UsageError
-from keyhouse.store.jsonl import Ending, Line, Tally, blocks, decode_all
+from keyhouse.store.jsonl import ExportedRow, Trailer, TrailerBuilder, blocks, decode_all
 
 Report = Callable[[int], None]
 
 
-class Place(msgspec.Struct):
+class SpaceOffset(msgspec.Struct):
     """Where a space's lines begin, and how many they are."""
 
     start: int
@@ -28,7 +28,7 @@ class BackupReader:
     """Is a View. The file is the caller's to close."""
 
     def __init__(
-        self, file: BinaryIO, clock: Clock, ending: Ending, spaces_at: dict[str, Place]
+        self, file: BinaryIO, clock: Clock, ending: Trailer, spaces_at: dict[str, SpaceOffset]
     ) -> None:
         self._file = file
         self._clock = clock
@@ -75,8 +75,8 @@ class BackupReader:
 
 def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -> BackupReader:
     """Read the whole file, from where it stands; refused when it is cut off, changed, or not in the order of a backup."""
-    tally, ending = Tally(), None
-    places: dict[str, Place] = {}
+    tally, ending = TrailerBuilder(), None
+    places: dict[str, SpaceOffset] = {}
     at, number, space, key = file.tell(), 1, "", ""
     for first, lines in blocks(file):
         if first != number + (ending is not None):
@@ -88,7 +88,7 @@ def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None)
                     "There are lines behind the last one: give each export a file of its own.",
                     line=number + 1,
                 )
-            if isinstance(each, Ending):
+            if isinstance(each, Trailer):
                 ending = each
                 continue
             if each.is_shown:
@@ -100,7 +100,7 @@ def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None)
                     "Its lines are not in order, so it is no backup: import it.", line=number
                 )
             if each.space != space or not places:
-                places[each.space] = Place(at)
+                places[each.space] = SpaceOffset(at)
             space, key = each.space, each.put.key
             places[space].rows += 1
             tally.add(line)
@@ -119,5 +119,5 @@ def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None)
     return BackupReader(file, clock, ending, places)
 
 
-def _lines(lines: list[bytes]) -> Iterator[Line]:
-    return (line for line in decode_all(lines, 1) if isinstance(line, Line))
+def _lines(lines: list[bytes]) -> Iterator[ExportedRow]:
+    return (line for line in decode_all(lines, 1) if isinstance(line, ExportedRow))

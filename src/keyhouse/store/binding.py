@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from keyhouse.errors import UsageError
-from keyhouse.schema import Declared, Derived, Found, Index, Record, Schema
+from keyhouse.schema import Declared, Derived, Index, KeyMatch, Record, Schema
 from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Binding:
         """Whether its scans must leave out rows of other shapes."""
         return id(self._originals.get(id(bound))) in self.schema.filtered
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> KeyMatch | None:
         """What a key of this space is, or `None`."""
         if self._finder is None:
             self._finder = Finder(self.records())

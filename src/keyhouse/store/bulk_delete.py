@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.engine import Batch, Check, Engine, Row, Span
 from keyhouse.errors import ContentionError, DataError, LimitError
-from keyhouse.schema import Found, Record, Schema
+from keyhouse.schema import KeyMatch, Record, Schema
 from keyhouse.store.pagination import rows
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -53,7 +53,7 @@ class BulkDelete:
         """End behind the commit that is under way: what `run` and `empty` then answer is what was done."""
         self._is_stopped = True
 
-    async def records(self, span: Span) -> AsyncIterator[tuple[Row, Found]]:
+    async def records(self, span: Span) -> AsyncIterator[tuple[Row, KeyMatch]]:
         """What would be removed: the records of the span, without those that the store keeps about itself."""
         async for row in rows(self._engine, self._space, span):
             found = self._schema.find(row.key)
@@ -67,7 +67,7 @@ class BulkDelete:
     async def run(self, span: Span) -> BulkDeleteResult:
         """Remove the records of the span, with all that follows from them."""
         done = BulkDeleteResult()
-        waiting: list[tuple[Row, Found]] = []
+        waiting: list[tuple[Row, KeyMatch]] = []
         async for each in self.records(span):
             waiting.append(each)
             if len(waiting) == _TOGETHER:
@@ -113,9 +113,9 @@ class BulkDelete:
                 self._space, Batch(checks, deletes=tuple(row.key for row in batch))
             )
 
-    async def _remove(self, waiting: list[tuple[Row, Found]], done: BulkDeleteResult) -> None:
+    async def _remove(self, waiting: list[tuple[Row, KeyMatch]], done: BulkDeleteResult) -> None:
         """In one commit; in halves, when that does not fit or one of them does not decode."""
-        by_store: dict[int, tuple[Store, list[tuple[Row, Found]]]] = {}
+        by_store: dict[int, tuple[Store, list[tuple[Row, KeyMatch]]]] = {}
         for row, found in waiting:
             store = self._store(found)
             by_store.setdefault(id(store), (store, []))[1].append((row, found))
@@ -123,7 +123,7 @@ class BulkDelete:
             await self._remove_of(store, founds, done)
 
     async def _remove_of(
-        self, store: Store, founds: list[tuple[Row, Found]], done: BulkDeleteResult
+        self, store: Store, founds: list[tuple[Row, KeyMatch]], done: BulkDeleteResult
     ) -> None:
         async def work(tx: Transaction) -> int:
             await tx.prefetch([row.key for row, _ in founds])
@@ -144,7 +144,7 @@ class BulkDelete:
             else:
                 raise
 
-    def _store(self, found: Found) -> Store:
+    def _store(self, found: KeyMatch) -> Store:
         """One for each choice of the schema's settings, as the key has them."""
         fixed = tuple(
             (name, value) for name, value in found.fields.items() if name in self._schema.fixed
@@ -154,7 +154,7 @@ class BulkDelete:
             self._stores[fixed] = Store(self._schema, self._engine, self._space, **settings)
         return self._stores[fixed]
 
-    def _fields(self, store: Store, found: Found) -> dict[str, Any]:
+    def _fields(self, store: Store, found: KeyMatch) -> dict[str, Any]:
         return {
             name: value for name, value in found.fields.items() if name not in store.binding.values
         }

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from keyhouse.engine import Engine, Row, Span, View
+from keyhouse.engine import Engine, ReadView, Row, Span
 from keyhouse.errors import (
     DataError,
     DocumentError,
@@ -29,25 +29,25 @@ from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
 from keyhouse.store.import_writer import ImportWriter
 from keyhouse.store.jsonl import (
-    Ending,
-    Line,
-    Tally,
+    ExportedRow,
+    Trailer,
+    TrailerBuilder,
     blocks,
     decode,
     decode_all,
-    encode_ending,
+    encode_redacted,
     encode_rows,
-    encode_shown,
+    encode_trailer,
 )
 from keyhouse.store.pagination import pages
 
 Report = Callable[[int], None]
 
 
-class Begun(msgspec.Struct, frozen=True):
+class PartialExport(msgspec.Struct, frozen=True):
     """An export as far as it came: its whole lines, how many bytes they are, and the row of the last one."""
 
-    tally: Tally
+    tally: TrailerBuilder
     bytes: int = 0
     space: str = ""
     key: str = ""
@@ -55,7 +55,7 @@ class Begun(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class Exported(msgspec.Struct, frozen=True):
+class ExportResult(msgspec.Struct, frozen=True):
     """`rows` of the whole file; `left_out`: rows of this run that an export for people does not show."""
 
     rows: int
@@ -63,7 +63,7 @@ class Exported(msgspec.Struct, frozen=True):
     left_out: int = 0
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """`rows` in the file; of them `written`, and `expired` meanwhile, so not written. The others were there already. Of the
     written, `replaced` went over rows that were there and differed."""
 
@@ -74,36 +74,36 @@ class Imported(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
-def begun(lines: Iterable[bytes]) -> Begun:
+def read_partial_export(lines: Iterable[bytes]) -> PartialExport:
     """What there is of an export that may have been cut off: up to its last whole line."""
-    tally, size, last = Tally(), 0, None
+    tally, size, last = TrailerBuilder(), 0, None
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             break
         found = decode(line, number)
         size += len(line)
-        if isinstance(found, Ending):
-            return Begun(tally, size, ended=True)
+        if isinstance(found, Trailer):
+            return PartialExport(tally, size, ended=True)
         tally.add(line)
         last = found
     return (
-        Begun(tally)
+        PartialExport(tally)
         if last is None
-        else Begun(tally, size, last.space, last.put.key, last.is_shown)
+        else PartialExport(tally, size, last.space, last.put.key, last.is_shown)
     )
 
 
 async def export_rows(
-    view: View,
+    view: ReadView,
     write: Callable[[bytes], object],
     *,
     spaces: Collection[str] | None = None,
     schemas: Sequence[Schema] = (),
-    resume: Begun | None = None,
+    resume: PartialExport | None = None,
     on_progress: Report | None = None,
-) -> Exported:
+) -> ExportResult:
     """Give every row of the spaces (`None`: of all) to `write`, in order, and the last line. `resume`: go on behind it."""
-    start = resume or Begun(Tally())
+    start = resume or PartialExport(TrailerBuilder())
     tally, left_out = start.tally, 0
     if start.ended:
         return _exported(tally, left_out)
@@ -123,7 +123,7 @@ async def export_rows(
         write(lines)
         if on_progress is not None:
             on_progress(tally.rows)
-    write(encode_ending(tally.ending()))
+    write(encode_trailer(tally.ending()))
     return _exported(tally, left_out)
 
 
@@ -134,12 +134,12 @@ async def import_rows(
     partial: bool = False,
     dry_run: bool = False,
     on_progress: Report | None = None,
-) -> Imported:
+) -> ImportResult:
     """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing.
     `dry_run`: say what would be done, and write nothing. An error in the midst says in `written_up_to` how many rows may be
     written before it."""
     incoming = ImportWriter(engine, dry_run=dry_run)
-    tally, ending = Tally(), None
+    tally, ending = TrailerBuilder(), None
     try:
         async with incoming:
             for number, block in blocks(lines):
@@ -154,13 +154,13 @@ async def import_rows(
             error.fields["written_up_to"] = incoming.written
         raise
     _check_ending(tally, ending, partial=partial, dry_run=dry_run)
-    return Imported(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
+    return ImportResult(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
 
 
-def is_whole(lines: Iterable[bytes]) -> bool:
+def is_complete_export(lines: Iterable[bytes]) -> bool:
     """Whether the last line tells of just the lines before it: they are then what was exported, and fit to be imported. They
     are not looked into, so it takes a small part of an import's time."""
-    tally, first, last = Tally(), b"", b""
+    tally, first, last = TrailerBuilder(), b"", b""
     for _, block in blocks(lines):
         tally.add(b"".join((last, *block[:-1])), len(block) - (not last))
         first, last = first or block[0], block[-1]
@@ -168,26 +168,28 @@ def is_whole(lines: Iterable[bytes]) -> bool:
         begins, ends = decode(first, 1), decode(last, 1)
     except KeyhouseError:
         return False
-    is_shown = isinstance(begins, Line) and begins.is_shown
+    is_shown = isinstance(begins, ExportedRow) and begins.is_shown
     return (
-        isinstance(ends, Ending) and not is_shown and ends == tally.ending(ends.made, ends.moment)
+        isinstance(ends, Trailer) and not is_shown and ends == tally.ending(ends.made, ends.moment)
     )
 
 
-def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line], Ending | None]:
+def _rows_of(
+    block: list[bytes], number: int, *, ended: bool
+) -> tuple[list[ExportedRow], Trailer | None]:
     """The rows of a block, and the last line if it is there."""
     found = decode_all(block, number)
-    rows = [each for each in found if isinstance(each, Line)]
+    rows = [each for each in found if isinstance(each, ExportedRow)]
     ending = None
     if len(rows) < len(found) or ended:
-        at = next((index for index, each in enumerate(found) if isinstance(each, Ending)), -1)
+        at = next((index for index, each in enumerate(found) if isinstance(each, Trailer)), -1)
         if ended or at != len(found) - 1:
             raise DocumentError(
                 "There are lines behind the last one: give each export a file of its own.",
                 line=number + at + 1,
             )
         last = found[-1]
-        assert isinstance(last, Ending)
+        assert isinstance(last, Trailer)
         ending = last
     if (shown := next((index for index, row in enumerate(rows) if row.is_shown), None)) is not None:
         raise UsageError(
@@ -197,13 +199,13 @@ def _rows_of(block: list[bytes], number: int, *, ended: bool) -> tuple[list[Line
     return rows, ending
 
 
-def _exported(tally: Tally, left_out: int) -> Exported:
+def _exported(tally: TrailerBuilder, left_out: int) -> ExportResult:
     ending = tally.ending()
-    return Exported(ending.rows, ending.sha256, left_out)
+    return ExportResult(ending.rows, ending.sha256, left_out)
 
 
 async def _pages(
-    view: View, spaces: Collection[str] | None, start: Begun
+    view: ReadView, spaces: Collection[str] | None, start: PartialExport
 ) -> AsyncIterator[tuple[str, Sequence[Row]]]:
     names = [space async for space in view.spaces()] if spaces is None else sorted(set(spaces))
     for space in names:
@@ -231,7 +233,7 @@ class _Shown:
             if found is not None and isinstance(found.declared, Record):
                 record: Record[Any] = found.declared
                 try:
-                    return encode_shown(
+                    return encode_redacted(
                         space, row.key, record.shown(record.decode(row.value, row.key)), row.expires
                     )
                 except (DataError, DocumentError):
@@ -244,7 +246,9 @@ class _Shown:
                 yield Binding(schema, {**schema.fixed, **schema.space.bound(space)})
 
 
-def _check_ending(tally: Tally, ending: Ending | None, *, partial: bool, dry_run: bool) -> None:
+def _check_ending(
+    tally: TrailerBuilder, ending: Trailer | None, *, partial: bool, dry_run: bool
+) -> None:
     if ending is None:
         if not partial:
             raise UnreadableError(

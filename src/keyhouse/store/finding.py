@@ -1,4 +1,4 @@
-"""What `verify` finds, and the look that is certain of it."""
+"""What `verify` finds, and the look that is confirmed of it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -17,16 +17,16 @@ Kind = Literal[
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One row that is not as it should be. `mended`: it is now."""
+    """One row that is not as it should be. `repaired`: it is now."""
 
     kind: Kind
     key: str
     of: str
     detail: str = ""
-    mended: bool = False
+    repaired: bool = False
 
 
-async def certain(
+async def confirmed(
     store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]
 ) -> Finding | None:
     """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
@@ -43,7 +43,7 @@ async def certain(
         return finding, tx.pending > 0 or finding is None or await tx.holds()
 
     for _ in range(_LOOKS_MAX):
-        finding, certain = await store.transact(looked)
-        if certain:
+        finding, confirmed = await store.transact(looked)
+        if confirmed:
             return finding
     return None  # it changes all the time, and so is seen to by those who change it

@@ -12,7 +12,7 @@ from typing import Final
 
 from keyhouse.engine import Batch, Engine, Put, Row, Span
 from keyhouse.store.bulk_writer import batches, commit_with_retry
-from keyhouse.store.jsonl import Line
+from keyhouse.store.jsonl import ExportedRow
 
 LOOK_ROWS: Final = 250
 """Rows of the store that are looked at in one call: what lies there may be larger than what comes."""
@@ -49,7 +49,7 @@ class ImportWriter:
                 self._commits, return_exceptions=True
             )  # the first error is the one that is told
 
-    async def put(self, lines: Sequence[Line]) -> None:
+    async def put(self, lines: Sequence[ExportedRow]) -> None:
         work: list[tuple[str, Batch]] = []
         puts: dict[str, dict[str, Put]] = {}
         for line in lines:

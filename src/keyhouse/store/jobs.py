@@ -11,13 +11,13 @@ from functools import partial
 from typing import TypeVar
 
 from keyhouse.arguments import checked
-from keyhouse.errors import KeyhouseError, LeaseError, UsageError
+from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Record
-from keyhouse.store.chunk import in_chunk
 from keyhouse.store.entry import Entry
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
+R = TypeVar("R")
 T = TypeVar("T")
 Step = Callable[[Transaction, Entry[T]], Awaitable[None]]
 Progress = Callable[[int], None]
@@ -44,7 +44,7 @@ async def run_job(
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
         while state is not None and not state.finished:
-            state = await in_chunk(
+            state = await transact_chunk(
                 store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS
             )
             if on_progress is not None:
@@ -73,6 +73,23 @@ async def try_job(
 async def forget_job(tx: Transaction, store: Store, name: str) -> None:
     """Remove a job's row, so that the job can run anew."""
     await tx.delete(_record(store), name=name)
+
+
+async def transact_chunk(
+    store: Store, work: Callable[[int, Transaction], Awaitable[R]], rows_max: int
+) -> R:
+    """Run `work(rows, tx)` in a transaction with `rows_max` rows, halved until one commit holds it.
+
+    Raises LimitError if a single row is too much for one commit.
+    """
+    rows = rows_max
+    while True:
+        try:
+            return await store.transact(partial(work, rows))
+        except LimitError:
+            if rows == 1:
+                raise
+            rows //= 2
 
 
 def _record(store: Store) -> Record[JobState]:

@@ -33,7 +33,7 @@ BLOCK_BYTES: Final = 4 * 1_024 * 1_024
 _WHITE = b" \t\r\n"
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Trailer(msgspec.Struct, frozen=True):
     """The last line. A backup says there when it was made (in milliseconds), and what is of one moment in it: `store`, or
     each `space`."""
 
@@ -43,7 +43,7 @@ class Ending(msgspec.Struct, frozen=True):
     moment: str | None = None
 
 
-class Line(msgspec.Struct, frozen=True):
+class ExportedRow(msgspec.Struct, frozen=True):
     """A row of a space. `is_shown`: only what people may see of it."""
 
     space: str
@@ -77,7 +77,7 @@ _decode_all = _form_decoder.decode_lines
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Tally:
+class TrailerBuilder:
     """What the last line will say, from the lines before it."""
 
     def __init__(self) -> None:
@@ -88,14 +88,14 @@ class Tally:
         self._hash.update(lines)
         self.rows += rows
 
-    def copy(self) -> "Tally":
+    def copy(self) -> "TrailerBuilder":
         """As it is now, to come back to."""
-        same = Tally()
+        same = TrailerBuilder()
         same._hash, same.rows = self._hash.copy(), self.rows
         return same
 
-    def ending(self, made: int | None = None, moment: str | None = None) -> Ending:
-        return Ending(self.rows, self._hash.hexdigest(), made, moment)
+    def ending(self, made: int | None = None, moment: str | None = None) -> Trailer:
+        return Trailer(self.rows, self._hash.hexdigest(), made, moment)
 
 
 def blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
@@ -142,14 +142,14 @@ def encode_rows(space: str, rows: Sequence[Row]) -> bytes:
     )
 
 
-def encode_shown(space: str, key: str, shown: object, expires: int | None) -> bytes:
+def encode_redacted(space: str, key: str, shown: object, expires: int | None) -> bytes:
     return (
         _encode(_Form(space=space, key=key, shown=msgspec.Raw(_encode(shown)), expires=expires))
         + b"\n"
     )
 
 
-def encode_ending(ending: Ending) -> bytes:
+def encode_trailer(ending: Trailer) -> bytes:
     return (
         _encode(
             _Form(rows=ending.rows, sha256=ending.sha256, made=ending.made, moment=ending.moment)
@@ -158,7 +158,7 @@ def encode_ending(ending: Ending) -> bytes:
     )
 
 
-def decode(line: bytes, number: int) -> Line | Ending:
+def decode(line: bytes, number: int) -> ExportedRow | Trailer:
     """The line; refused, with its number, when it is none or could not be kept."""
     try:
         form = _decode(line)
@@ -180,7 +180,7 @@ def decode(line: bytes, number: int) -> Line | Ending:
         raise
 
 
-def decode_all(lines: Sequence[bytes], number: int) -> list[Line | Ending]:
+def decode_all(lines: Sequence[bytes], number: int) -> list[ExportedRow | Trailer]:
     """What `decode` makes of each of them, empty ones left out. `number`: of the first line."""
     try:
         forms = _decode_all(b"".join(lines))
@@ -191,9 +191,9 @@ def decode_all(lines: Sequence[bytes], number: int) -> list[Line | Ending]:
     return [decode(line, at) for at, line in enumerate(lines, number) if line.strip()]
 
 
-def _read(form: _Form) -> Line | Ending:
+def _read(form: _Form) -> ExportedRow | Trailer:
     if form.rows is not None and form.sha256 is not None:
-        return Ending(form.rows, form.sha256, form.made, form.moment)
+        return Trailer(form.rows, form.sha256, form.made, form.moment)
     if form.space is None or form.key is None:
         raise ValueError("it needs a space and a key")
     _check_space(form.space)
@@ -207,7 +207,7 @@ def _read(form: _Form) -> Line | Ending:
         )
     if form.expires is not None and form.expires > EXPIRES_MAX:
         raise ValueError("it expires at no time that can be kept")
-    return Line(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
+    return ExportedRow(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
 
 
 @lru_cache(maxsize=16)

@@ -16,8 +16,8 @@ from keyhouse.clock import IdSource, ulid_at
 from keyhouse.engine import Row, Span
 from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageError
 from keyhouse.schema import FoldResult, Keys, Log, Record
-from keyhouse.store.chunk import in_chunk
 from keyhouse.store.entry import Entry
+from keyhouse.store.jobs import transact_chunk
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -84,7 +84,9 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
     if log.state is None:
         raise UsageError("The log is not declared to fold: it has no state.", log=log.name)
     folded = 0
-    while chunk := await in_chunk(store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS):
+    while chunk := await transact_chunk(
+        store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS
+    ):
         folded += chunk
     return folded
 
@@ -107,7 +109,7 @@ async def prune(
         if log.deferred:
             await fold(store, log, **stream)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
-        while chunk := await in_chunk(store, work, _CHUNK_ROWS):
+        while chunk := await transact_chunk(store, work, _CHUNK_ROWS):
             gone += chunk
             yield gone
 

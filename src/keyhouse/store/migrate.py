@@ -23,7 +23,7 @@ from keyhouse.store.transaction import Transaction
 Progress = Callable[[Migration, int], None]
 
 
-class Migrated(msgspec.Struct, frozen=True):
+class MigrationResult(msgspec.Struct, frozen=True):
     """One step: how many records it looked at, and how many rows it wrote (or, in a dry run, would write)."""
 
     migration: Migration
@@ -70,10 +70,10 @@ async def version(store: Store) -> int:
 @checked(UsageError)
 async def migrate(
     store: Store, *, dry_run: bool = False, on_progress: Progress | None = None
-) -> list[Migrated]:
+) -> list[MigrationResult]:
     """Apply every migration that the space has not had. With `dry_run` nothing is written, and a step sees the rows as they
     are, without what an earlier step would have changed."""
-    done: list[Migrated] = []
+    done: list[MigrationResult] = []
     at = await version(store)
     for migration in store.schema.migrations[at:]:
         report = None if on_progress is None else _reporter(on_progress, migration)
@@ -93,7 +93,7 @@ async def migrate(
         if state is None:
             continue  # another runner has come to its end since we looked
         took = store.engine.clock.now() - state.started_at
-        done.append(Migrated(migration, state.done, state.changed, took))
+        done.append(MigrationResult(migration, state.done, state.changed, took))
         if not dry_run:
             await _finish(store, migration, state, took)
     return done

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.engine import Batch, Check, Engine, Put, Span, View
+from keyhouse.engine import Batch, Check, Engine, Put, ReadView, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store.bulk_writer import commit_with_retry
 from keyhouse.store.follow import Follower
@@ -45,7 +45,7 @@ class Mark(msgspec.Struct, frozen=True):
     started: int
 
 
-class SpaceMoved(msgspec.Struct, frozen=True):
+class SpaceDigest(msgspec.Struct, frozen=True):
     """A space as it was found in both engines."""
 
     space: str
@@ -53,16 +53,16 @@ class SpaceMoved(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MoveResult(msgspec.Struct, frozen=True):
     """`written`: rows put or deleted in the target by this run, over `passes` times through the whole."""
 
     rows: int
     written: int
     passes: int
-    spaces: list[SpaceMoved]
+    spaces: list[SpaceDigest]
 
 
-class Progress(msgspec.Struct, frozen=True):
+class MoveProgress(msgspec.Struct, frozen=True):
     """`phase`: `copying`, `following` or `verifying`, told at its start with no space. `rows` were looked at in this phase;
     `written`, in the whole run."""
 
@@ -72,7 +72,7 @@ class Progress(msgspec.Struct, frozen=True):
     written: int
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[MoveProgress], None]
 
 
 async def move(
@@ -82,7 +82,7 @@ async def move(
     name: str,
     switch: asyncio.Event | None = None,
     on_progress: Report | None = None,
-) -> Moved:
+) -> MoveResult:
     """Make the target hold what the source holds, and prove it. `name` is what the source is called: a move that was cut off
     goes on only from a source of the same name. With `switch`, follow changes until it is set; stop the writers first."""
     mover = Mover(source, target, on_progress)
@@ -97,7 +97,7 @@ async def move(
 class Mover:
     """The steps of a move. What is moved may be an engine, or a file that shows itself as one."""
 
-    def __init__(self, source: View, target: Engine, on_progress: Report | None) -> None:
+    def __init__(self, source: ReadView, target: Engine, on_progress: Report | None) -> None:
         self._source = source
         self._target = target
         self._on_progress = on_progress
@@ -106,7 +106,7 @@ class Mover:
         self._written = 0
         self._passes = 0
 
-    async def begin(self, name: str, *, replace: bool = False) -> Moved | None:
+    async def begin(self, name: str, *, replace: bool = False) -> MoveResult | None:
         """Mark the target; or what it holds, when it is the same already. `replace`: its own rows may go."""
         if (await self._source.scan(MARK_SPACE, Span(), limit=1)).rows:
             raise UsageError(
@@ -130,7 +130,7 @@ class Mover:
             )
         return None
 
-    async def _begin_new(self, name: str, replace: bool) -> Moved | None:
+    async def _begin_new(self, name: str, replace: bool) -> MoveResult | None:
         async for _ in self._target.spaces():
             self._enter("verifying")
             found, differing = await self._pass(write=False)
@@ -162,7 +162,7 @@ class Mover:
         self._enter("following")
         await Follower(source, self._target, self._reconcile, self._followed).run(revisions, switch)
 
-    async def verify(self) -> Moved:
+    async def verify(self) -> MoveResult:
         """Compare the whole, and again while something differs, until nothing does."""
         for _ in range(PASSES_MAX):
             self._enter("verifying")
@@ -174,16 +174,16 @@ class Mover:
             differing_rows=differing,
         )
 
-    async def end(self) -> Moved:
+    async def end(self) -> MoveResult:
         """Compare, and take the mark away."""
         moved = await self.verify()
         await commit_with_retry(self._target, MARK_SPACE, Batch(deletes=(MARK_KEY,)))
         return moved
 
-    async def _pass(self, *, write: bool) -> tuple[Moved, int]:
+    async def _pass(self, *, write: bool) -> tuple[MoveResult, int]:
         """The whole, once; and how many rows differed."""
         self._passes += 1
-        spaces: list[SpaceMoved] = []
+        spaces: list[SpaceDigest] = []
         differing = 0
         for space in await self._spaces():
             found = await self._reconcile(space, write=write)
@@ -193,8 +193,8 @@ class Mover:
                     "The two engines agree row by row, but not in their digests.", space=space
                 )
             if found.source.rows:
-                spaces.append(SpaceMoved(space, found.source.rows, found.source.text()))
-        return Moved(
+                spaces.append(SpaceDigest(space, found.source.rows, found.source.text()))
+        return MoveResult(
             sum([space.rows for space in spaces]), self._written, self._passes, spaces
         ), differing
 
@@ -225,4 +225,4 @@ class Mover:
 
     def _report(self, space: str) -> None:
         if self._on_progress is not None:
-            self._on_progress(Progress(self._phase, space, self._looked, self._written))
+            self._on_progress(MoveProgress(self._phase, space, self._looked, self._written))

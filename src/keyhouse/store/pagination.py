@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
-from keyhouse.engine import Engine, Page, Row, Span, View
+from keyhouse.engine import Engine, Page, ReadView, Row, Span
 
 PAGE_ROWS: Final = 2_000
 PAGE_ROWS_FIRST: Final = 16
@@ -17,7 +17,7 @@ PAGE_BYTES: Final = 4 * 1_024 * 1_024
 T = TypeVar("T")
 
 
-async def pages(view: View, space: str, span: Span = Span()) -> AsyncIterator[Page]:  # noqa: B008  # it is frozen
+async def pages(view: ReadView, space: str, span: Span = Span()) -> AsyncIterator[Page]:  # noqa: B008  # it is frozen
     """The live rows of the span, in key order, a page at a time."""
     limit = PAGE_ROWS_FIRST
     while True:
@@ -30,7 +30,7 @@ async def pages(view: View, space: str, span: Span = Span()) -> AsyncIterator[Pa
         await asyncio.sleep(0)  # an engine that answers at once would keep all others waiting
 
 
-async def rows(view: View, space: str, span: Span = Span()) -> AsyncIterator[Row]:  # noqa: B008  # it is frozen
+async def rows(view: ReadView, space: str, span: Span = Span()) -> AsyncIterator[Row]:  # noqa: B008  # it is frozen
     """The live rows of the span, in key order."""
     async for page in pages(view, space, span):
         for row in page.rows:
@@ -44,7 +44,7 @@ def _fitting(page: Sequence[Row], limit: int) -> int:
 
 
 async def row_pairs(
-    source: View, target: Engine, space: str
+    source: ReadView, target: Engine, space: str
 ) -> AsyncIterator[tuple[Row | None, Row | None]]:
     """Each key that either of the two has a row of, in order, with both rows."""
     async for _, first, second in _pairs(
@@ -53,7 +53,7 @@ async def row_pairs(
         yield first, second
 
 
-async def spaces_of_both(source: View, target: Engine) -> AsyncIterator[str]:
+async def spaces_of_both(source: ReadView, target: Engine) -> AsyncIterator[str]:
     """Each space of either of the two, in order."""
     async for space, _, _ in _pairs(_by_name(source.spaces()), _by_name(target.spaces())):
         yield space

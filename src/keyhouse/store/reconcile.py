@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.engine import Engine, Put, Row, View
+from keyhouse.engine import Engine, Put, ReadView, Row
 from keyhouse.store.bulk_writer import BulkWriter
 from keyhouse.store.digest import Digest
 from keyhouse.store.pagination import row_pairs
@@ -26,7 +26,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 async def reconcile(
-    source: View, target: Engine, space: str, seen: Seen, *, write: bool = True
+    source: ReadView, target: Engine, space: str, seen: Seen, *, write: bool = True
 ) -> Compared:
     """Without `write`, only look."""
     wanted, there, differing = Digest(), Digest(), 0
@@ -52,7 +52,7 @@ async def reconcile(
     return Compared(wanted, there, differing)
 
 
-def _live(row: Row | None, source: View, target: Engine) -> Row | None:
+def _live(row: Row | None, source: ReadView, target: Engine) -> Row | None:
     """A row may expire between the reading of the one engine and of the other: then it is in neither."""
     if row is None or row.expires is None:
         return row

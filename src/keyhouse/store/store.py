@@ -40,8 +40,8 @@ from keyhouse.schema import (
     Counter,
     Declared,
     Derived,
-    Found,
     Index,
+    KeyMatch,
     Keys,
     Record,
     Schema,
@@ -339,7 +339,7 @@ class Store:
             async for page in pages:
                 yield page
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> KeyMatch | None:
         """What a key is: its declaration and fields; `None` for a key of no template."""
         if not isinstance(key, str):
             raise KeyFieldError("A key must be text.", key=key)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from keyhouse.schema import Log, LogState
-from keyhouse.store.finding import Finding, certain
+from keyhouse.store.finding import Finding, confirmed
 from keyhouse.store.logs import beside, fold, rows_of, streams
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
@@ -26,13 +26,13 @@ async def check_streams(store: Store, *, repair: bool) -> AsyncIterator[Finding]
             continue
         check = _check_state if log.state is not None else _check_sequence
         async for stream in _all_streams(store, log):
-            finding = await certain(store, partial(check, store, log, stream, repair))
+            finding = await confirmed(store, partial(check, store, log, stream, repair))
             if finding is None:
                 continue
             if repair and finding.kind == "unfolded" and not log.deferred:
                 folded = await fold(store, log, **stream)
                 finding = msgspec.structs.replace(
-                    finding, detail=f"{folded} of them were folded now", mended=True
+                    finding, detail=f"{folded} of them were folded now", repaired=True
                 )
             yield finding
 
@@ -64,8 +64,8 @@ async def _check_state(
             )
             return Finding("unfolded", key, log.name, detail)
         if repair:
-            mended = msgspec.structs.replace(state, through="" if newest is None else str(newest))
-            await tx.put(log.state, mended, **beside(log, stream))
+            repaired = msgspec.structs.replace(state, through="" if newest is None else str(newest))
+            await tx.put(log.state, repaired, **beside(log, stream))
         return Finding(
             "wrong", key, log.name, f"`through` is {through!r:.80}, which names no event", repair
         )

@@ -1,13 +1,13 @@
 """Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend.
 
 The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction,
-with the record it should agree with: only what is wrong at one moment is reported, and mended in that same commit.
+with the record it should agree with: only what is wrong at one moment is reported, and repaired in that same commit.
 Memory grows with the number of Count rows only.
 
 Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
 earns it), `miscounted`, `unfolded` (events of a log that its state does not know of), `conflict` (two records claim one
 unique row: a person must decide), `unreadable` (a row that does not decode as its record), `unknown` (a key of no template).
-The last three are not mended: there is nothing to go by. Those of the last two can be dropped, when a person has seen what
+The last three are not repaired: there is nothing to go by. Those of the last two can be dropped, when a person has seen what
 is in them and says so.
 """
 
@@ -29,8 +29,8 @@ from keyhouse.errors import (
     UniqueError,
     UsageError,
 )
-from keyhouse.schema import Count, Derived, Found, Keys, Record, Summary, Unique
-from keyhouse.store.finding import Finding, Kind, certain
+from keyhouse.schema import Count, Derived, KeyMatch, Keys, Record, Summary, Unique
+from keyhouse.store.finding import Finding, Kind, confirmed
 from keyhouse.store.store import Store
 from keyhouse.store.streams import check_streams
 from keyhouse.store.transaction import Transaction
@@ -48,12 +48,12 @@ async def verify(
     on_progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Finding]:
     """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what
-    was derived from such a record dangles then, and is mended by the next run). `on_progress` is told how many rows
+    was derived from such a record dangles then, and is repaired by the next run). `on_progress` is told how many rows
     were read."""
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
-        if drop and finding.kind in ("unreadable", "unknown") and not finding.mended:
+        if drop and finding.kind in ("unreadable", "unknown") and not finding.repaired:
             await store.transact(partial(_drop, store, finding.key))
-            finding = msgspec.structs.replace(finding, mended=True)
+            finding = msgspec.structs.replace(finding, repaired=True)
         yield finding
 
 
@@ -64,7 +64,7 @@ async def _drop(store: Store, key: str, tx: Transaction) -> None:
         tx.write(key, None)
 
 
-def _unreadable(found: Found, key: str, value: bytes) -> str | None:
+def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
     """Why a row is not of its declaration; `None` when it is."""
     try:
         if isinstance(found.declared, Record):
@@ -125,7 +125,7 @@ def _is_neighbours(store: Store, key: str) -> bool:
 
 
 async def _check_record(
-    store: Store, found: Found, row: Row, counted: Tally[str], *, repair: bool
+    store: Store, found: KeyMatch, row: Row, counted: Tally[str], *, repair: bool
 ) -> AsyncIterator[Finding]:
     record: Record[Any] = found.record
     try:
@@ -145,7 +145,7 @@ async def _check_record(
     for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
             work = partial(_mend_missing, record, derived, row.key, found.values, key, repair)
-            if (finding := await certain(store, work)) is not None:
+            if (finding := await confirmed(store, work)) is not None:
                 yield finding
 
 
@@ -216,7 +216,7 @@ def _agrees(derived: Derived, row: Row | None, contribution: Any, expires: int |
 
 
 async def _check_derived(
-    store: Store, found: Found, row: Row, *, repair: bool
+    store: Store, found: KeyMatch, row: Row, *, repair: bool
 ) -> AsyncIterator[Finding]:
     derived: Derived = found.declared
     record: Record[Any] = found.record
@@ -236,7 +236,7 @@ async def _check_derived(
             for r, values in zip(there, candidates, strict=True)
         ):
             work = partial(_mend_dangling, record, derived, candidates, row.key, row.value, repair)
-            if (finding := await certain(store, work)) is not None:
+            if (finding := await confirmed(store, work)) is not None:
                 yield finding
 
 
@@ -331,7 +331,7 @@ def _stored_count(row: Row | None) -> int | None:
         return None
 
 
-async def _recount(store: Store, found: Found, key: str) -> tuple[int, int]:
+async def _recount(store: Store, found: KeyMatch, key: str) -> tuple[int, int]:
     """How many records earn the row, and how many can't be read, so that nobody knows whether they do."""
     total = doubtful = 0
     record: Record[Any] = found.record

@@ -23,7 +23,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span
 from keyhouse.errors import CounterError
 from keyhouse.limits import PAGE_ROWS_MAX
-from keyhouse.testing.conformance.stage import ALL, Opener, leave, step
+from keyhouse.testing.conformance.harness import ALL, Opener, leave, step
 
 MARK: Final = "~mark"
 """The row that `follow` writes, to know where a watch has come up to now."""

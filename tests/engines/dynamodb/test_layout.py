@@ -13,7 +13,7 @@ from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Path, layout_of
 from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flattened
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.errors import DeclarationError
-from keyhouse.testing.conformance.poison import VALUES
+from keyhouse.testing.conformance.hostile_values import VALUES
 from tests.support.dynamodb_tables import plain_client, settings
 
 HISTORY = layout_of("history")

@@ -8,7 +8,7 @@ import pytest
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines import watcher
 from keyhouse.errors import ClosedError, WatchExpiredError
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import Kind, awaited, both, put, taken
 
 ALL = Span()

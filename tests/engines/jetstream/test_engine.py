@@ -23,7 +23,7 @@ from keyhouse.engines.jetstream.layout import (
 from keyhouse.engines.jetstream.settings import parse
 from keyhouse.engines.registry import open_engine
 from keyhouse.errors import FullError, LimitError, UsageError
-from keyhouse.testing.conformance.stage import step
+from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, eventually, keys_of, put, run, value
 from tests.support.nats_servers import Beside
 

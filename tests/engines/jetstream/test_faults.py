@@ -20,7 +20,7 @@ from keyhouse.engines.jetstream import connection as connection
 from keyhouse.engines.jetstream.message import Message
 from keyhouse.errors import UnavailableError, UnknownOutcomeError, UsageError
 from keyhouse.nats.server import NatsServer
-from keyhouse.testing.conformance.stage import step
+from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, put, value
 from tests.support.nats_servers import nats_server, own_server, url_of
 

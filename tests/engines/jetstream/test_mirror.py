@@ -17,7 +17,7 @@ from keyhouse.engines.jetstream.sweep import ID_MARGIN_MILLISECONDS
 from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
-from keyhouse.testing.conformance.stage import step
+from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, eventually, put, run, value
 from tests.support.nats_servers import Beside, beside
 

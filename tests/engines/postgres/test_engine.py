@@ -17,7 +17,7 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer, postgres_server
 from tests.engines.support.postgres_schemas import ALL, LAYOUT, database, opened, operator, put
 from tests.support.engine_openers import postgres_schema

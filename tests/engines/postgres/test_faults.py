@@ -18,7 +18,7 @@ from keyhouse.engine import Add, Batch, Change, Engine, Put, Span
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.postgres.feed import Feed
 from keyhouse.errors import EngineError, UnavailableError, UnknownOutcomeError
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from keyhouse.testing.servers.postgres import PostgresServer
 from tests.soak import size
 from tests.support.engine_openers import postgres_schema

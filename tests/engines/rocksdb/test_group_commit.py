@@ -24,7 +24,7 @@ from keyhouse.errors import (
     UnknownOutcomeError,
     WatchExpiredError,
 )
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import count, one
 
 ALL = Span()

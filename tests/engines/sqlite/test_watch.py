@@ -10,7 +10,7 @@ import pytest
 from keyhouse.engine import Change, Span
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.errors import UnreadableError, WatchExpiredError
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from tests.engines.support.embedded_engines import put, taken
 
 ALL = Span()

@@ -22,7 +22,7 @@ from keyhouse.engines.rocksdb import feed as rocksdb_feed
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.engines.sqlite import feed as sqlite_feed
-from keyhouse.testing.conformance.stage import leave, step
+from keyhouse.testing.conformance.harness import leave, step
 from tests.support.engine_openers import OPENERS
 
 Embedded = SqliteEngine | RocksdbEngine

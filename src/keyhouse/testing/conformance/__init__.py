@@ -3,7 +3,7 @@
 Subclass `Conformance` in a test module, with a pytest fixture `opener` that gives an `Opener` of a new, empty store.
 """
 
-from keyhouse.testing.conformance.stage import Opener, Stage
+from keyhouse.testing.conformance.harness import Harness, Opener
 from keyhouse.testing.conformance.suite import Conformance
 
-__all__ = ["Conformance", "Opener", "Stage"]
+__all__ = ["Conformance", "Harness", "Opener"]

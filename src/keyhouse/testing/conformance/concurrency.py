@@ -4,97 +4,101 @@ import asyncio
 
 from keyhouse.engine import Batch, Check, Engine, Put
 from keyhouse.errors import CounterError
-from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
 
 TASKS = 64
 
 
-class Concurrency:
+class ConcurrencyTests:
     @scenario()
-    async def test_no_add_is_lost(self, stage: Stage) -> None:
+    async def test_no_add_is_lost(self, harness: Harness) -> None:
         async def add(number: int) -> None:
             for _ in range(5):
-                await stage.commit(
+                await harness.commit(
                     adds={"all": 1, f"of {number % 8}": 1}, puts={f"p{number}": b"1"}
                 )
 
         await asyncio.gather(*(add(number) for number in range(TASKS)))
-        assert await stage.value("all") == b"%d" % (TASKS * 5)
+        assert await harness.value("all") == b"%d" % (TASKS * 5)
         for number in range(8):
-            assert await stage.value(f"of {number}") == b"%d" % (TASKS * 5 // 8)
+            assert await harness.value(f"of {number}") == b"%d" % (TASKS * 5 // 8)
 
     @scenario()
-    async def test_no_compare_and_set_is_lost(self, stage: Stage) -> None:
+    async def test_no_compare_and_set_is_lost(self, harness: Harness) -> None:
         async def increment(rounds: int) -> None:
             for _ in range(rounds):
-                while not await _incremented(stage.engine):
+                while not await _incremented(harness.engine):
                     await asyncio.sleep(0)
 
-        await stage.put("n", value=b"0")
+        await harness.put("n", value=b"0")
         await asyncio.gather(*(increment(1) for _ in range(TASKS)))
-        assert await stage.value("n") == b"%d" % TASKS
+        assert await harness.value("n") == b"%d" % TASKS
 
     @scenario()
-    async def test_of_many_that_create_a_row_one_does(self, stage: Stage) -> None:
+    async def test_of_many_that_create_a_row_one_does(self, harness: Harness) -> None:
         for name in ("a", "b", "c"):
             creations = (
-                stage.commit(checks={name: None}, puts={name: b"%d" % number})
+                harness.commit(checks={name: None}, puts={name: b"%d" % number})
                 for number in range(TASKS)
             )
             revisions = await asyncio.gather(*creations)
             (winner,) = (
                 number for number, revision in enumerate(revisions) if revision is not None
             )
-            assert await stage.value(name) == b"%d" % winner
+            assert await harness.value(name) == b"%d" % winner
 
     @scenario()
-    async def test_commits_at_the_same_time_have_different_revisions(self, stage: Stage) -> None:
-        revisions = await asyncio.gather(*(stage.put(f"k{number}") for number in range(TASKS)))
+    async def test_commits_at_the_same_time_have_different_revisions(
+        self, harness: Harness
+    ) -> None:
+        revisions = await asyncio.gather(*(harness.put(f"k{number}") for number in range(TASKS)))
         assert len(set(revisions)) == TASKS
         for number, revision in enumerate(revisions):
-            row = await stage.row(f"k{number}")
+            row = await harness.row(f"k{number}")
             assert row is not None
             assert row.revision == revision
 
     @scenario()
-    async def test_spaces_are_written_at_the_same_time(self, stage: Stage) -> None:
+    async def test_spaces_are_written_at_the_same_time(self, harness: Harness) -> None:
         spaces = [f"s{number}" for number in range(8)]
         await asyncio.gather(
-            *(stage.commit(space=space, adds={"n": 1}) for _ in range(10) for space in spaces)
+            *(harness.commit(space=space, adds={"n": 1}) for _ in range(10) for space in spaces)
         )
-        assert [await stage.value("n", space=space) for space in spaces] == [b"10"] * 8
+        assert [await harness.value("n", space=space) for space in spaces] == [b"10"] * 8
 
     @scenario()
-    async def test_who_is_refused_does_not_harm_who_is_not(self, stage: Stage) -> None:
-        await stage.put("text", value=b'"x"')
+    async def test_who_is_refused_does_not_harm_who_is_not(self, harness: Harness) -> None:
+        await harness.put("text", value=b'"x"')
         commits = []
         for number in range(TASKS):
             match number % 4:
                 case 0:
-                    commits.append(stage.commit(puts={f"refused {number}": b"1"}, adds={"text": 1}))
+                    commits.append(
+                        harness.commit(puts={f"refused {number}": b"1"}, adds={"text": 1})
+                    )
                 case 1:
                     commits.append(
-                        stage.commit(checks={"text": None}, puts={f"lost {number}": b"1"})
+                        harness.commit(checks={"text": None}, puts={f"lost {number}": b"1"})
                     )
                 case _:
-                    commits.append(stage.commit(puts={f"kept {number}": b"1"}, adds={"n": 1}))
+                    commits.append(harness.commit(puts={f"kept {number}": b"1"}, adds={"n": 1}))
         answers = await asyncio.gather(*commits, return_exceptions=True)
         assert all(isinstance(answer, CounterError) for answer in answers[0::4])
         assert all(answer is None for answer in answers[1::4])
         assert all(isinstance(answer, int) for answer in answers[2::4] + answers[3::4])
-        keys = await stage.keys()
+        keys = await harness.keys()
         assert len([key for key in keys if key.startswith("kept")]) == TASKS // 2
         assert not [key for key in keys if key.startswith(("refused", "lost"))]
-        assert await stage.value("n") == b"%d" % (TASKS // 2)
+        assert await harness.value("n") == b"%d" % (TASKS // 2)
 
     @scenario()
     async def test_a_cancelled_commit_is_whole_or_nothing_and_the_others_go_on(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
         for yields in range(6):
             tasks = [
                 asyncio.ensure_future(
-                    stage.commit(puts={f"{yields}/{number}/{part}": b"1" for part in "ab"})
+                    harness.commit(puts={f"{yields}/{number}/{part}": b"1" for part in "ab"})
                 )
                 for number in range(TASKS)
             ]
@@ -103,8 +107,8 @@ class Concurrency:
             for task in tasks[::2]:
                 task.cancel()
             answers = await asyncio.gather(*tasks, return_exceptions=True)
-            await stage.put("settled")
-            keys = set(await stage.keys())
+            await harness.put("settled")
+            keys = set(await harness.keys())
             for number, answer in enumerate(answers):
                 parts = [f"{yields}/{number}/{part}" in keys for part in "ab"]
                 assert parts[0] == parts[1]
@@ -115,15 +119,15 @@ class Concurrency:
 
     @scenario()
     async def test_a_commit_that_was_cancelled_at_any_moment_and_is_repeated_by_its_id_is_applied_once(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
         """Who is cancelled does not know the outcome, as after an `UnknownOutcomeError`; and may do the same about it."""
-        await stage.put("n", value=b"0")
+        await harness.put("n", value=b"0")
         ids = []
         for moment, pause in enumerate([0, 0, 0.0003, 0.001, 0.003, 0.01]):
             names = [f"{moment} of {number}" for number in range(4)]
             tasks = [
-                asyncio.ensure_future(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name))
+                asyncio.ensure_future(harness.commit(adds={"n": 1}, puts={name: b"1"}, id=name))
                 for name in names
             ]
             for _ in range(moment):
@@ -131,38 +135,38 @@ class Concurrency:
             for task in tasks:
                 task.cancel()
             again = asyncio.gather(
-                *(stage.commit(adds={"n": 1}, puts={name: b"1"}, id=name) for name in names)
+                *(harness.commit(adds={"n": 1}, puts={name: b"1"}, id=name) for name in names)
             )
             first, second = await asyncio.gather(*tasks, return_exceptions=True), await again
             for before, after in zip(first, second, strict=True):
                 assert before == after or isinstance(before, asyncio.CancelledError)
             ids += names
-        assert await stage.value("n") == b"%d" % len(ids)
-        assert await stage.keys() == sorted([*ids, "n"])
+        assert await harness.value("n") == b"%d" % len(ids)
+        assert await harness.keys() == sorted([*ids, "n"])
 
     @scenario()
-    async def test_an_engine_whose_every_caller_gave_up_still_works(self, stage: Stage) -> None:
-        task = asyncio.ensure_future(stage.put("a"))
+    async def test_an_engine_whose_every_caller_gave_up_still_works(self, harness: Harness) -> None:
+        task = asyncio.ensure_future(harness.put("a"))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await stage.put("b")
-        assert await stage.value("b") == b"1"
+        await harness.put("b")
+        assert await harness.value("b") == b"1"
 
     @scenario(shared=True)
-    async def test_two_that_have_the_store_open_lose_no_update(self, stage: Stage) -> None:
-        other = await stage.another()
+    async def test_two_that_have_the_store_open_lose_no_update(self, harness: Harness) -> None:
+        other = await harness.another()
         try:
-            await stage.put("n", value=b"0")
+            await harness.put("n", value=b"0")
 
             async def increment(engine: Engine) -> None:
                 while not await _incremented(engine):
                     await asyncio.sleep(0)
 
             await asyncio.gather(
-                *(increment(engine) for _ in range(10) for engine in (stage.engine, other))
+                *(increment(engine) for _ in range(10) for engine in (harness.engine, other))
             )
-            assert await stage.value("n") == b"20"
+            assert await harness.value("n") == b"20"
         finally:
             await other.close()
 

@@ -5,7 +5,7 @@ import pytest
 from keyhouse.engine import Row
 from keyhouse.errors import CounterError
 from keyhouse.limits import COUNTER_MAX
-from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
 
 NOT_COUNTERS = (
     b'"1"',
@@ -24,12 +24,12 @@ NOT_COUNTERS = (
 )
 
 
-class Counters:
+class CounterTests:
     @scenario()
-    async def test_an_absent_counter_counts_from_0(self, stage: Stage) -> None:
-        revision = await stage.commit(adds={"a": 5, "b": -5, "c": 0})
+    async def test_an_absent_counter_counts_from_0(self, harness: Harness) -> None:
+        revision = await harness.commit(adds={"a": 5, "b": -5, "c": 0})
         assert revision is not None
-        rows = await stage.engine.read(SPACE, ["a", "b", "c"])
+        rows = await harness.engine.read(SPACE, ["a", "b", "c"])
         assert rows == [
             Row("a", b"5", revision),
             Row("b", b"-5", revision),
@@ -37,79 +37,87 @@ class Counters:
         ]
 
     @scenario()
-    async def test_adds_add_up(self, stage: Stage) -> None:
+    async def test_adds_add_up(self, harness: Harness) -> None:
         for by in (1, 10, -4, 0, 100, -107):
-            await stage.commit(adds={"n": by})
-        assert await stage.value("n") == b"0"
+            await harness.commit(adds={"n": by})
+        assert await harness.value("n") == b"0"
 
     @scenario()
-    async def test_a_put_integer_is_a_counter(self, stage: Stage) -> None:
+    async def test_a_put_integer_is_a_counter(self, harness: Harness) -> None:
         for value, total in ((b"41", b"42"), (b"-1", b"0"), (b"0", b"1"), (b"-41", b"-40")):
-            await stage.put("n", value=value)
-            await stage.commit(adds={"n": 1})
-            assert await stage.value("n") == total
+            await harness.put("n", value=value)
+            await harness.commit(adds={"n": 1})
+            assert await harness.value("n") == total
 
     @scenario()
-    async def test_a_row_that_is_not_a_json_integer_is_not_a_counter(self, stage: Stage) -> None:
+    async def test_a_row_that_is_not_a_json_integer_is_not_a_counter(
+        self, harness: Harness
+    ) -> None:
         for value in NOT_COUNTERS:
-            revision = await stage.put("n", value=value)
+            revision = await harness.put("n", value=value)
             with pytest.raises(CounterError):
-                await stage.commit(adds={"n": 1})
-            assert await stage.row("n") == Row("n", value, revision)
+                await harness.commit(adds={"n": 1})
+            assert await harness.row("n") == Row("n", value, revision)
 
     @scenario()
-    async def test_a_counter_reaches_its_bounds_and_does_not_pass_them(self, stage: Stage) -> None:
+    async def test_a_counter_reaches_its_bounds_and_does_not_pass_them(
+        self, harness: Harness
+    ) -> None:
         for sign in (1, -1):
-            await stage.commit(deletes=("n",))
-            await stage.commit(adds={"n": sign * (COUNTER_MAX - 1)})
-            await stage.commit(adds={"n": sign})
-            assert await stage.value("n") == b"%d" % (sign * COUNTER_MAX)
+            await harness.commit(deletes=("n",))
+            await harness.commit(adds={"n": sign * (COUNTER_MAX - 1)})
+            await harness.commit(adds={"n": sign})
+            assert await harness.value("n") == b"%d" % (sign * COUNTER_MAX)
             with pytest.raises(CounterError):
-                await stage.commit(adds={"n": sign})
-            assert await stage.value("n") == b"%d" % (sign * COUNTER_MAX)
-            await stage.commit(adds={"n": -sign * COUNTER_MAX})
-            assert await stage.value("n") == b"0"
+                await harness.commit(adds={"n": sign})
+            assert await harness.value("n") == b"%d" % (sign * COUNTER_MAX)
+            await harness.commit(adds={"n": -sign * COUNTER_MAX})
+            assert await harness.value("n") == b"0"
 
     @scenario()
-    async def test_an_add_beyond_the_bounds_is_refused_at_once(self, stage: Stage) -> None:
+    async def test_an_add_beyond_the_bounds_is_refused_at_once(self, harness: Harness) -> None:
         for by in (COUNTER_MAX + 1, -COUNTER_MAX - 1, 2**64, -(2**64)):
             with pytest.raises(CounterError):
-                await stage.commit(adds={"n": by})
-        assert await stage.value("n") is None
+                await harness.commit(adds={"n": by})
+        assert await harness.value("n") is None
 
     @scenario()
-    async def test_an_integer_out_of_bounds_is_not_a_counter(self, stage: Stage) -> None:
+    async def test_an_integer_out_of_bounds_is_not_a_counter(self, harness: Harness) -> None:
         for value in (b"9223372036854775808", b"-9223372036854775808", b"1" + b"0" * 3_999):
-            await stage.put("n", value=value)
+            await harness.put("n", value=value)
             with pytest.raises(CounterError):
-                await stage.commit(adds={"n": 0})
-            assert await stage.value("n") == value
+                await harness.commit(adds={"n": 0})
+            assert await harness.value("n") == value
 
     @scenario()
-    async def test_an_add_keeps_the_expiry(self, stage: Stage) -> None:
-        expires = stage.later(1_000)
-        await stage.put("n", value=b"1", expires=expires)
-        revision = await stage.commit(adds={"n": 1})
+    async def test_an_add_keeps_the_expiry(self, harness: Harness) -> None:
+        expires = harness.later(1_000)
+        await harness.put("n", value=b"1", expires=expires)
+        revision = await harness.commit(adds={"n": 1})
         assert revision is not None
-        assert await stage.row("n") == Row("n", b"2", revision, expires)
+        assert await harness.row("n") == Row("n", b"2", revision, expires)
 
     @scenario()
-    async def test_an_expired_counter_counts_from_0_and_does_not_expire(self, stage: Stage) -> None:
-        await stage.put("n", value=b"7", expires=stage.later(10))
-        stage.clock.advance(milliseconds=10)
-        revision = await stage.commit(adds={"n": 1})
+    async def test_an_expired_counter_counts_from_0_and_does_not_expire(
+        self, harness: Harness
+    ) -> None:
+        await harness.put("n", value=b"7", expires=harness.later(10))
+        harness.clock.advance(milliseconds=10)
+        revision = await harness.commit(adds={"n": 1})
         assert revision is not None
-        assert await stage.row("n") == Row("n", b"1", revision, None)
+        assert await harness.row("n") == Row("n", b"1", revision, None)
 
     @scenario()
-    async def test_an_expired_row_that_was_no_counter_is_no_hindrance(self, stage: Stage) -> None:
-        await stage.put("n", value=b"{}", expires=stage.later(10))
-        stage.clock.advance(milliseconds=10)
-        await stage.commit(adds={"n": 1})
-        assert await stage.value("n") == b"1"
+    async def test_an_expired_row_that_was_no_counter_is_no_hindrance(
+        self, harness: Harness
+    ) -> None:
+        await harness.put("n", value=b"{}", expires=harness.later(10))
+        harness.clock.advance(milliseconds=10)
+        await harness.commit(adds={"n": 1})
+        assert await harness.value("n") == b"1"
 
     @scenario()
-    async def test_a_lost_check_adds_nothing(self, stage: Stage) -> None:
-        await stage.commit(adds={"n": 1})
-        assert await stage.commit(checks={"n": None}, adds={"n": 1}) is None
-        assert await stage.value("n") == b"1"
+    async def test_a_lost_check_adds_nothing(self, harness: Harness) -> None:
+        await harness.commit(adds={"n": 1})
+        assert await harness.commit(checks={"n": None}, adds={"n": 1}) is None
+        assert await harness.value("n") == b"1"

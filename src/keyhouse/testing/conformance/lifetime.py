@@ -7,66 +7,66 @@ import pytest
 
 from keyhouse.engine import Batch, Engine, Put, Row
 from keyhouse.errors import ClosedError
-from keyhouse.testing.conformance.stage import ALL, PATIENCE_SECONDS, SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import ALL, SPACE, TIMEOUT_SECONDS, Harness, scenario
 
 
-class Lifetime:
+class LifetimeTests:
     @scenario()
-    async def test_an_engine_declares_what_it_can_do(self, stage: Stage) -> None:
-        capabilities = stage.engine.capabilities
+    async def test_an_engine_declares_what_it_can_do(self, harness: Harness) -> None:
+        capabilities = harness.engine.capabilities
         assert capabilities.name
         assert capabilities.commit_rows_max >= 1
         assert capabilities.commit_bytes_max >= 1
 
     @scenario()
-    async def test_an_engine_has_the_clock_it_was_given(self, stage: Stage) -> None:
-        assert stage.engine.clock is stage.clock
+    async def test_an_engine_has_the_clock_it_was_given(self, harness: Harness) -> None:
+        assert harness.engine.clock is harness.clock
 
     @scenario()
-    async def test_a_second_close_does_nothing(self, stage: Stage) -> None:
-        await stage.put("a")
-        await stage.engine.close()
-        await stage.engine.close()
-        await asyncio.gather(stage.engine.close(), stage.engine.close())
+    async def test_a_second_close_does_nothing(self, harness: Harness) -> None:
+        await harness.put("a")
+        await harness.engine.close()
+        await harness.engine.close()
+        await asyncio.gather(harness.engine.close(), harness.engine.close())
 
     @scenario()
-    async def test_an_engine_that_was_never_used_can_be_closed(self, stage: Stage) -> None:
-        await stage.engine.close()
+    async def test_an_engine_that_was_never_used_can_be_closed(self, harness: Harness) -> None:
+        await harness.engine.close()
 
     @scenario()
-    async def test_a_closed_engine_says_so(self, stage: Stage) -> None:
-        await stage.put("a")
-        await stage.engine.close()
+    async def test_a_closed_engine_says_so(self, harness: Harness) -> None:
+        await harness.put("a")
+        await harness.engine.close()
         for call in CALLS:
             with pytest.raises(ClosedError):
-                await call(stage.engine)
+                await call(harness.engine)
 
     @scenario()
-    async def test_closing_ends_a_watch_that_waits(self, stage: Stage) -> None:
-        start = await stage.put("a")
-        waiting = asyncio.ensure_future(anext(stage.engine.watch(SPACE, ALL, since=start)))
+    async def test_closing_ends_a_watch_that_waits(self, harness: Harness) -> None:
+        start = await harness.put("a")
+        waiting = asyncio.ensure_future(anext(harness.engine.watch(SPACE, ALL, since=start)))
         await asyncio.sleep(0)
-        await stage.engine.close()
+        await harness.engine.close()
         with pytest.raises(ClosedError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await waiting
 
     @scenario(durable=True)
-    async def test_closing_finishes_what_was_begun(self, stage: Stage) -> None:
+    async def test_closing_finishes_what_was_begun(self, harness: Harness) -> None:
         """Whatever it was at. Everyone is told, and what one is told is so."""
         for moment in (1, 4, 30):
             names = [f"{moment} of {number}" for number in range(20)]
-            tasks = [asyncio.ensure_future(stage.put(name, f"{name}, too")) for name in names]
+            tasks = [asyncio.ensure_future(harness.put(name, f"{name}, too")) for name in names]
             for _ in range(moment):
                 await asyncio.sleep(0)
             for task in tasks[::5]:
                 task.cancel()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await stage.engine.close()
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await harness.engine.close()
                 answers = await asyncio.gather(*tasks, return_exceptions=True)
-            await stage.reopen()
+            await harness.reopen()
             for name, answer in zip(names, answers, strict=True):
-                rows = await stage.engine.read(SPACE, [name, f"{name}, too"])
+                rows = await harness.engine.read(SPACE, [name, f"{name}, too"])
                 if isinstance(answer, int):
                     assert rows == [Row(name, b"1", answer), Row(f"{name}, too", b"1", answer)]
                 elif isinstance(answer, asyncio.CancelledError):
@@ -76,40 +76,40 @@ class Lifetime:
                     assert rows == [None, None]
 
     @scenario(durable=True)
-    async def test_reopening_keeps_every_row(self, stage: Stage) -> None:
-        expires = stage.later(1_000)
-        await stage.put("gone")
-        first = await stage.put("a", value=b'{"n":1}', expires=expires)
-        second = await stage.commit(puts={"b": b"2"}, deletes=("gone",), adds={"n": 3})
+    async def test_reopening_keeps_every_row(self, harness: Harness) -> None:
+        expires = harness.later(1_000)
+        await harness.put("gone")
+        first = await harness.put("a", value=b'{"n":1}', expires=expires)
+        second = await harness.commit(puts={"b": b"2"}, deletes=("gone",), adds={"n": 3})
         assert second is not None
-        await stage.put("k", space="another")
-        await stage.reopen()
-        page = await stage.engine.scan(SPACE, ALL, limit=10)
+        await harness.put("k", space="another")
+        await harness.reopen()
+        page = await harness.engine.scan(SPACE, ALL, limit=10)
         assert page.rows == [
             Row("a", b'{"n":1}', first, expires),
             Row("b", b"2", second),
             Row("n", b"3", second),
         ]
-        assert [space async for space in stage.engine.spaces()] == ["another", SPACE]
+        assert [space async for space in harness.engine.spaces()] == ["another", SPACE]
 
     @scenario(durable=True)
-    async def test_revisions_go_on_after_reopening(self, stage: Stage) -> None:
+    async def test_revisions_go_on_after_reopening(self, harness: Harness) -> None:
         revisions = []
         for number in range(5):
-            revisions.append(await stage.put("a", value=b"%d" % number))
-            await stage.reopen()
+            revisions.append(await harness.put("a", value=b"%d" % number))
+            await harness.reopen()
         assert revisions == sorted(set(revisions))
-        assert await stage.commit(checks={"a": revisions[-1]}, puts={"a": b"9"}) is not None
+        assert await harness.commit(checks={"a": revisions[-1]}, puts={"a": b"9"}) is not None
 
     @scenario(durable=True)
     async def test_revisions_go_on_after_everything_was_deleted_and_pruned(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
-        last = await stage.put("a", expires=stage.later(1))
-        stage.clock.advance(seconds=3 * 24 * 3_600)
-        await stage.engine.sweep(limit=10)
-        await stage.reopen()
-        assert await stage.put("a") > last
+        last = await harness.put("a", expires=harness.later(1))
+        harness.clock.advance(seconds=3 * 24 * 3_600)
+        await harness.engine.sweep(limit=10)
+        await harness.reopen()
+        assert await harness.put("a") > last
 
 
 async def _read(engine: Engine) -> None:

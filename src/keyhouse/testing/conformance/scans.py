@@ -3,7 +3,7 @@
 import asyncio
 
 from keyhouse.engine import Row, Span
-from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
 
 IN_ORDER = (
     *(
@@ -43,58 +43,58 @@ IN_ORDER = (
 """By UTF-8 bytes. UTF-16 would have U+10000 in front of U+E000; a locale would have other ideas."""
 
 
-class Scans:
+class ScanTests:
     @scenario()
-    async def test_an_empty_space_gives_an_empty_page(self, stage: Stage) -> None:
-        page = await stage.engine.scan(SPACE, ALL, limit=10)
+    async def test_an_empty_space_gives_an_empty_page(self, harness: Harness) -> None:
+        page = await harness.engine.scan(SPACE, ALL, limit=10)
         assert page.rows == []
         assert not page.more
 
     @scenario()
-    async def test_keys_order_by_their_utf8_bytes(self, stage: Stage) -> None:
+    async def test_keys_order_by_their_utf8_bytes(self, harness: Harness) -> None:
         for key in IN_ORDER[::2] + IN_ORDER[1::2]:
-            await stage.put(key)
-        assert await stage.keys() == list(IN_ORDER) == sorted(IN_ORDER, key=str.encode)
+            await harness.put(key)
+        assert await harness.keys() == list(IN_ORDER) == sorted(IN_ORDER, key=str.encode)
 
     @scenario()
-    async def test_reverse_is_the_same_order_backward(self, stage: Stage) -> None:
-        await stage.put(*IN_ORDER)
-        assert await stage.keys(reverse=True) == list(reversed(IN_ORDER))
+    async def test_reverse_is_the_same_order_backward(self, harness: Harness) -> None:
+        await harness.put(*IN_ORDER)
+        assert await harness.keys(reverse=True) == list(reversed(IN_ORDER))
 
     @scenario()
-    async def test_start_is_in_and_stop_is_out(self, stage: Stage) -> None:
-        await stage.put("a", "b", "ba", "c", "d")
-        assert await stage.keys(Span("b", "c")) == ["b", "ba"]
-        assert await stage.keys(Span("b", "c"), reverse=True) == ["ba", "b"]
-        assert await stage.keys(Span("b")) == ["b", "ba", "c", "d"]
-        assert await stage.keys(Span("", "b")) == ["a"]
+    async def test_start_is_in_and_stop_is_out(self, harness: Harness) -> None:
+        await harness.put("a", "b", "ba", "c", "d")
+        assert await harness.keys(Span("b", "c")) == ["b", "ba"]
+        assert await harness.keys(Span("b", "c"), reverse=True) == ["ba", "b"]
+        assert await harness.keys(Span("b")) == ["b", "ba", "c", "d"]
+        assert await harness.keys(Span("", "b")) == ["a"]
 
     @scenario()
-    async def test_a_span_without_keys_between_its_ends_is_empty(self, stage: Stage) -> None:
-        await stage.put("a", "b", "c")
+    async def test_a_span_without_keys_between_its_ends_is_empty(self, harness: Harness) -> None:
+        await harness.put("a", "b", "c")
         for span in (Span("b", "b"), Span("c", "a"), Span("d"), Span("", "a"), Span("b\0", "c")):
-            assert await stage.keys(span) == []
-            assert await stage.keys(span, reverse=True) == []
+            assert await harness.keys(span) == []
+            assert await harness.keys(span, reverse=True) == []
 
     @scenario()
-    async def test_every_pair_of_ends_cuts_where_the_order_says(self, stage: Stage) -> None:
-        await stage.put(*IN_ORDER)
+    async def test_every_pair_of_ends_cuts_where_the_order_says(self, harness: Harness) -> None:
+        await harness.put(*IN_ORDER)
         for start in IN_ORDER[::3]:
             for stop in (*IN_ORDER[::4], None):
                 span = Span(start, stop)
-                assert await stage.keys(span) == [key for key in IN_ORDER if key in span]
+                assert await harness.keys(span) == [key for key in IN_ORDER if key in span]
 
     @scenario()
-    async def test_a_prefix_is_literal(self, stage: Stage) -> None:
+    async def test_a_prefix_is_literal(self, harness: Harness) -> None:
         keys = ("a%b", "a_b", "a*b", "a?b", "a[b", "a\\b", "a.b", "axb", "A%b", "a%", "a")
-        await stage.put(*keys)
+        await harness.put(*keys)
         for prefix in keys:
-            assert await stage.keys(Span.prefix(prefix)) == sorted(
+            assert await harness.keys(Span.prefix(prefix)) == sorted(
                 key for key in keys if key.startswith(prefix)
             )
 
     @scenario()
-    async def test_a_prefix_holds_up_to_the_last_character_there_is(self, stage: Stage) -> None:
+    async def test_a_prefix_holds_up_to_the_last_character_there_is(self, harness: Harness) -> None:
         ends = (
             "",
             "\U0010ffff",
@@ -105,7 +105,7 @@ class Scans:
             "\U00010000",
         )
         keys = [start + end for start in ("p", "q", "\ud7ff", "\U0010ffff") for end in ends]
-        await stage.put(*dict.fromkeys(keys))
+        await harness.put(*dict.fromkeys(keys))
         for prefix in (
             "",
             "p",
@@ -116,79 +116,81 @@ class Scans:
             "p\ud7ff",
             "\U0010ffff\U0010ffff",
         ):
-            assert await stage.keys(Span.prefix(prefix)) == sorted(
+            assert await harness.keys(Span.prefix(prefix)) == sorted(
                 {key for key in keys if key.startswith(prefix)}
             )
 
     @scenario()
-    async def test_more_says_exactly_whether_a_row_is_behind(self, stage: Stage) -> None:
-        await stage.put("a", "b", "c", "x")
+    async def test_more_says_exactly_whether_a_row_is_behind(self, harness: Harness) -> None:
+        await harness.put("a", "b", "c", "x")
         for reverse in (False, True):
             for limit, more in ((1, True), (2, True), (3, False), (4, False)):
-                page = await stage.engine.scan(SPACE, Span("a", "d"), limit=limit, reverse=reverse)
+                page = await harness.engine.scan(
+                    SPACE, Span("a", "d"), limit=limit, reverse=reverse
+                )
                 assert len(page.rows) == min(limit, 3)
                 assert page.more is more
 
     @scenario()
-    async def test_an_expired_row_is_not_more(self, stage: Stage) -> None:
-        await stage.put("a", "b")
-        await stage.put("0", "c", expires=stage.later(10))
-        stage.clock.advance(milliseconds=10)
+    async def test_an_expired_row_is_not_more(self, harness: Harness) -> None:
+        await harness.put("a", "b")
+        await harness.put("0", "c", expires=harness.later(10))
+        harness.clock.advance(milliseconds=10)
         for reverse in (False, True):
-            page = await stage.engine.scan(SPACE, ALL, limit=2, reverse=reverse)
+            page = await harness.engine.scan(SPACE, ALL, limit=2, reverse=reverse)
             assert len(page.rows) == 2
             assert not page.more
 
     @scenario()
-    async def test_pages_put_together_are_the_whole_span(self, stage: Stage) -> None:
-        await stage.put(*IN_ORDER)
+    async def test_pages_put_together_are_the_whole_span(self, harness: Harness) -> None:
+        await harness.put(*IN_ORDER)
         for limit in (1, 2, 7, len(IN_ORDER)):
-            assert await _walked(stage, limit, reverse=False) == list(IN_ORDER)
-            assert await _walked(stage, limit, reverse=True) == list(reversed(IN_ORDER))
+            assert await _walked(harness, limit, reverse=False) == list(IN_ORDER)
+            assert await _walked(harness, limit, reverse=True) == list(reversed(IN_ORDER))
 
     @scenario()
-    async def test_rows_of_a_page_are_whole(self, stage: Stage) -> None:
-        expires = stage.later(1_000)
-        first = await stage.put("a", value=b"[1]")
-        second = await stage.put("b", value=b"[2]", expires=expires)
-        page = await stage.engine.scan(SPACE, ALL, limit=10)
+    async def test_rows_of_a_page_are_whole(self, harness: Harness) -> None:
+        expires = harness.later(1_000)
+        first = await harness.put("a", value=b"[1]")
+        second = await harness.put("b", value=b"[2]", expires=expires)
+        page = await harness.engine.scan(SPACE, ALL, limit=10)
         assert page.rows == [Row("a", b"[1]", first), Row("b", b"[2]", second, expires)]
         assert all(type(row.value) is bytes for row in page.rows)
 
     @scenario()
-    async def test_keys_only_leaves_the_values_out_and_nothing_else(self, stage: Stage) -> None:
-        expires = stage.later(1_000)
-        first = await stage.put("a", "b", value=b"[1]")
-        second = await stage.put("c", value=b"[2]", expires=expires)
-        page = await stage.engine.scan(SPACE, ALL, limit=2, keys_only=True)
+    async def test_keys_only_leaves_the_values_out_and_nothing_else(self, harness: Harness) -> None:
+        expires = harness.later(1_000)
+        first = await harness.put("a", "b", value=b"[1]")
+        second = await harness.put("c", value=b"[2]", expires=expires)
+        page = await harness.engine.scan(SPACE, ALL, limit=2, keys_only=True)
         assert page.rows == [Row("a", b"", first), Row("b", b"", first)]
         assert page.more
-        page = await stage.engine.scan(SPACE, ALL, limit=1, keys_only=True, reverse=True)
+        page = await harness.engine.scan(SPACE, ALL, limit=1, keys_only=True, reverse=True)
         assert page.rows == [Row("c", b"", second, expires)]
 
     @scenario()
     async def test_a_page_is_at_a_revision_between_its_last_commit_and_the_next(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
-        before = await stage.put("a")
-        page = await stage.engine.scan(SPACE, ALL, limit=10)
-        empty = await stage.engine.scan(SPACE, Span("x"), limit=10)
-        after = await stage.put("a")
+        before = await harness.put("a")
+        page = await harness.engine.scan(SPACE, ALL, limit=10)
+        empty = await harness.engine.scan(SPACE, Span("x"), limit=10)
+        after = await harness.put("a")
         assert before <= page.revision < after
         assert before <= empty.revision < after
 
     @scenario()
-    async def test_a_page_shows_whole_commits(self, stage: Stage) -> None:
+    async def test_a_page_shows_whole_commits(self, harness: Harness) -> None:
         """One writer keeps 50 rows alike; a page that shows two of its commits is not of one snapshot."""
         keys = [f"k{number:02d}" for number in range(50)]
 
         async def write() -> None:
             for number in range(100):
-                await stage.put(*keys, value=b"%d" % number)
+                await harness.put(*keys, value=b"%d" % number)
 
         writing = asyncio.ensure_future(write())
         while not writing.done():
-            page = await stage.engine.scan(SPACE, ALL, limit=100)
+            page = await harness.engine.scan(SPACE, ALL, limit=100)
             assert len({row.revision for row in page.rows}) <= 1
             assert len(page.rows) in (0, 50)
             assert all(row.revision <= page.revision for row in page.rows)
@@ -196,11 +198,11 @@ class Scans:
         await writing
 
 
-async def _walked(stage: Stage, limit: int, *, reverse: bool) -> list[str]:
+async def _walked(harness: Harness, limit: int, *, reverse: bool) -> list[str]:
     found: list[str] = []
     span, more = ALL, True
     while more:
-        page = await stage.engine.scan(SPACE, span, limit=limit, reverse=reverse)
+        page = await harness.engine.scan(SPACE, span, limit=limit, reverse=reverse)
         found += [row.key for row in page.rows]
         span = span.before(found[-1]) if reverse else span.after(found[-1])
         more = page.more

@@ -3,26 +3,26 @@
 import asyncio
 
 from keyhouse.engine import Batch, Put, Snapshots, Span
-from keyhouse.testing.conformance.stage import ALL, SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
 
 
-class Moments:
+class SnapshotTests:
     @scenario()
-    async def test_the_capabilities_say_whether_there_are_snapshots(self, stage: Stage) -> None:
-        assert isinstance(stage.engine, Snapshots) == stage.engine.capabilities.snapshots
+    async def test_the_capabilities_say_whether_there_are_snapshots(self, harness: Harness) -> None:
+        assert isinstance(harness.engine, Snapshots) == harness.engine.capabilities.snapshots
 
     @scenario(snapshots=True)
-    async def test_a_snapshot_shows_one_moment_of_all_spaces(self, stage: Stage) -> None:
-        assert isinstance(stage.engine, Snapshots)
-        await stage.put(*"abcdef")
-        await stage.engine.commit("other", Batch(puts=(Put("k", b"1"),)))
-        async with stage.engine.snapshot() as snapshot:
+    async def test_a_snapshot_shows_one_moment_of_all_spaces(self, harness: Harness) -> None:
+        assert isinstance(harness.engine, Snapshots)
+        await harness.put(*"abcdef")
+        await harness.engine.commit("other", Batch(puts=(Put("k", b"1"),)))
+        async with harness.engine.snapshot() as snapshot:
             first = await snapshot.scan(SPACE, ALL, limit=2)
-            await stage.engine.commit(
+            await harness.engine.commit(
                 SPACE, Batch(puts=(Put("c", b"2"), Put("cc", b"2")), deletes=("d",))
             )
-            await stage.engine.commit("other", Batch(deletes=("k",)))
-            await stage.engine.commit("new", Batch(puts=(Put("k", b"1"),)))
+            await harness.engine.commit("other", Batch(deletes=("k",)))
+            await harness.engine.commit("new", Batch(puts=(Put("k", b"1"),)))
             rest = await snapshot.scan(SPACE, Span().after("b"), limit=10)
             assert [row.key for row in (*first.rows, *rest.rows)] == list("abcdef")
             assert {row.revision for row in (*first.rows, *rest.rows)} == {first.rows[0].revision}
@@ -32,27 +32,29 @@ class Moments:
             assert [
                 row.key for row in (await snapshot.scan(SPACE, Span("b", "e"), limit=5)).rows
             ] == list("bcd")
-        assert await stage.keys() == ["a", "b", "c", "cc", "e", "f"]
+        assert await harness.keys() == ["a", "b", "c", "cc", "e", "f"]
 
     @scenario(snapshots=True)
-    async def test_a_snapshot_shows_no_row_that_has_expired(self, stage: Stage) -> None:
-        assert isinstance(stage.engine, Snapshots)
-        soon = stage.engine.clock.now() + 1_000
-        await stage.engine.commit(SPACE, Batch(puts=(Put("a", b"1", soon), Put("b", b"1"))))
-        await stage.engine.commit("brief", Batch(puts=(Put("a", b"1", soon),)))
-        async with stage.engine.snapshot() as snapshot:
+    async def test_a_snapshot_shows_no_row_that_has_expired(self, harness: Harness) -> None:
+        assert isinstance(harness.engine, Snapshots)
+        soon = harness.engine.clock.now() + 1_000
+        await harness.engine.commit(SPACE, Batch(puts=(Put("a", b"1", soon), Put("b", b"1"))))
+        await harness.engine.commit("brief", Batch(puts=(Put("a", b"1", soon),)))
+        async with harness.engine.snapshot() as snapshot:
             assert [row.expires for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == [
                 soon,
                 None,
             ]
-            stage.clock.advance(milliseconds=1_000)
+            harness.clock.advance(milliseconds=1_000)
             assert [row.key for row in (await snapshot.scan(SPACE, ALL, limit=5)).rows] == ["b"]
             assert [space async for space in snapshot.spaces()] == [SPACE]
 
     @scenario(snapshots=True)
-    async def test_a_snapshot_beside_writers_never_shows_half_a_commit(self, stage: Stage) -> None:
+    async def test_a_snapshot_beside_writers_never_shows_half_a_commit(
+        self, harness: Harness
+    ) -> None:
         """Each commit writes the same number to two rows at the two ends of a space, and to one of another space before."""
-        assert isinstance(stage.engine, Snapshots)
+        assert isinstance(harness.engine, Snapshots)
 
         async def write() -> None:
             number = 0
@@ -60,16 +62,18 @@ class Moments:
                 number += 1
                 for space in (SPACE, "zz"):
                     value = b"%d" % number
-                    await stage.engine.commit(space, Batch(puts=(Put("a", value), Put("z", value))))
+                    await harness.engine.commit(
+                        space, Batch(puts=(Put("a", value), Put("z", value)))
+                    )
                     await asyncio.sleep(0)
 
         done = asyncio.Event()
-        await stage.put("a", "z")
+        await harness.put("a", "z")
         writer = asyncio.create_task(write())
         seen = set()
         for _ in range(20):
             await asyncio.sleep(0)
-            async with stage.engine.snapshot() as snapshot:
+            async with harness.engine.snapshot() as snapshot:
                 values: list[bytes] = []
                 for space in (SPACE, "zz"):
                     values += [

@@ -1,7 +1,7 @@
 """Spaces do not meet, whatever they are called."""
 
 from keyhouse.engine import Span
-from keyhouse.testing.conformance.stage import ALL, Stage, scenario
+from keyhouse.testing.conformance.harness import ALL, Harness, scenario
 
 HOSTILE = (
     *(
@@ -38,79 +38,83 @@ HOSTILE = (
 )
 
 
-class Spaces:
+class SpaceTests:
     @scenario()
-    async def test_a_store_without_rows_has_no_space(self, stage: Stage) -> None:
-        assert await _names(stage) == []
+    async def test_a_store_without_rows_has_no_space(self, harness: Harness) -> None:
+        assert await _names(harness) == []
 
     @scenario()
-    async def test_every_space_that_holds_a_row_is_named_in_order(self, stage: Stage) -> None:
+    async def test_every_space_that_holds_a_row_is_named_in_order(self, harness: Harness) -> None:
         for space in reversed(HOSTILE):
-            await stage.put("k", "l", space=space)
-        assert await _names(stage) == sorted(HOSTILE, key=str.encode)
+            await harness.put("k", "l", space=space)
+        assert await _names(harness) == sorted(HOSTILE, key=str.encode)
 
     @scenario()
-    async def test_a_space_without_live_rows_is_not_named(self, stage: Stage) -> None:
+    async def test_a_space_without_live_rows_is_not_named(self, harness: Harness) -> None:
         for space in ("deleted", "expired", "live", "swept"):
-            await stage.put(
-                "k", space=space, expires=stage.later(10) if space in ("expired", "swept") else None
+            await harness.put(
+                "k",
+                space=space,
+                expires=harness.later(10) if space in ("expired", "swept") else None,
             )
-        await stage.commit(space="deleted", deletes=("k",))
-        stage.clock.advance(milliseconds=10)
-        assert await _names(stage) == ["live"]
-        await stage.engine.sweep(limit=10)
-        assert await _names(stage) == ["live"]
+        await harness.commit(space="deleted", deletes=("k",))
+        harness.clock.advance(milliseconds=10)
+        assert await _names(harness) == ["live"]
+        await harness.engine.sweep(limit=10)
+        assert await _names(harness) == ["live"]
 
     @scenario()
-    async def test_the_same_key_in_two_spaces_is_two_rows(self, stage: Stage) -> None:
+    async def test_the_same_key_in_two_spaces_is_two_rows(self, harness: Harness) -> None:
         for number, space in enumerate(HOSTILE):
-            await stage.put("k", value=b"%d" % number, space=space)
+            await harness.put("k", value=b"%d" % number, space=space)
         for number, space in enumerate(HOSTILE):
-            assert await stage.value("k", space=space) == b"%d" % number
-        await stage.commit(space="a", deletes=("k",))
-        assert [space for space in HOSTILE if await stage.value("k", space=space) is None] == ["a"]
+            assert await harness.value("k", space=space) == b"%d" % number
+        await harness.commit(space="a", deletes=("k",))
+        assert [space for space in HOSTILE if await harness.value("k", space=space) is None] == [
+            "a"
+        ]
 
     @scenario()
-    async def test_no_span_reaches_another_space(self, stage: Stage) -> None:
+    async def test_no_span_reaches_another_space(self, harness: Harness) -> None:
         for space in HOSTILE:
-            await stage.put(f"key of {space}", space=space)
+            await harness.put(f"key of {space}", space=space)
         for space in HOSTILE:
             for span in (ALL, Span(""), Span("", "\U0010ffff"), Span.prefix("key")):
-                assert await stage.keys(span, space=space) == [f"key of {space}"]
-                assert await stage.keys(span, space=space, reverse=True) == [f"key of {space}"]
+                assert await harness.keys(span, space=space) == [f"key of {space}"]
+                assert await harness.keys(span, space=space, reverse=True) == [f"key of {space}"]
 
     @scenario()
-    async def test_no_key_spells_its_way_into_another_space(self, stage: Stage) -> None:
-        await stage.put("secret", space="b")
+    async def test_no_key_spells_its_way_into_another_space(self, harness: Harness) -> None:
+        await harness.put("secret", space="b")
         for separator in (":", "/", "|", ".", "\x1f", "' OR ''='", '"."', "\x01"):
             for key in (
                 f"b{separator}secret",
                 f"..{separator}b{separator}secret",
                 f"{separator}b{separator}secret",
             ):
-                assert await stage.row(key, space="a") is None
-                await stage.commit(space="a", deletes=(key,))
-                await stage.put(key, value=b'"overwritten"', space="a")
-        assert await stage.value("secret", space="b") == b"1"
-        assert await stage.keys(space="b") == ["secret"]
+                assert await harness.row(key, space="a") is None
+                await harness.commit(space="a", deletes=(key,))
+                await harness.put(key, value=b'"overwritten"', space="a")
+        assert await harness.value("secret", space="b") == b"1"
+        assert await harness.keys(space="b") == ["secret"]
 
     @scenario()
-    async def test_checks_and_counters_are_of_their_space(self, stage: Stage) -> None:
-        revision = await stage.put("k", value=b"7", space="a")
-        assert await stage.commit(space="b", checks={"k": revision}, puts={"x": b"1"}) is None
-        assert await stage.commit(space="b", checks={"k": None}, adds={"k": 1}) is not None
-        assert await stage.value("k", space="a") == b"7"
-        assert await stage.value("k", space="b") == b"1"
+    async def test_checks_and_counters_are_of_their_space(self, harness: Harness) -> None:
+        revision = await harness.put("k", value=b"7", space="a")
+        assert await harness.commit(space="b", checks={"k": revision}, puts={"x": b"1"}) is None
+        assert await harness.commit(space="b", checks={"k": None}, adds={"k": 1}) is not None
+        assert await harness.value("k", space="a") == b"7"
+        assert await harness.value("k", space="b") == b"1"
 
     @scenario()
-    async def test_a_watch_shows_its_own_space_only(self, stage: Stage) -> None:
-        start = await stage.put("k", space="a")
+    async def test_a_watch_shows_its_own_space_only(self, harness: Harness) -> None:
+        start = await harness.put("k", space="a")
         for space in HOSTILE:
-            await stage.put(f"key of {space}", space=space)
-        assert [change.key for change in await stage.changes(since=start, space="a")] == [
+            await harness.put(f"key of {space}", space=space)
+        assert [change.key for change in await harness.changes(since=start, space="a")] == [
             "key of a"
         ]
 
 
-async def _names(stage: Stage) -> list[str]:
-    return [space async for space in stage.engine.spaces()]
+async def _names(harness: Harness) -> list[str]:
+    return [space async for space in harness.engine.spaces()]

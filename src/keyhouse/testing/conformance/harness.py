@@ -13,7 +13,7 @@ from keyhouse.limits import CHANGES_KEPT, PAGE_ROWS_MAX
 SPACE: Final = "space"
 ALL: Final = Span()
 
-PATIENCE_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 30
 """How long a change that must come is waited for, on an engine that may be slow."""
 
 
@@ -23,7 +23,7 @@ class Opener(Protocol):
         ...
 
 
-class Stage:
+class Harness:
     def __init__(
         self, opener: Opener, engine: Engine, clock: ManualClock, changes_kept: int
     ) -> None:
@@ -103,7 +103,7 @@ class Stage:
 
 
 async def step(watch: AsyncGenerator[Change, None]) -> Change:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await anext(watch)
 
 
@@ -111,7 +111,7 @@ async def leave(watch: AsyncGenerator[Change, None]) -> None:
     await watch.aclose()
 
 
-Scenario = Callable[[Any, Stage], Awaitable[None]]
+Scenario = Callable[[Any, Harness], Awaitable[None]]
 
 
 def scenario(
@@ -130,17 +130,17 @@ def scenario(
 
         async def _play(self: Any, opener: Opener) -> None:
             clock = ManualClock()
-            stage = Stage(
+            harness = Harness(
                 opener, await opener(clock, changes_kept=changes_kept), clock, changes_kept
             )
             try:
-                can = stage.engine.capabilities
+                can = harness.engine.capabilities
                 lacking = [name for name, need in needed.items() if need and not getattr(can, name)]
                 if lacking:
                     pytest.skip(f"the {can.name} engine does not declare {' and '.join(lacking)}")
-                await method(self, stage)
+                await method(self, harness)
             finally:
-                await stage.engine.close()
+                await harness.engine.close()
 
         test.__name__ = test.__qualname__ = getattr(method, "__name__", "test")
         test.__doc__ = method.__doc__

@@ -5,7 +5,7 @@ import pytest
 from keyhouse.engine import Span
 from keyhouse.errors import DocumentError
 from keyhouse.limits import KEY_BYTES_MAX
-from keyhouse.testing.conformance.stage import SPACE, Stage, scenario
+from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
 
 KEYS = (
     *(chr(code) for code in range(1, 128)),
@@ -128,80 +128,80 @@ VALUES = (
 NO_TEXT = (b"\xff", b"\x00", b'"\x00"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b"\x80\x81")
 
 
-class Poison:
+class HostileValueTests:
     @scenario()
-    async def test_every_key_is_kept_apart_from_every_other(self, stage: Stage) -> None:
+    async def test_every_key_is_kept_apart_from_every_other(self, harness: Harness) -> None:
         keys = list(dict.fromkeys(KEYS))
         for number, key in enumerate(keys):
-            await stage.put(key, value=b"%d" % number)
-        rows = await stage.engine.read(SPACE, keys)
+            await harness.put(key, value=b"%d" % number)
+        rows = await harness.engine.read(SPACE, keys)
         assert [(row and row.key, row and row.value) for row in rows] == [
             (key, b"%d" % number) for number, key in enumerate(keys)
         ]
-        assert await stage.keys() == sorted(keys, key=str.encode)
+        assert await harness.keys() == sorted(keys, key=str.encode)
 
     @scenario()
     async def test_every_key_is_its_own_prefix_and_can_be_watched_checked_and_deleted(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
         keys = sorted(set(KEYS))
-        start = await stage.put("a first one")
-        for share in stage.shares(keys):
-            await stage.put(*share)
+        start = await harness.put("a first one")
+        for share in harness.shares(keys):
+            await harness.put(*share)
         for key in keys[::5]:
             expected = [other for other in keys if other.startswith(key)]
             assert [
-                found for found in await stage.keys(Span.prefix(key)) if found != "a first one"
+                found for found in await harness.keys(Span.prefix(key)) if found != "a first one"
             ] == expected
-        assert {change.key for change in await stage.changes(since=start)} == set(keys) - {
+        assert {change.key for change in await harness.changes(since=start)} == set(keys) - {
             "\U0010ffff"
         }
-        assert await stage.commit(checks=dict.fromkeys(keys, None), puts={"x": b"1"}) is None
-        for share in stage.shares(keys):
-            await stage.commit(deletes=tuple(share))
-        assert await stage.keys() == ["a first one"]
+        assert await harness.commit(checks=dict.fromkeys(keys, None), puts={"x": b"1"}) is None
+        for share in harness.shares(keys):
+            await harness.commit(deletes=tuple(share))
+        assert await harness.keys() == ["a first one"]
 
     @scenario()
-    async def test_composed_and_decomposed_text_are_different_keys(self, stage: Stage) -> None:
-        await stage.put("caf\u00e9", value=b"1")
-        assert await stage.row("cafe\u0301") is None
-        await stage.put("cafe\u0301", value=b"2")
-        assert await stage.value("caf\u00e9") == b"1"
+    async def test_composed_and_decomposed_text_are_different_keys(self, harness: Harness) -> None:
+        await harness.put("caf\u00e9", value=b"1")
+        assert await harness.row("cafe\u0301") is None
+        await harness.put("cafe\u0301", value=b"2")
+        assert await harness.value("caf\u00e9") == b"1"
 
     @scenario()
-    async def test_a_value_is_kept_to_the_byte(self, stage: Stage) -> None:
-        start = await stage.put("start")
+    async def test_a_value_is_kept_to_the_byte(self, harness: Harness) -> None:
+        start = await harness.put("start")
         for number, value in enumerate(VALUES):
-            await stage.put(f"k{number:02d}", value=value)
-        rows = await stage.engine.read(SPACE, [f"k{number:02d}" for number in range(len(VALUES))])
+            await harness.put(f"k{number:02d}", value=value)
+        rows = await harness.engine.read(SPACE, [f"k{number:02d}" for number in range(len(VALUES))])
         assert [row and row.value for row in rows] == list(VALUES)
-        page = await stage.engine.scan(SPACE, Span.prefix("k"), limit=1_000)
+        page = await harness.engine.scan(SPACE, Span.prefix("k"), limit=1_000)
         assert [row.value for row in page.rows] == list(VALUES)
-        assert [change.value for change in await stage.changes(since=start)] == list(VALUES)
+        assert [change.value for change in await harness.changes(since=start)] == list(VALUES)
 
     @scenario()
     async def test_what_is_no_text_is_kept_to_the_byte_or_refused_by_name(
-        self, stage: Stage
+        self, harness: Harness
     ) -> None:
         for value in NO_TEXT:
-            if stage.engine.capabilities.binary:
-                await stage.put("a", "b", value=value)
-                assert await stage.value("a") == value
+            if harness.engine.capabilities.binary:
+                await harness.put("a", "b", value=value)
+                assert await harness.value("a") == value
                 assert [
                     row.value
-                    for row in (await stage.engine.scan(SPACE, Span.prefix("a"), limit=2)).rows
+                    for row in (await harness.engine.scan(SPACE, Span.prefix("a"), limit=2)).rows
                 ] == [value]
             else:
                 with pytest.raises(DocumentError):
-                    await stage.commit(puts={"a": value, "b": b"1"}, adds={"n": 1})
-                assert await stage.keys() == []
-        await stage.put("n", value=b"7")
-        assert await stage.value("n") == b"7"
+                    await harness.commit(puts={"a": value, "b": b"1"}, adds={"n": 1})
+                assert await harness.keys() == []
+        await harness.put("n", value=b"7")
+        assert await harness.value("n") == b"7"
 
     @scenario(durable=True)
-    async def test_keys_and_values_are_the_same_after_reopening(self, stage: Stage) -> None:
+    async def test_keys_and_values_are_the_same_after_reopening(self, harness: Harness) -> None:
         rows = dict(zip(dict.fromkeys(KEYS), VALUES * len(KEYS), strict=False))
         for key, value in rows.items():
-            await stage.commit(puts={key: value})
-        await stage.reopen()
-        assert {key: await stage.value(key) for key in rows} == rows
+            await harness.commit(puts={key: value})
+        await harness.reopen()
+        assert {key: await harness.value(key) for key in rows} == rows

@@ -18,7 +18,7 @@ from keyhouse.errors import (
 from keyhouse.store import bulk_writer, move, reconcile
 from keyhouse.store.move import MARK_KEY, MARK_SPACE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
-from tests.store.moving import contents, fill, opened
+from tests.store.support.filled_engines import contents, fill, opened
 
 # Killed, and run again
 

@@ -22,8 +22,8 @@ from keyhouse.limits import (
 )
 from keyhouse.schema import Record, document
 from keyhouse.store import Store, Transaction, append, verify
-from tests.store import poison
-from tests.store.poison import (
+from tests.store.support import hostile_calls
+from tests.store.support.hostile_calls import (
     BY_SLUG,
     BY_TITLE,
     DOC,
@@ -83,12 +83,12 @@ def driven(name: str, folder: Path, work: Callable[[Engine], Awaitable[None]]) -
 
 
 KINDS = {
-    "keys": poison.KEYS,
-    "values": poison.VALUES,
-    "times to live": poison.TTLS,
-    "counters": poison.COUNTERS,
-    "arguments": poison.ARGUMENTS,
-    "cursors": poison.CURSORS,
+    "keys": hostile_calls.KEYS,
+    "values": hostile_calls.VALUES,
+    "times to live": hostile_calls.TTLS,
+    "counters": hostile_calls.COUNTERS,
+    "arguments": hostile_calls.ARGUMENTS,
+    "cursors": hostile_calls.CURSORS,
 }
 
 
@@ -125,7 +125,7 @@ def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(
     async def scenario(opened: Engine) -> None:
         store = await seeded(opened)
         before = await snapshot(opened)
-        for bad in poison.BAD_VALUES:
+        for bad in hostile_calls.BAD_VALUES:
 
             async def work(tx: Transaction, bad: Bad = bad) -> None:
                 await tx.put(NOTE, Note(id="n", title="Two", slug="two"))
@@ -152,7 +152,7 @@ def test_what_can_not_name_a_space_opens_no_store(space: Any, tmp_path: Path) ->
 
 
 def test_text_that_is_no_document_is_refused_by_name() -> None:
-    for text in poison.BAD_JSON:
+    for text in hostile_calls.BAD_JSON:
         with pytest.raises(DocumentError):
             document.parse(text)
 

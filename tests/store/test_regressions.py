@@ -15,9 +15,19 @@ from keyhouse.limits import COUNTER_MAX
 from keyhouse.schema import Counter, FoldResult, Log, LogState, Record, Schema, Space
 from keyhouse.store import BulkDelete, Store, append, fold, prune
 from keyhouse.testing.faults import FaultyEngine
-from tests.store import poison
-from tests.store.poison import BY_SLUG, BY_TITLE, DOC, HITS, NAMED, NOTE, PLAIN, Note, Plain
-from tests.store.workload import SALE, SALES, SHOP, Sale
+from tests.store.support import hostile_calls
+from tests.store.support.hostile_calls import (
+    BY_SLUG,
+    BY_TITLE,
+    DOC,
+    HITS,
+    NAMED,
+    NOTE,
+    PLAIN,
+    Note,
+    Plain,
+)
+from tests.store.support.shop_workload import SALE, SALES, SHOP, Sale
 
 
 def test_pruning_keeps_all_events_of_a_stream_that_has_fewer_than_it_keeps() -> None:
@@ -100,7 +110,7 @@ def test_what_is_pruned_or_removed_together_is_read_together() -> None:
 
 
 def shelf() -> Store:
-    return Store(poison.SCHEMA, MemoryEngine(ManualClock()), "s")
+    return Store(hostile_calls.SCHEMA, MemoryEngine(ManualClock()), "s")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,7 @@ def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
 def test_a_space_that_is_not_text_is_refused_by_name(space: Any) -> None:
     """A tenant often comes from a token, where it may be anything: a list met Python's own error."""
     with pytest.raises(KeyFieldError):
-        Store(poison.SCHEMA, MemoryEngine(), space)
+        Store(hostile_calls.SCHEMA, MemoryEngine(), space)
 
 
 def test_a_cursor_with_anything_between_its_characters_is_refused() -> None:

@@ -7,9 +7,9 @@ from keyhouse.clock import Clock
 from keyhouse.errors import CursorError, UsageError
 from keyhouse.schema import Index
 from keyhouse.store import Entry, Store
-from keyhouse.testing.model.comparison import Difference, same
-from keyhouse.testing.model.keyspace import DERIVED, RECORDS
-from keyhouse.testing.model.oracle import Home, Keys, Listed, folded
+from tests.model.comparison import Difference, same
+from tests.model.keyspace import DERIVED, RECORDS
+from tests.model.oracle import Home, Keys, Listed, folded
 
 Compare = Callable[[Entry[Any] | None, str, str, Keys], None]
 """Compares an entry with the record of a home, by its name and its keys."""

@@ -12,9 +12,9 @@ from keyhouse.errors import (
     FullError,
     UnavailableError,
 )
-from keyhouse.store import Progress, follow, move
+from keyhouse.store import MoveProgress, follow, move
 from keyhouse.testing.faults import FaultyEngine, fail, meanwhile
-from tests.store.moving import closing, contents, digests, fill, opened, until
+from tests.store.support.filled_engines import closing, contents, digests, fill, opened, until
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_changes_are_followed_while_writers_write_until_the_switch(
         async with closing(one, other):
             await fill(one, rows=300)
             switch, stop = asyncio.Event(), asyncio.Event()
-            reports: list[Progress] = []
+            reports: list[MoveProgress] = []
             moving = asyncio.ensure_future(
                 move(one, other, name="one", switch=switch, on_progress=reports.append)
             )

@@ -4,7 +4,7 @@ from typing import Any
 
 from keyhouse.schema import Log
 from keyhouse.store import Store, prune
-from tests.store.library import (
+from tests.store.support.library_schema import (
     HEARD,
     LATER_SECONDS_OF,
     SECONDS_OF,

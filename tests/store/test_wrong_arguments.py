@@ -31,7 +31,7 @@ from keyhouse import (
     Meta,
     Migration,
     NormalizedText,
-    Optional,
+    OptionalSegment,
     Record,
     Regex,
     Schema,
@@ -164,7 +164,7 @@ DECLARING: dict[str, Call] = {
     "Regex": (Regex, ("[a-z]+",), {}, ("without", "says", "tail")),
     "Meta": (Meta, (), {}, ("version", "done", "job", "times", "id")),
     "NormalizedText": (NormalizedText, (), {}, ("chars_max",)),
-    "Optional": (Optional, (Text(),), {}, ()),
+    "OptionalSegment": (OptionalSegment, (Text(),), {}, ()),
     "Record": (Record, (Clip, "b:{id}", Index("i:{second:04d}:{id}")), {}, ("name", *_RECORD)),
     "FixedPoint": (FixedPoint, (6, 2), {}, ()),
     "Schema": (

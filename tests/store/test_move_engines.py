@@ -11,10 +11,10 @@ from keyhouse.engine import Add, Batch, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.store import export_rows, import_rows, move
 from keyhouse.store.move import MARK_SPACE
-from keyhouse.testing.conformance.poison import KEYS, VALUES
+from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die
-from tests.store.moving import contents, digests, until
+from tests.store.support.filled_engines import contents, digests, until
 from tests.support.engine_openers import OPENERS
 
 ENGINES = [name for name in OPENERS if name != "memory"]

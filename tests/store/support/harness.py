@@ -14,11 +14,21 @@ from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.schema import Schema
 from keyhouse.store import Finding, Store, verify
 from keyhouse.testing.faults import Fault, FaultyEngine
-from tests.store.library import BOOK, HITS, LIBRARY, MAP, SLIDING, VIEWING, Book, Session, Viewing
+from tests.store.support.library_schema import (
+    BOOK,
+    HITS,
+    LIBRARY,
+    MAP,
+    SLIDING,
+    VIEWING,
+    Book,
+    Session,
+    Viewing,
+)
 
 KINDS: Final = ("memory", "sqlite")
 SPACE: Final = "space"
-PATIENCE_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 30
 
 Rows = dict[str, tuple[bytes, int | None]]
 
@@ -98,7 +108,7 @@ def everywhere(story: Story) -> Callable[[str, Path], None]:
 async def played(story: Story, kind: str, folder: Path) -> None:
     harness = Harness(kind, folder)
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS * 4):
+        async with asyncio.timeout(TIMEOUT_SECONDS * 4):
             await story(harness)
     finally:
         await harness.engine.close()
@@ -119,7 +129,7 @@ async def all_of(items: AsyncIterator[Any]) -> list[Any]:
 
 async def soon(item: Awaitable[Any]) -> Any:
     """What must come: waited for, not slept for."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await item
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.errors import KeyhouseError
 from keyhouse.store import Entry
-from keyhouse.testing.model.oracle import Refused, Stored
+from tests.model.oracle import Refused, Stored
 
 
 class Difference(AssertionError):

@@ -24,7 +24,7 @@ _PIPE_COLUMNS = 120
 _ROWS_MAX = 1_000
 
 
-class Stage:
+class Presenter:
     def __init__(self, engine: Engine, space: str) -> None:
         self._engine = engine
         self._space = space

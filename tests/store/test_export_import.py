@@ -26,22 +26,29 @@ from keyhouse.errors import (
 )
 from keyhouse.limits import EXPIRES_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import Index, Record, Schema, Space
-from keyhouse.store import Exported, Imported, begun, export_rows, import_rows, is_whole
+from keyhouse.store import (
+    ExportResult,
+    ImportResult,
+    export_rows,
+    import_rows,
+    is_complete_export,
+    read_partial_export,
+)
 from keyhouse.store.jsonl import (
     BLOCK_LINES,
-    Line,
-    Tally,
+    ExportedRow,
+    TrailerBuilder,
     decode,
     decode_all,
-    encode_ending,
+    encode_redacted,
     encode_row,
     encode_rows,
-    encode_shown,
+    encode_trailer,
 )
-from keyhouse.testing.conformance.poison import KEYS, VALUES
+from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
-from tests.store.moving import contents, digests, fill
+from tests.store.support.filled_engines import contents, digests, fill
 
 ODD_VALUES = (
     b"",
@@ -57,13 +64,13 @@ ODD_VALUES = (
 )
 
 
-async def exported(engine: Engine, **how: Any) -> tuple[bytes, Exported]:
+async def exported(engine: Engine, **how: Any) -> tuple[bytes, ExportResult]:
     out = io.BytesIO()
     summary = await export_rows(engine, out.write, **how)
     return out.getvalue(), summary
 
 
-async def imported(engine: Engine, data: bytes, **how: Any) -> Imported:
+async def imported(engine: Engine, data: bytes, **how: Any) -> ImportResult:
     return await import_rows(engine, io.BytesIO(data), **how)
 
 
@@ -100,7 +107,7 @@ def test_a_row_is_a_line_that_any_program_reads() -> None:
             "rows": 3,
             "sha256": hashlib.sha256(b"".join(lines)).hexdigest(),
         }
-        assert summary == Exported(3, json.loads(last)["sha256"])
+        assert summary == ExportResult(3, json.loads(last)["sha256"])
 
     asyncio.run(scenario())
 
@@ -113,7 +120,7 @@ def test_every_value_is_one_line_and_comes_back_to_the_byte(value: bytes) -> Non
 
     async def scenario() -> None:
         engine = MemoryEngine(ManualClock(0))
-        assert await imported(engine, line, partial=True) == Imported(1, 1, 0)
+        assert await imported(engine, line, partial=True) == ImportResult(1, 1, 0)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and (row.value, row.expires) == (value, 7)
 
@@ -135,7 +142,7 @@ def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> No
         )
         assert encode_rows("s", rows) == one_by_one
         read = [decode(line, 1) for line in one_by_one.splitlines(keepends=True)]
-        assert [each.put.value for each in read if isinstance(each, Line)] == values
+        assert [each.put.value for each in read if isinstance(each, ExportedRow)] == values
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -175,7 +182,7 @@ def test_a_hostile_store_is_exported_and_imported_whole(kind: str, tmp_path: Pat
             target = RocksdbEngine.open(tmp_path / "rows", clock=clock)
         data, summary = await exported(source)
         result = await imported(target, data)
-        assert result == Imported(summary.rows, summary.rows, 0)
+        assert result == ImportResult(summary.rows, summary.rows, 0)
         assert await contents(target) == await contents(source)
         assert await digests(target) == await digests(source)
         again, _ = await exported(target)
@@ -202,7 +209,7 @@ def test_an_empty_store_is_one_line() -> None:
     data, summary = asyncio.run(exported(MemoryEngine()))
     assert summary.rows == 0
     assert data.count(b"\n") == 1
-    assert asyncio.run(imported(MemoryEngine(), data)) == Imported(0, 0, 0)
+    assert asyncio.run(imported(MemoryEngine(), data)) == ImportResult(0, 0, 0)
 
 
 def test_rows_that_have_expired_are_neither_exported_nor_imported() -> None:
@@ -215,7 +222,7 @@ def test_rows_that_have_expired_are_neither_exported_nor_imported() -> None:
         data, summary = await exported(engine)
         assert summary.rows == 2
         clock.advance(milliseconds=10)
-        assert await imported(target, data) == Imported(2, 1, 1)
+        assert await imported(target, data) == ImportResult(2, 1, 1)
         assert (await exported(engine))[1].rows == 1
         assert await contents(engine) == await contents(target)
 
@@ -249,7 +256,7 @@ def test_an_export_cut_off_at_any_byte_goes_on_and_is_the_same() -> None:
         await fill(engine, spaces=2, rows=4)
         whole, summary = await exported(engine)
         for cut in range(len(whole) + 1):
-            start = begun(io.BytesIO(whole[:cut]))
+            start = read_partial_export(io.BytesIO(whole[:cut]))
             assert start.bytes == whole[:cut].rfind(b"\n") + 1
             rest, result = await exported(engine, resume=start)
             assert whole[: start.bytes] + rest == whole
@@ -396,25 +403,27 @@ ACCOUNTS = Schema("accounts", ACCOUNT, space=Space("a customer"))
 def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> None:
     rows = [encode_row("s", Put(f"k{at:05d}", b"1")) for at in range(BLOCK_LINES + 10)]
     for count in (0, 1, 2, BLOCK_LINES - 1, BLOCK_LINES, BLOCK_LINES + 10):
-        tally = Tally()
+        tally = TrailerBuilder()
         tally.add(b"".join(rows[:count]), count)
-        text = b"".join(rows[:count]) + encode_ending(tally.ending())
-        assert is_whole(io.BytesIO(text)) and is_whole(io.BytesIO(b"\n" + text + b"\n"))
+        text = b"".join(rows[:count]) + encode_trailer(tally.ending())
+        assert is_complete_export(io.BytesIO(text)) and is_complete_export(
+            io.BytesIO(b"\n" + text + b"\n")
+        )
         cuts = [
             text[:-2],
             text.replace(b"1}", b"2}", 1) if count else b"",
             text + b"{}\n",
             b"".join(rows[:count]),
         ]
-        assert not any(is_whole(io.BytesIO(each)) for each in cuts)
-    assert not is_whole(io.BytesIO(shown_export()))
+        assert not any(is_complete_export(io.BytesIO(each)) for each in cuts)
+    assert not is_complete_export(io.BytesIO(shown_export()))
 
 
 def shown_export() -> bytes:
     """One for people: whole, and not to be imported."""
-    line, tally = encode_shown("s", "k", {"a": 1}, None), Tally()
+    line, tally = encode_redacted("s", "k", {"a": 1}, None), TrailerBuilder()
     tally.add(line)
-    return line + encode_ending(tally.ending())
+    return line + encode_trailer(tally.ending())
 
 
 def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() -> None:
@@ -484,10 +493,10 @@ def test_an_export_goes_on_as_it_was_begun(schemas: list[Schema]) -> None:
             account = msgspec.json.encode(Account(name, f"{name}@example.org"))
             await engine.commit("s", Batch(puts=(Put(f"account:{name}", account),)))
         data, _ = await exported(engine, schemas=schemas)
-        start = begun(data.splitlines(keepends=True)[:2])
+        start = read_partial_export(data.splitlines(keepends=True)[:2])
         rest, _ = await exported(engine, schemas=schemas, resume=start)
         assert data[: start.bytes] + rest == data
-        start = begun(data.splitlines(keepends=True)[:2])
+        start = read_partial_export(data.splitlines(keepends=True)[:2])
         with pytest.raises(UsageError, match="as it was begun"):
             await exported(engine, schemas=[] if schemas else [ACCOUNTS], resume=start)
 

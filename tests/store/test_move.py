@@ -14,14 +14,14 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.store import Moved, Progress, digest, move
+from keyhouse.store import MoveProgress, MoveResult, digest, move
 from keyhouse.store.bulk_writer import BulkWriter, batches
 from keyhouse.store.move import MARK_KEY, MARK_SPACE
 from keyhouse.store.pagination import PAGE_BYTES, PAGE_ROWS, rows
-from keyhouse.testing.conformance.poison import KEYS, VALUES
+from keyhouse.testing.conformance.hostile_values import KEYS, VALUES
 from keyhouse.testing.conformance.spaces import HOSTILE
 from keyhouse.testing.faults import FaultyEngine, Killed, die, meanwhile
-from tests.store.moving import ENGINES, closing, contents, digests, fill, opened
+from tests.store.support.filled_engines import ENGINES, closing, contents, digests, fill, opened
 
 # Everything arrives
 
@@ -68,7 +68,7 @@ def test_a_move_is_proved_by_counts_and_digests_of_both(
         one, other = opened(source, tmp_path / "a", clock), opened(target, tmp_path / "b", clock)
         async with closing(one, other):
             await fill(one, rows=700)
-            reports: list[Progress] = []
+            reports: list[MoveProgress] = []
             moved = await move(one, other, name="one", on_progress=reports.append)
             assert moved.rows == moved.written == 700 + 1_400 + 2_100
             assert moved.passes == 2
@@ -85,7 +85,9 @@ def test_a_move_is_proved_by_counts_and_digests_of_both(
 
 
 def test_an_empty_store_is_moved(tmp_path: Path) -> None:
-    assert asyncio.run(move(MemoryEngine(), MemoryEngine(), name="nothing")) == Moved(0, 0, 2, [])
+    assert asyncio.run(move(MemoryEngine(), MemoryEngine(), name="nothing")) == MoveResult(
+        0, 0, 2, []
+    )
 
 
 def test_a_digest_tells_every_difference_between_two_spaces() -> None:

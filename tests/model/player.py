@@ -17,10 +17,11 @@ from keyhouse.errors import CounterError, KeyhouseError
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.store import Entry, Store, Transaction, append_in, fold, prune, sweep, verify
 from keyhouse.store.entry import ANY, Unset
-from keyhouse.testing.conformance.stage import Opener
-from keyhouse.testing.model.comparison import Difference, agree, same, shown
-from keyhouse.testing.model.generator import HOMES, USERS
-from keyhouse.testing.model.keyspace import (
+from keyhouse.testing.conformance.harness import Opener
+from keyhouse.testing.script import Operation
+from tests.model.comparison import Difference, agree, same, shown
+from tests.model.generator import HOMES, USERS
+from tests.model.keyspace import (
     COUNTS,
     DERIVED,
     HITS,
@@ -34,9 +35,8 @@ from keyhouse.testing.model.keyspace import (
     Played,
     Task,
 )
-from keyhouse.testing.model.oracle import Home, Keys, Stored, folded, ordered, time_text, written
-from keyhouse.testing.model.scans import FOLDED, Scans, index_of
-from keyhouse.testing.script import Operation
+from tests.model.oracle import Home, Keys, Stored, folded, ordered, time_text, written
+from tests.model.scans import FOLDED, Scans, index_of
 
 SPACE: Final = "space"
 CHECK_EVERY: Final = 100

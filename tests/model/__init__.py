@@ -4,8 +4,8 @@
 `generator` draws operations; `player` puts each to both, and `scans` those that read in order.
 """
 
-from keyhouse.testing.model.comparison import Difference
-from keyhouse.testing.model.generator import Generator, generate
-from keyhouse.testing.model.player import Player, play
+from tests.model.comparison import Difference
+from tests.model.generator import Generator, generate
+from tests.model.player import Player, play
 
 __all__ = ["Difference", "Generator", "Player", "generate", "play"]

@@ -18,7 +18,7 @@ from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite.writer import Writer
 from keyhouse.errors import KeyhouseError
 from keyhouse.store import Store
-from tests.store.workload import OPERATIONS, SHOP, TASKS, operation, perform
+from tests.store.support.shop_workload import OPERATIONS, SHOP, TASKS, operation, perform
 
 CHECKPOINT_PAGES = 40
 """So few that a kill often meets a checkpoint."""

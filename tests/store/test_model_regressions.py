@@ -9,7 +9,7 @@ from keyhouse.clock import ManualClock, UlidSource
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.schema import FoldResult, Log, LogState, Record
 from keyhouse.store import Store, append, fold, verify
-from keyhouse.testing.model.keyspace import LOGS, SCHEMA, Played
+from tests.model.keyspace import LOGS, SCHEMA, Played
 
 Story = Callable[[Store, ManualClock], Awaitable[None]]
 
