@@ -92,7 +92,7 @@ async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("keyhouse.engines.dynamodb.client.PAUSE_SECONDS_MAX", 0.01)
             patch.setattr(
-                "keyhouse.engines.dynamodb.client.pause", lambda attempt: asyncio.sleep(0)
+                "keyhouse.engines.dynamodb.client.backoff", lambda attempt: asyncio.sleep(0)
             )
             with pytest.raises(UnavailableError, match="too busy"):
                 await put(engine, "a")
