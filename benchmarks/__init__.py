@@ -1,1 +1,1 @@
-"""Benchmarks: each figure is a ratio of two things measured in the same run, alternating. See docs/performance.md."""
+"""Benchmarks: each result is a ratio of two workloads of the same run. See docs/performance.md."""

@@ -1,10 +1,10 @@
-"""`make bench`: measure, print the table, write the numbers as JSON, draw them.
+"""`make bench`: measure, print the results, write them as JSON, draw them.
 
 make bench                          everything, some minutes
 make bench ARGS="--quick"           smaller, for a look while working
-make bench ARGS="--only 3,4"        some rows
-make bench ARGS="--only exchange"   export and import of a million rows, against a bare dump (--quick: a tenth)
-make bench ARGS="--only engines"    every engine against its bare driver; or one, by its name: --only postgres
+make bench ARGS="--only 3,4"        some cases
+make bench ARGS="--only export"     export and import of a million rows, against a bare dump
+make bench ARGS="--only engines"    every engine against its bare driver; or one: --only postgres
 """
 
 import argparse
@@ -17,24 +17,31 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import exchange, growth, peers, reading, rosey, served, sweeping, writing
-from benchmarks.growth import Grown
-from benchmarks.report import draw, print_figure, print_growth, print_latencies, print_served
-from keyhouse.bench import http
-from keyhouse.bench.figure import Figure
+from benchmarks import export_import, peers, reads, sweeps, writes
+from benchmarks import growth as store_growth
+from benchmarks.report import (
+    draw,
+    print_growth,
+    print_latencies,
+    print_result,
+    print_service_growth,
+)
+from benchmarks.services import growth as service_growth
+from benchmarks.services import http, plugin_storage
+from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-ROWS = ("1", "2", "3", "4", "5", "6", "8", "growth", "exchange")
+CASES = ("1", "2", "3", "4", "5", "6", "8", "growth", "export")
 
 
 class Report(msgspec.Struct):
     machine: str
     python: str
-    figures: list[Figure]
-    growth: list[Grown]
-    plugin_growth: list[Grown]
-    served_growth: list[served.Served]
-    latencies: list[rosey.Latency]
+    results: list[Result]
+    growth: list[store_growth.StoreSize]
+    plugin_growth: list[store_growth.StoreSize]
+    service_growth: list[service_growth.ServiceSize]
+    latencies: list[plugin_storage.Latency]
 
 
 def arguments() -> argparse.Namespace:
@@ -44,66 +51,59 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer rows")
     parser.add_argument(
         "--only",
-        type=_wanted,
-        default=set(ROWS + ENGINES),
-        help="rows and engines to measure, with commas between them",
+        type=_parse_only,
+        default=set(CASES + ENGINES),
+        help="comma-separated cases and engines to measure",
     )
     parser.add_argument(
-        "--folder", type=Path, help="where the files are made (default: a temporary folder)"
+        "--folder", type=Path, help="where files are made (default: a temporary one)"
     )
-    parser.add_argument(
-        "--json", type=Path, default=Path("bench.json"), help="where the numbers go"
-    )
-    parser.add_argument(
-        "--plot", type=Path, default=Path("bench.png"), help="where the picture goes"
-    )
+    parser.add_argument("--json", type=Path, default=Path("bench.json"), help="file of the numbers")
+    parser.add_argument("--plot", type=Path, default=Path("bench.png"), help="file of the chart")
     return parser.parse_args()
 
 
-def _wanted(text: str) -> set[str]:
-    named = set(text.split(","))
-    unknown = named - {*ROWS, *ENGINES, "engines"}
+def _parse_only(text: str) -> set[str]:
+    names = set(text.split(","))
+    unknown = names - {*CASES, *ENGINES, "engines"}
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(sorted(unknown))}; there are {', '.join((*ROWS, 'engines', *ENGINES))}"
-        )
-    return named | set(ENGINES) if "engines" in named else named
+        known = ", ".join((*CASES, "engines", *ENGINES))
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; known: {known}")
+    return names | set(ENGINES) if "engines" in names else names
 
 
-async def figures(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Figure]:
+async def results(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Result]:
     rounds = 3 if quick else 7
     if "3" in only:
-        yield await writing.measure(_made(folder / "writing"), rounds, 1_280 if quick else 6_400)
+        yield await writes.measure(_make(folder / "writes"), rounds, 1_280 if quick else 6_400)
     if only & {"4", "5"}:
-        for figure in await reading.measure(
-            _made(folder / "reading"), rounds, 2_000 if quick else 10_000
-        ):
-            if figure.row in only:
-                yield figure
+        size = 2_000 if quick else 10_000
+        for result in await reads.measure(_make(folder / "reads"), rounds, size):
+            if result.case in only:
+                yield result
     if "6" in only:
         size = 4_000 if quick else 20_000
-        figure = await asyncio.to_thread(
-            http.measure, _made(folder / "http"), rounds, size, peers.pocketbase
+        result = await asyncio.to_thread(
+            http.measure, _make(folder / "http"), rounds, size, peers.pocketbase
         )
-        figure.note += f". {peers.note('PocketBase, one record by its id, with a token', figure.peer_ratio is not None)}"
-        yield figure
+        peer = "PocketBase, one record by its id, with a token"
+        result.note += f". {peers.note(peer, result.peer_ratio is not None)}"
+        yield result
     if "8" in only:
+        size = 2_000 if quick else 10_000
         for layout in (None, "rosey"):
-            place = _made(folder / f"sweeping-{layout}")
-            for figure in await sweeping.measure(
-                place, rounds, 2_000 if quick else 10_000, layout=layout
-            ):
-                yield figure
-    if "exchange" in only:
-        for figure in await exchange.measure(
-            _made(folder / "exchange"), 3, 100_000 if quick else 1_000_000
-        ):
-            yield figure
+            place = _make(folder / f"sweeps-{layout}")
+            for result in await sweeps.measure(place, rounds, size, layout=layout):
+                yield result
+    if "export" in only:
+        size = 100_000 if quick else 1_000_000
+        for result in await export_import.measure(_make(folder / "export"), 3, size):
+            yield result
     for name in ENGINES:
         if name in only:
             engine = import_module(f"benchmarks.engines.{name}")
-            for figure in await engine.measure(_made(folder / name), rounds, quick=quick):
-                yield figure
+            for result in await engine.measure(_make(folder / name), rounds, quick=quick):
+                yield result
 
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
@@ -111,31 +111,30 @@ async def run(options: argparse.Namespace, folder: Path) -> Report:
     report = Report(platform.platform(), platform.python_version(), [], [], [], [], [])
     if only & {"1", "2"}:
         rounds = 3 if options.quick else 7
-        found, report.latencies = await rosey.measure(
-            _made(folder / "rosey"), rounds, quick=options.quick
+        measured, report.latencies = await plugin_storage.measure(
+            _make(folder / "rosey"), rounds, quick=options.quick
         )
-        for figure in found:
-            if figure.row in only:
-                print_figure(figure)
-                report.figures.append(figure)
+        for result in measured:
+            if result.case in only:
+                print_result(result)
+                report.results.append(result)
         print_latencies(report.latencies)
-    async for figure in figures(only, folder, quick=options.quick):
-        print_figure(figure)
-        report.figures.append(figure)
+    async for result in results(only, folder, quick=options.quick):
+        print_result(result)
+        report.results.append(result)
     if "growth" in only:
         sizes = (1_000, 10_000, 100_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
-        report.growth = await growth.measure(_made(folder / "growth"), sizes)
+        report.growth = await store_growth.measure(_make(folder / "growth"), sizes)
         print_growth(report.growth)
-        report.plugin_growth = await growth.measure(
-            _made(folder / "growth-rosey"), sizes, layout="rosey"
-        )
+        plugins = _make(folder / "growth-rosey")
+        report.plugin_growth = await store_growth.measure(plugins, sizes, layout="rosey")
         print_growth(report.plugin_growth, of=" in the table of plugin storage")
-        report.served_growth = await served.measure(folder / "growth-rosey", (sizes[0], sizes[-1]))
-        print_served(report.served_growth)
+        report.service_growth = await service_growth.measure(plugins, (sizes[0], sizes[-1]))
+        print_service_growth(report.service_growth)
     return report
 
 
-def _made(folder: Path) -> Path:
+def _make(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -145,11 +144,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="keyhouse-bench-", dir=options.folder) as folder:
         report = asyncio.run(run(options, Path(folder)))
     options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
-    drawn = draw(report.figures, options.plot)
-    print(
-        f"Numbers: {options.json}"
-        + (f"   Picture: {options.plot}" if drawn else "   (no matplotlib: no picture)")
-    )
+    drawn = draw(report.results, options.plot)
+    chart = f"Chart: {options.plot}" if drawn else "(no matplotlib: no chart)"
+    print(f"Numbers: {options.json}   {chart}")
 
 
 if __name__ == "__main__":

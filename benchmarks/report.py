@@ -1,67 +1,61 @@
-"""The table as text, and as a picture."""
+"""The results as text, and as a chart."""
 
 import importlib.util
 import platform
 from pathlib import Path
 
-from benchmarks.growth import Grown
-from benchmarks.rosey import Latency
-from benchmarks.served import Served
-from keyhouse.bench.drawing import svg
-from keyhouse.bench.figure import Figure
+from benchmarks.growth import StoreSize
+from benchmarks.services.growth import ServiceSize
+from benchmarks.services.plugin_storage import Latency
+from keyhouse.bench import Result, svg
 
 
-def print_figure(figure: Figure) -> None:
-    print(f"\n{figure.row}: {figure.work}")
-    for result in figure.results:
-        low, high = min(result.rounds), max(result.rounds)
-        spent = (
-            f", {result.processor_us:,.0f} µs of processor each"
-            if result.processor_us is not None
-            else ""
-        )
-        print(
-            f"  {result.name:6} {result.median:12,.0f} {figure.unit}   (rounds {low:,.0f} to {high:,.0f}{spent})"
-        )
-    if figure.ratio is not None and figure.goal is not None:
-        print(
-            f"  ours / limit {figure.ratio:.2f}, goal {figure.goal:.2f}: {_verdict(figure.ratio, figure.goal)}"
-        )
-    if figure.peer_ratio is not None and figure.peer_goal is not None:
-        verdict = _verdict(figure.peer_ratio, figure.peer_goal)
-        print(f"  ours / peer {figure.peer_ratio:.1f}, goal {figure.peer_goal:g}: {verdict}")
-    if figure.note:
-        print(f"  {figure.note}", flush=True)
+def print_result(result: Result) -> None:
+    print(f"\n{result.case}: {result.work}")
+    for each in result.measurements:
+        low, high = min(each.rounds), max(each.rounds)
+        cpu = f", {each.cpu_us:,.0f} µs of CPU each" if each.cpu_us is not None else ""
+        speed = f"{each.median:12,.0f} {result.unit}"
+        print(f"  {each.name:8} {speed}   (rounds {low:,.0f} to {high:,.0f}{cpu})")
+    if result.ratio is not None and result.goal is not None:
+        verdict = _verdict(result.ratio, result.goal)
+        print(f"  ours / baseline {result.ratio:.2f}, goal {result.goal:.2f}: {verdict}")
+    if result.peer_ratio is not None and result.peer_goal is not None:
+        verdict = _verdict(result.peer_ratio, result.peer_goal)
+        print(f"  ours / peer {result.peer_ratio:.1f}, goal {result.peer_goal:g}: {verdict}")
+    if result.note:
+        print(f"  {result.note}", flush=True)
 
 
 def _verdict(ratio: float, goal: float) -> str:
     return "reached" if ratio >= goal else "MISSED"
 
 
-def print_growth(grown: list[Grown], of: str = "") -> None:
+def print_growth(sizes: list[StoreSize], of: str = "") -> None:
     print(f"\nGrowth on SQLite{of}")
     print("        rows   get p50 µs   by hand µs   list of 1,000 ms   memory MB")
-    for each in grown:
-        numbers = f"{each.get_p50_us:12.1f} {each.hand_p50_us:12.1f} {each.list_ms:18.2f} {each.memory_mb:11.1f}"
-        print(f"  {each.rows:10,} {numbers}")
-    first, last = grown[0], grown[-1]
+    for each in sizes:
+        gets = f"{each.get_p50_us:12.1f} {each.baseline_p50_us:12.1f}"
+        print(f"  {each.rows:10,} {gets} {each.list_ms:18.2f} {each.memory_mb:11.1f}")
+    first, last = sizes[0], sizes[-1]
     print(
         f"  get {last.get_p50_us / first.get_p50_us:.2f} x "
-        f"(goal 1.5; by hand {last.hand_p50_us / first.hand_p50_us:.2f} x), "
+        f"(goal 1.5; by hand {last.baseline_p50_us / first.baseline_p50_us:.2f} x), "
         f"list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
         f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
         flush=True,
     )
 
 
-def print_served(served: list[Served]) -> None:
+def print_service_growth(sizes: list[ServiceSize]) -> None:
     print("\nGrowth of plugin storage over NATS, one request at a time")
     print("        keys   get p50 ms   list of 1,000 ms   memory of the service MB")
-    for each in served:
+    for each in sizes:
         print(f"  {each.keys:10,} {each.get_ms:12.2f} {each.list_ms:18.2f} {each.memory_mb:26.1f}")
-    first, last = served[0], served[-1]
+    first, last = sizes[0], sizes[-1]
     print(
-        f"  get {last.get_ms / first.get_ms:.2f} x (goal 1.5), list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
+        f"  get {last.get_ms / first.get_ms:.2f} x (goal 1.5), "
+        f"list {last.list_ms / first.list_ms:.2f} x (goal 1.5), "
         f"memory +{last.memory_mb - first.memory_mb:.1f} MB (goal 20)",
         flush=True,
     )
@@ -72,28 +66,28 @@ def print_latencies(latencies: list[Latency]) -> None:
     print("  operation  in flight      p50      p95      p99      per second")
     for each in latencies:
         print(
-            f"  {each.operation:9} {each.in_flight:10} {each.p50:8.2f} {each.p95:8.2f} {each.p99:8.2f} "
-            f"{each.per_second:15,.0f}"
+            f"  {each.operation:9} {each.in_flight:10} {each.p50:8.2f} {each.p95:8.2f} "
+            f"{each.p99:8.2f} {each.per_second:15,.0f}"
         )
     print(flush=True)
 
 
-def draw(figures: list[Figure], path: Path) -> bool:
-    """Each ratio as a bar beside its goal; whether there was anything to draw it with."""
+def draw(results: list[Result], path: Path) -> bool:
+    """Draw each ratio as a bar with its goal; return False if matplotlib is missing."""
     if path.suffix == ".svg":
-        path.write_text(svg("Keyhouse", platform.platform(), figures))
+        path.write_text(svg("Keyhouse", platform.platform(), results))
         return True
-    if not figures or importlib.util.find_spec("matplotlib") is None:
+    if not results or importlib.util.find_spec("matplotlib") is None:
         return False
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    _, axes = pyplot.subplots(figsize=(9, 1 + 0.6 * len(figures)))
-    names = [f"{figure.row}  {figure.work}" for figure in figures]
-    axes.barh(names, [figure.ratio for figure in figures], color="#4477aa", label="ours / by hand")
-    axes.plot([figure.goal for figure in figures], names, "k|", markersize=24, label="goal")
+    _, axes = pyplot.subplots(figsize=(9, 1 + 0.6 * len(results)))
+    names = [f"{result.case}  {result.work}" for result in results]
+    axes.barh(names, [result.ratio for result in results], color="#4477aa", label="ours / baseline")
+    axes.plot([result.goal for result in results], names, "k|", markersize=24, label="goal")
     axes.axvline(1.0, color="#999999", linewidth=0.8)
     axes.invert_yaxis()
     axes.legend(loc="lower right")

@@ -1,21 +1,22 @@
-"""What is measured of every engine alike: commits of a record alone and of one with five derived rows, by one writer and 64.
+"""The cases of every engine: commits with zero and five derived rows, by 1 writer and 64, and reads.
 
-The limit makes the same rows durable with the driver alone: the rows with their revision, and one entry of the log of
-changes for each commit, as a watch needs it. It checks nothing, and its revisions are a counter of the process. With 64
-writers it puts all that waits into one write, as we do: one write for each commit is slower by far, and shown as `single`.
+The baseline makes the same rows durable with the driver alone: the rows with their revision, and one
+change log entry per commit, as a watch needs it. It checks nothing, and its revisions are a counter
+in the process. With 64 writers it groups pending commits into one write, as the engines do; one
+write per commit is much slower, and shown as `single`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from keyhouse.bench.contest import Contestant, contest
-from keyhouse.bench.figure import Figure
+from keyhouse.bench.comparison import Workload, compare
+from keyhouse.bench.result import Result
 from keyhouse.engine import Batch, Engine, Put
 
 Rows = list[tuple[str, bytes]]
 Write = Callable[[list[Rows]], Awaitable[object]]
-"""Make the rows of several commits durable, at once."""
+"""Makes the rows of several commits durable in one write."""
 
 Commit = Callable[[Rows], Awaitable[object]]
 Read = Callable[[str], Awaitable[object]]
@@ -28,39 +29,39 @@ VALUE = b'{"title":"' + b"v" * 280 + b'"}'
 
 
 def rows(number: int, derived: int) -> Rows:
-    """A record of about 300 bytes, and its derived rows."""
+    """Return a record of about 300 bytes, and its derived rows."""
     record = [(f"t/{number:012d}/01ARZ3NDEKTSV4RRFFQ69G5FAV", VALUE)]
     return record + [
         (f"idx/track/{n}/{number:012d}/01ARZ3NDEKTSV4RRFFQ69G5FAV", b"1") for n in range(derived)
     ]
 
 
-class Groups:
-    """Whatever comes in while one write is under way becomes the next: what a careful person puts in front of a driver."""
+class GroupCommit:
+    """Commits that arrive during a write share the next one, as in careful hand-written code."""
 
     def __init__(self, write: Write, rows_max: int = 1_000) -> None:
         self._write = write
         self._rows_max = rows_max
-        self._waiting: list[tuple[Rows, asyncio.Future[None]]] = []
-        self._working: asyncio.Future[None] | None = None
+        self._pending: list[tuple[Rows, asyncio.Future[None]]] = []
+        self._task: asyncio.Future[None] | None = None
 
     async def commit(self, written: Rows) -> None:
-        answer = asyncio.get_running_loop().create_future()
-        self._waiting.append((written, answer))
-        if self._working is None:
-            self._working = asyncio.ensure_future(self._serve())
-        await answer
+        done = asyncio.get_running_loop().create_future()
+        self._pending.append((written, done))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+        await done
 
-    async def _serve(self) -> None:
+    async def _run(self) -> None:
         await asyncio.sleep(0)
-        while self._waiting:
-            size = self._rows_max // len(self._waiting[0][0])
-            group, self._waiting = self._waiting[:size], self._waiting[size:]
+        while self._pending:
+            size = self._rows_max // len(self._pending[0][0])
+            group, self._pending = self._pending[:size], self._pending[size:]
             await self._write([written for written, _ in group])
-            for _, answer in group:
-                answer.set_result(None)
+            for _, done in group:
+                done.set_result(None)
             await asyncio.sleep(0)
-        self._working = None
+        self._task = None
 
 
 def of_engine(engine: Engine, *, spaces: int = 1) -> Commit:
@@ -75,8 +76,8 @@ def of_engine(engine: Engine, *, spaces: int = 1) -> Commit:
     return commit
 
 
-def writing(commit: Commit, writers: int, commits: int, derived: int) -> Contestant:
-    """Each writer waits for its answer before it writes again."""
+def writing(commit: Commit, writers: int, commits: int, derived: int) -> Workload:
+    """Return a workload whose writers wait for each commit before the next."""
     numbers = count()
 
     async def write() -> None:
@@ -90,15 +91,15 @@ def writing(commit: Commit, writers: int, commits: int, derived: int) -> Contest
     return run
 
 
-def reading(read: Read, readers: int, reads: int) -> Contestant:
+def reading(read: Read, readers: int, reads: int) -> Workload:
     keys = [rows(number, 0)[0][0] for number in range(readers)]
 
-    async def ask(key: str) -> None:
+    async def read_one(key: str) -> None:
         for _ in range(reads):
             await read(key)
 
     async def run() -> int:
-        await asyncio.gather(*map(ask, keys))
+        await asyncio.gather(*map(read_one, keys))
         return readers * reads
 
     return run
@@ -113,46 +114,44 @@ async def measure_commits(
     alone: int,
     each: int,
     rows_max: int = 1_000,
-) -> list[Figure]:
-    """Four figures. `alone` and `each`: the commits of one writer in a round, and of each of 64."""
+) -> list[Result]:
+    """Return four results. Commits per round: `alone` of one writer, `each` of each of 64."""
 
     async def single(written: Rows) -> None:
         await write([written])
 
-    ours, grouped = of_engine(engine), Groups(write, rows_max)
-    figures: list[Figure] = []
+    ours, grouped = of_engine(engine), GroupCommit(write, rows_max)
+    results: list[Result] = []
     for derived in (0, DERIVED):
-        limit = {
+        workloads = {
             "ours": writing(ours, 1, alone, derived),
-            "limit": writing(single, 1, alone, derived),
+            "baseline": writing(single, 1, alone, derived),
         }
-        figures.append(await figure(name, f"commit of {_named(derived)}, 1 writer", limit, rounds))
-        contestants = {
+        work = f"commit of {rows_text(derived)}, 1 writer"
+        results.append(await result(name, work, workloads, rounds))
+        workloads = {
             "ours": writing(ours, WRITERS, each, derived),
-            "limit": writing(grouped.commit, WRITERS, each, derived),
+            "baseline": writing(grouped.commit, WRITERS, each, derived),
             "single": writing(single, WRITERS, max(1, each // 4), derived),
         }
-        figures.append(
-            await figure(
-                name, f"commit of {_named(derived)}, {WRITERS} writers", contestants, rounds
-            )
-        )
-    return figures
+        work = f"commit of {rows_text(derived)}, {WRITERS} writers"
+        results.append(await result(name, work, workloads, rounds))
+    return results
 
 
 async def measure_reads(
     name: str, engine: Engine, read: Read, *, rounds: int, alone: int, each: int
-) -> list[Figure]:
-    """A row by its key; bare, one request for each."""
+) -> list[Result]:
+    """Read one row by its key; the baseline sends one request each."""
 
     async def ours(key: str) -> object:
         return await engine.read(SPACE, [key])
 
     return [
-        await figure(
+        await result(
             name,
             f"read of one row, {readers} reader{'s' if readers > 1 else ''}",
-            {"ours": reading(ours, readers, reads), "limit": reading(read, readers, reads)},
+            {"ours": reading(ours, readers, reads), "baseline": reading(read, readers, reads)},
             rounds,
             unit="reads/s",
         )
@@ -160,18 +159,18 @@ async def measure_reads(
     ]
 
 
-async def figure(
+async def result(
     name: str,
     work: str,
-    contestants: dict[str, Contestant],
+    workloads: dict[str, Workload],
     rounds: int,
     *,
     unit: str = "commits/s",
     goal: float = GOAL,
-) -> Figure:
-    results = await contest(contestants, rounds=rounds)
-    return Figure(row=name, work=work, unit=unit, results=list(results.values()), goal=goal)
+) -> Result:
+    measured = await compare(workloads, rounds=rounds)
+    return Result(case=name, work=work, unit=unit, measurements=list(measured.values()), goal=goal)
 
 
-def _named(derived: int) -> str:
+def rows_text(derived: int) -> str:
     return f"a record and {derived} derived rows" if derived else "one row"

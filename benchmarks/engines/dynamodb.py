@@ -1,6 +1,9 @@
-"""DynamoDB against `aiobotocore`: a commit is one TransactWriteItems with the same items: the rows with their revision, the
-space's head, and an entry of the log. The emulation is started for the run: a request takes longer in it than in the
-driver, as on AWS, so what is seen here is how many requests there are, not how fast DynamoDB is."""
+"""DynamoDB against `aiobotocore`: a commit is one TransactWriteItems with the same items.
+
+The items are the rows with their revision, the space's head, and a log entry. The run starts an
+emulation: as on AWS, a request takes longer in the server than in the driver, so this measures the
+number of requests, not the speed of DynamoDB.
+"""
 
 from itertools import count
 from pathlib import Path
@@ -10,7 +13,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from keyhouse.bench.figure import Figure
+from keyhouse.bench.result import Result
 from keyhouse.engines.dynamodb import DynamoDBEngine, Settings
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, DynamoDBServer
 
@@ -18,17 +21,17 @@ BARE, OURS = "bare", "ours"
 
 
 class Bare:
-    """What a careful person writes with the driver alone, into tables that were made by the engine."""
+    """Careful hand-written code on the driver alone, into tables that the engine made."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._revisions = count(1)
 
     async def read(self, key: str) -> object:
-        answer = await self._client.get_item(
+        reply = await self._client.get_item(
             TableName=BARE, Key={"space": {"S": SPACE}, "key": {"S": key}}, ConsistentRead=True
         )
-        return answer.get("Item")
+        return reply.get("Item")
 
     async def write(self, group: list[Rows]) -> None:
         numbered = [(str(next(self._revisions)), written) for written in group]
@@ -59,16 +62,16 @@ class Bare:
         await self._client.transact_write_items(TransactItems=items)
 
 
-async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
+async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Result]:
     server = DynamoDBServer()
     try:
-        return await _measured(server.endpoint, rounds, quick)
+        return await _measure(server.endpoint, rounds, quick)
     finally:
         server.close()
 
 
-async def _measured(endpoint: str, rounds: int, quick: bool) -> list[Figure]:
-    engines = {name: await _opened(name, endpoint) for name in (BARE, OURS)}
+async def _measure(endpoint: str, rounds: int, quick: bool) -> list[Result]:
+    engines = {name: await _open(name, endpoint) for name in (BARE, OURS)}
     config = AioConfig(
         max_pool_connections=64, parameter_validation=False, retries={"total_max_attempts": 1}
     )
@@ -82,23 +85,23 @@ async def _measured(endpoint: str, rounds: int, quick: bool) -> list[Figure]:
     ) as client:
         bare, ours = Bare(client), engines[OURS]
         alone = 10 if quick else 40
-        figures = await measure_commits(
+        results = await measure_commits(
             "dynamodb", ours, bare.write, rounds=rounds, alone=alone, each=3, rows_max=96
         )
-        figures += await measure_reads(
+        results += await measure_reads(
             "dynamodb", ours, bare.read, rounds=rounds, alone=alone, each=2
         )
     for each in engines.values():
         await each.close()
-    return figures
+    return results
 
 
-async def _opened(table: str, endpoint: str) -> DynamoDBEngine:
-    where = Settings(
+async def _open(table: str, endpoint: str) -> DynamoDBEngine:
+    settings = Settings(
         table=table,
         region=REGION,
         endpoint=endpoint,
         access_key_id=ACCESS_KEY,
         secret_access_key=ACCESS_KEY,
     )
-    return await DynamoDBEngine.open(where)
+    return await DynamoDBEngine.open(settings)

@@ -1,6 +1,8 @@
-"""NATS JetStream against `nats-py`: a commit of one row is `KeyValue.put`, several rows are an atomic batch by hand. It
-checks and mirrors nothing, and needs no log of changes: the stream is one. Bare, a read is `KeyValue.get`, from any replica;
-ours is as fresh as the leader. The server is started for the run, and syncs always."""
+"""NATS JetStream against `nats-py`: one row is `KeyValue.put`, several rows an atomic batch by hand.
+
+The baseline checks and mirrors nothing, and the stream is its change log. Its read is `KeyValue.get`
+from any replica; the engine's is as fresh as the leader. The run starts a server that syncs always.
+"""
 
 import json
 import secrets
@@ -11,7 +13,7 @@ from nats.aio.client import Client
 from nats.js.kv import KeyValue
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from keyhouse.bench.figure import Figure
+from keyhouse.bench.result import Result
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.jetstream import JetstreamEngine
 from keyhouse.nats.server import NatsCluster, NatsServer
@@ -20,7 +22,7 @@ BARE = "bare"
 
 
 class Bare:
-    """What a careful person writes with the driver alone, into a bucket that was made by the engine."""
+    """Careful hand-written code on the driver alone, into a bucket that the engine made."""
 
     def __init__(self, client: Client, kv: KeyValue) -> None:
         self._client = client
@@ -44,28 +46,28 @@ class Bare:
             "Nats-Batch-Commit": "1",
         }
         key, value = written[-1]
-        answer = await self._client.request(f"$KV.{BARE}.{key}", value, timeout=30, headers=headers)
-        assert "error" not in json.loads(answer.data), answer.data
+        reply = await self._client.request(f"$KV.{BARE}.{key}", value, timeout=30, headers=headers)
+        assert "error" not in json.loads(reply.data), reply.data
 
 
-async def measure(folder: Path, rounds: int, *, quick: bool, replicas: int = 1) -> list[Figure]:
+async def measure(folder: Path, rounds: int, *, quick: bool, replicas: int = 1) -> list[Result]:
     server = NatsServer(folder) if replicas == 1 else NatsCluster(folder, nodes=replicas)
     server.start()
     try:
         server.ready()
-        return await _measured(server.url, rounds, quick, replicas)
+        return await _measure(server.url, rounds, quick, replicas)
     finally:
         server.stop()
 
 
-async def _measured(url: str, rounds: int, quick: bool, replicas: int) -> list[Figure]:
+async def _measure(url: str, rounds: int, quick: bool, replicas: int) -> list[Result]:
     engine = JetstreamEngine.open(f"{url}/?prefix=&sync=always&replicas={replicas}")
     for space in (BARE, SPACE):
         await engine.commit(space, Batch(puts=(Put("first", b"1"),)))
     client = await nats.connect(url.split(","))
     bare = Bare(client, await client.jetstream().key_value(BARE))
     name = "jetstream" if replicas == 1 else f"jetstream-r{replicas}"
-    figures = await measure_commits(
+    results = await measure_commits(
         name,
         engine,
         bare.write,
@@ -74,7 +76,7 @@ async def _measured(url: str, rounds: int, quick: bool, replicas: int) -> list[F
         each=4 if quick else 12,
         rows_max=960,
     )
-    figures += await measure_reads(name, engine, bare.read, rounds=rounds, alone=100, each=50)
+    results += await measure_reads(name, engine, bare.read, rounds=rounds, alone=100, each=50)
     await engine.close()
     await client.close()
-    return figures
+    return results

@@ -1,5 +1,7 @@
-"""PostgreSQL against `asyncpg`: one statement writes the rows and the log, into tables with the same indexes; the sweep
-against one DELETE. The server is started for the run, and syncs its disk."""
+"""PostgreSQL against `asyncpg`: one statement writes the rows and the log, with the same indexes.
+
+The baseline of the sweep is one DELETE. The run starts a server that syncs its disk.
+"""
 
 import asyncio
 import time
@@ -13,17 +15,17 @@ from benchmarks.engines.commits import (
     SPACE,
     WRITERS,
     Rows,
-    figure,
     measure_commits,
     measure_reads,
     of_engine,
+    result,
     writing,
 )
-from benchmarks.sweeping import latency
+from benchmarks.sweeps import latency
 from keyhouse import ManualClock, Store, sweep
-from keyhouse.bench import rows
-from keyhouse.bench.contest import Result, calibrate
-from keyhouse.bench.figure import Figure
+from keyhouse.bench.comparison import Measurement, calibrate
+from keyhouse.bench.keyspace import NOTES
+from keyhouse.bench.result import Result
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.testing.servers.postgres import PostgresServer
@@ -54,7 +56,7 @@ DELETE = "DELETE FROM bare_rows WHERE expires <= 20"
 
 
 class Bare:
-    """What a careful person writes with the driver alone."""
+    """Careful hand-written code on the driver alone."""
 
     def __init__(self) -> None:
         self._revisions = count(1)
@@ -90,39 +92,40 @@ class Bare:
             await self.free.get_nowait().close()
 
 
-async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
+async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Result]:
     server = PostgresServer()
     engine, bare = PostgresEngine.open(server.url), Bare()
     try:
         await bare.connect(server.url)
         each = 8 if quick else 30
-        figures = await measure_commits(
+        results = await measure_commits(
             "postgres", engine, bare.write, rounds=rounds, alone=100, each=each
         )
-        contestants = {
+        workloads = {
             "ours": writing(of_engine(engine, spaces=WRITERS), WRITERS, each, 0),
-            "limit": writing(of_engine(engine), WRITERS, each, 0),
+            "baseline": writing(of_engine(engine), WRITERS, each, 0),
         }
         work = "commit of one row, 64 writers of 64 spaces, against the same of one space"
-        figures.append(await figure("postgres", work, contestants, rounds))
-        figures += await measure_reads(
+        results.append(await result("postgres", work, workloads, rounds))
+        results += await measure_reads(
             "postgres", engine, bare.read, rounds=rounds, alone=200, each=50
         )
-        figures += await _sweeping(server.url, bare, rounds, 2_000 if quick else SWEPT)
-        return figures
+        results += await _sweep(server.url, bare, rounds, 2_000 if quick else SWEPT)
+        return results
     finally:
         await engine.close()
         await bare.close()
         server.close()
 
 
-async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> list[Figure]:
-    """Each turn has its own keys; the server's own work after a DELETE is done by nobody, and so the same for both. Then
-    what eight writers in the swept space notice of it."""
+async def _sweep(url: str, bare: Bare, rounds: int, size: int) -> list[Result]:
+    """Sweep new keys in each round, then measure eight writers in the swept space during a sweep.
+
+    Nothing vacuums after a DELETE, for either side."""
     clock = ManualClock()
     engine = PostgresEngine.open(f"{url}&layout=swept", clock=clock)
     connection = await bare.free.get()
-    speeds: dict[str, list[float]] = {"ours": [], "limit": []}
+    speeds: dict[str, list[float]] = {"ours": [], "baseline": []}
     for turn in range(rounds):
         keys = [f"note:{turn}-{number}" for number in range(size)]
         for start in range(0, size, 1_000):
@@ -143,8 +146,9 @@ async def _sweeping(url: str, bare: Bare, rounds: int, size: int) -> list[Figure
                 assert await connection.execute(DELETE) == f"DELETE {size}"
             speeds[name].append(size / (time.perf_counter() - start_time))
     bare.free.put_nowait(connection)
-    noticed = await latency(Store(rows.NOTES, engine, SPACE), clock, rounds, size, "postgres")
+    during = await latency(Store(NOTES, engine, SPACE), clock, rounds, size, "postgres")
     await engine.close()
-    results = [Result(name, median(found), found) for name, found in speeds.items()]
+    measurements = [Measurement(name, median(each), each) for name, each in speeds.items()]
     work = f"sweep of {size:,} expired rows"
-    return [Figure(row="postgres", work=work, unit="rows/s", results=results, goal=0.30), noticed]
+    swept = Result(case="postgres", work=work, unit="rows/s", measurements=measurements, goal=0.30)
+    return [swept, during]

@@ -1,6 +1,9 @@
-"""RocksDB against `rocksdict`: the limit puts 64 commits in a WriteBatch and writes it with `sync`, one after the other, on
-the caller's thread: nobody waits for an answer, and nothing else can run. `served` has 64 callers that each wait for
-theirs, as ours have, and syncs beside the event loop, as a server has to."""
+"""RocksDB against `rocksdict`: the baseline writes 64 commits in one WriteBatch with `sync`.
+
+It runs on the caller's thread, with no caller waiting for a commit, and nothing else can run.
+`served` has 64 callers that each wait for theirs, as the engine has, and syncs off the event loop,
+as a server must.
+"""
 
 import asyncio
 import struct
@@ -14,22 +17,23 @@ from rocksdict import Rdict, WriteBatch, WriteOptions
 from benchmarks.engines.commits import (
     DERIVED,
     WRITERS,
-    Groups,
+    GroupCommit,
     Rows,
-    figure,
     measure_reads,
     of_engine,
+    result,
     rows,
+    rows_text,
     writing,
 )
-from keyhouse.bench.contest import Contestant
-from keyhouse.bench.figure import Figure
+from keyhouse.bench.comparison import Workload
+from keyhouse.bench.result import Result
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.rocksdb.settings import options
 
 
 class Bare:
-    """What a careful person writes with the driver alone."""
+    """Careful hand-written code on the driver alone."""
 
     def __init__(self, folder: Path) -> None:
         database, families = options(["changes"])
@@ -41,7 +45,7 @@ class Bare:
         self._sync.sync = True
         self._thread = ThreadPoolExecutor(1)
 
-    def by_hand(self, derived: int, group: int, groups: int) -> Contestant:
+    def by_hand(self, derived: int, group: int, groups: int) -> Workload:
         async def run() -> int:
             for _ in range(groups):
                 self._database.write(
@@ -80,23 +84,22 @@ class Bare:
         self._database.close()
 
 
-async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
+async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Result]:
     engine, bare = RocksdbEngine.open(folder / "ours"), Bare(folder / "bare")
-    ours, served = of_engine(engine), Groups(bare.served)
-    figures: list[Figure] = []
+    ours, served = of_engine(engine), GroupCommit(bare.served)
+    results: list[Result] = []
     for derived in (0, DERIVED):
         for writers, commits in ((1, 100), (WRITERS, 6 if quick else 20)):
-            contestants = {
+            workloads = {
                 "ours": writing(ours, writers, commits, derived),
-                "limit": bare.by_hand(derived, writers, commits),
+                "baseline": bare.by_hand(derived, writers, commits),
                 "served": writing(served.commit, writers, commits, derived),
             }
-            what = f"a record and {derived} derived rows" if derived else "one row"
-            work = f"commit of {what}, {writers} writer{'s' if writers > 1 else ''}"
-            figures.append(await figure("rocksdb", work, contestants, rounds))
-    figures += await measure_reads(
+            work = f"commit of {rows_text(derived)}, {writers} writer{'s' if writers > 1 else ''}"
+            results.append(await result("rocksdb", work, workloads, rounds))
+    results += await measure_reads(
         "rocksdb", engine, bare.read, rounds=rounds, alone=2_000, each=50
     )
     await engine.close()
     bare.close()
-    return figures
+    return results

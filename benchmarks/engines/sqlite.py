@@ -1,12 +1,14 @@
-"""SQLite against `apsw`: one transaction writes the rows and the log, with the same `synchronous`, on the caller's thread:
-nothing else runs while it syncs."""
+"""SQLite against `apsw`: one transaction writes the rows and the log, with the same `synchronous`.
+
+It runs on the caller's thread: nothing else runs while it syncs.
+"""
 
 from itertools import count
 from pathlib import Path
 
 from benchmarks.engines.commits import SPACE, Rows, measure_commits, measure_reads
-from keyhouse.bench.figure import Figure
-from keyhouse.bench.hand import UPSERT, Hand
+from keyhouse.bench.baseline_sqlite import UPSERT, BareSqlite
+from keyhouse.bench.result import Result
 from keyhouse.engines.sqlite import SqliteEngine
 
 CHANGES = (
@@ -16,19 +18,19 @@ LOG = "INSERT INTO changes VALUES(?, ?, ?)"
 
 
 class Bare:
-    """What a careful person writes with the driver alone."""
+    """Careful hand-written code on the driver alone."""
 
     def __init__(self, path: Path) -> None:
-        self.hand = Hand(path)
-        self.hand.connection.execute(CHANGES)
+        self.database = BareSqlite(path)
+        self.database.connection.execute(CHANGES)
         self._revisions = count(1)
 
     async def read(self, key: str) -> object:
-        return self.hand.get(SPACE, key)
+        return self.database.get(SPACE, key)
 
     async def write(self, group: list[Rows]) -> None:
         numbered = [(next(self._revisions), written) for written in group]
-        connection = self.hand.connection
+        connection = self.database.connection
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
             UPSERT,
@@ -48,13 +50,13 @@ class Bare:
         connection.execute("COMMIT")
 
 
-async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Figure]:
+async def measure(folder: Path, rounds: int, *, quick: bool) -> list[Result]:
     engine, bare = SqliteEngine.open(folder / "ours.db"), Bare(folder / "bare.db")
     each = 8 if quick else 30
-    figures = await measure_commits(
+    results = await measure_commits(
         "sqlite", engine, bare.write, rounds=rounds, alone=100, each=each
     )
-    figures += await measure_reads("sqlite", engine, bare.read, rounds=rounds, alone=2_000, each=50)
+    results += await measure_reads("sqlite", engine, bare.read, rounds=rounds, alone=2_000, each=50)
     await engine.close()
-    bare.hand.close()
-    return figures
+    bare.database.close()
+    return results

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": (*BASE, *CORE, "auth", "http", "metrics", "nats", "settings", ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", ""),
     "systems": (*BASE, *CORE, *SERVING, "serve", ""),
-    "bench": (*BASE, *CORE, *SERVING, "engines", "serve", "systems", ""),
+    "bench": (*BASE, *CORE, "engines", ""),
     "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
@@ -92,13 +92,13 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "httpx": ("systems",),  # a system's client
     "httptools": ("serve",),
     "jwt": ("auth",),
-    "nats": ("nats", "engines", "systems", "bench"),
+    "nats": ("nats", "engines", "systems"),
     "opentelemetry": ("serve",),
-    "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems", "bench"),
+    "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems"),
     "starlette": ("http", "serve", "systems"),
-    "structlog": ("auth", "http", "nats", "serve", "systems", "cli", "bench"),
+    "structlog": ("auth", "http", "nats", "serve", "systems", "cli"),
     "uvicorn": ("serve",),
-    "uvloop": ("serve", "cli", "bench"),
+    "uvloop": ("serve", "cli"),
 }
 """Where each library may be imported: drivers in engines, faces and clients only, and nothing that is not in this table."""
 

@@ -1,25 +1,33 @@
-"""How fast Keyhouse is here: contests against the same work done with nothing in between, in turns, in the same run.
+"""Benchmarks of a store on the user's own engine: each case is compared with a baseline in one run.
 
-`keyhouse bench` runs them on the user's own engine; `make bench` adds peers, growth and the bare drivers, which no user has
-at hand. Both use these contests and this table, so that a figure means the same in both.
+`keyhouse bench` runs these cases. `make bench` adds services, peers, growth and bare drivers, which
+live in `benchmarks/` outside the package and use the same comparison, so that a number means the
+same in both.
 """
 
-from keyhouse.bench.contest import Contestant, Result, contest
-from keyhouse.bench.drawing import svg
-from keyhouse.bench.figure import Figure
-from keyhouse.bench.measure import ROWS, Benched, left_out, measure
-from keyhouse.bench.scratch import Scratch, scratch
+from keyhouse.bench.chart import svg
+from keyhouse.bench.comparison import Measurement, Workload, compare
+from keyhouse.bench.result import Result
+from keyhouse.bench.run import CASES, BenchReport, run_cases, skipped_cases
+from keyhouse.bench.scratch import Scratch, open_scratch
+from keyhouse.bench.text import conditions, parse_cases, plan, summary, tables, to_json
 
 __all__ = [
-    "ROWS",
-    "Benched",
-    "Contestant",
-    "Figure",
+    "CASES",
+    "BenchReport",
+    "Measurement",
     "Result",
     "Scratch",
-    "contest",
-    "left_out",
-    "measure",
-    "scratch",
+    "Workload",
+    "compare",
+    "conditions",
+    "open_scratch",
+    "parse_cases",
+    "plan",
+    "run_cases",
+    "skipped_cases",
+    "summary",
     "svg",
+    "tables",
+    "to_json",
 ]

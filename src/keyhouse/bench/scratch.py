@@ -1,8 +1,9 @@
-"""A place to measure in, on the user's own engine, that is removed at the end and is never the user's own rows.
+"""A scratch area on the user's engine: separate from the user's rows, and removed at the end.
 
-A file or folder gets another one beside it, on the same disk. PostgreSQL gets tables of their own, in the same database;
-NATS a bucket of its own, or one for each space where the URL says so. DynamoDB gets spaces with a random name among the
-others, which are emptied and forgotten: a table takes rights, time and money that a look should not ask for.
+A file or folder gets another one next to it, on the same disk. PostgreSQL gets separate tables in
+the same database; NATS a separate bucket, or one per space where the URL has a prefix. DynamoDB gets
+spaces with a random name in the user's tables, emptied at the end: a new table needs rights, time
+and money that a benchmark should not require.
 """
 
 import asyncio
@@ -22,18 +23,21 @@ from keyhouse.engines.registry import SCHEMES, open_engine, public_url
 from keyhouse.errors import UsageError
 
 _NAME: Final = "keyhouse-bench-"
-_EMPTIED_ROWS: Final = 1_000
+_DELETED_PER_COMMIT: Final = 1_000
 
 
 class Scratch(msgspec.Struct, frozen=True):
-    """`place` is the engine that is measured, `where` what is made on it, both for people. `is_alone`: the engine holds
-    nothing else, and may be swept. `folder` is where further files may go; without one, no file is made."""
+    """`engine_url` is the measured engine and `location` the area made on it, both for people.
+
+    `is_exclusive`: the engine at `url` holds nothing else, so it may be swept. `is_shared`: the area
+    is two spaces among the user's. `folder` is where more files may go, None: nowhere.
+    """
 
     url: str
-    place: str
-    where: str
+    engine_url: str
+    location: str
     name: str
-    is_alone: bool
+    is_exclusive: bool
     folder: Path | None = None
     is_shared: bool = False
 
@@ -42,15 +46,15 @@ class Scratch(msgspec.Struct, frozen=True):
         return self.url.startswith("sqlite:")
 
     @asynccontextmanager
-    async def opened(self, clock: Clock | None = None) -> AsyncIterator[Engine]:
-        """The engine. What was written in a shared one is deleted at the end, whatever happened."""
+    async def open(self, clock: Clock | None = None) -> AsyncIterator[Engine]:
+        """Open the engine; on exit, rows written to a shared one are deleted."""
         engine = await open_engine(self.url, clock=clock, create=not self.is_shared)
         try:
             yield engine
         finally:
             if self.is_shared:
                 for space in self.spaces:
-                    await asyncio.shield(_emptied(engine, space))
+                    await asyncio.shield(_delete_space(engine, space))
             await engine.close()
 
     @property
@@ -58,87 +62,79 @@ class Scratch(msgspec.Struct, frozen=True):
         return self.name
 
     @property
-    def limit_space(self) -> str:
-        return f"{self.name}-limit"
+    def baseline_space(self) -> str:
+        return f"{self.name}-baseline"
 
     @property
     def spaces(self) -> tuple[str, str]:
-        return self.space, self.limit_space
+        return self.space, self.baseline_space
 
 
 @asynccontextmanager
-async def scratch(url: str | None) -> AsyncIterator[Scratch]:
-    """For the engine that the URL names; without one, for SQLite in a temporary file."""
+async def open_scratch(url: str | None) -> AsyncIterator[Scratch]:
+    """Make a scratch area on the engine of this URL; None: SQLite in a temporary file."""
     name = _NAME + secrets.token_hex(6)
     if url is None:
         with tempfile.TemporaryDirectory(prefix=_NAME) as folder:
-            yield _file(f"sqlite:{folder}/ours.db", "SQLite", "a temporary file", name, folder)
+            yield _in_folder(f"sqlite:{folder}/ours.db", "SQLite", "a temporary file", name, folder)
         return
     front, _, query = url.partition("?")
     scheme, _, path = front.partition(":")
     kind = SCHEMES.get(scheme)
+    settings = [each for each in query.split("&") if each]
     if kind in ("sqlite", "rocksdb"):
         file = path.removeprefix("///")
         if not os.path.exists(file):
-            raise UsageError(
-                "There is no such file; look at the URL, or store something there first.", file=file
-            )
+            raise UsageError("File not found. Check the URL, or create the store.", file=file)
         with tempfile.TemporaryDirectory(prefix=_NAME, dir=os.path.dirname(file) or ".") as folder:
-            made = (
-                f"{scheme}:{folder}/ours"
-                + (".db" if kind == "sqlite" else "")
-                + (f"?{query}" if query else "")
-            )
+            extension = ".db" if kind == "sqlite" else ""
+            made = f"{scheme}:{folder}/ours{extension}" + (f"?{query}" if query else "")
             what = "a file" if kind == "sqlite" else "a folder"
-            yield _file(made, public_url(url), f"{what} of its own beside it", name, folder)
+            yield _in_folder(made, public_url(url), f"{what} next to it", name, folder)
     elif kind == "postgres":
         tables = name.replace("-", "_")
-        settings = [each for each in query.split("&") if each and not each.startswith("layout=")]
+        settings = [each for each in settings if not each.startswith("layout=")]
         made = f"{front}?{'&'.join([*settings, f'layout={tables}'])}"
+        location = f"separate tables, {tables}_…"
         try:
-            yield Scratch(
-                made, public_url(url), f"tables of its own, {tables}_…", name, is_alone=True
-            )
+            yield Scratch(made, public_url(url), location, name, is_exclusive=True)
         finally:
-            await asyncio.shield(_dropped(made))
+            await asyncio.shield(_drop_tables(made))
     elif kind == "jetstream":
-        settings = [
-            each
-            for each in query.split("&")
-            if each and not each.startswith(("bucket=", "prefix="))
-        ]
-        own = f"prefix={name}-" if "prefix=" in query else f"bucket={name}"
-        made = f"{front}?{'&'.join([*settings, own])}"
-        bench = Scratch(made, public_url(url), f"a bucket of its own, {name}…", name, is_alone=True)
+        settings = [each for each in settings if not each.startswith(("bucket=", "prefix="))]
+        bucket = f"prefix={name}-" if "prefix=" in query else f"bucket={name}"
+        made = f"{front}?{'&'.join([*settings, bucket])}"
+        location = f"a separate bucket, {name}…"
+        scratch = Scratch(made, public_url(url), location, name, is_exclusive=True)
         try:
-            yield bench
+            yield scratch
         finally:
-            await asyncio.shield(_removed(bench))
+            await asyncio.shield(_remove_buckets(scratch))
     elif kind == "memory":
-        yield Scratch(url, "memory", "this process", name, is_alone=True)
+        yield Scratch(url, "memory", "this process", name, is_exclusive=True)
     else:
-        spaces = f"spaces of its own, {name}…"
-        yield Scratch(url, public_url(url), spaces, name, is_alone=False, is_shared=True)
+        location = f"separate spaces, {name}…"
+        yield Scratch(url, public_url(url), location, name, is_exclusive=False, is_shared=True)
 
 
-def _file(url: str, place: str, where: str, name: str, folder: str) -> Scratch:
-    return Scratch(url, place, where, name, is_alone=True, folder=Path(folder))
+def _in_folder(url: str, engine_url: str, location: str, name: str, folder: str) -> Scratch:
+    return Scratch(url, engine_url, location, name, is_exclusive=True, folder=Path(folder))
 
 
-async def _dropped(url: str) -> None:
+async def _drop_tables(url: str) -> None:
     from keyhouse.engines.sql import migrate
 
     await asyncio.to_thread(migrate.downgrade, url)
 
 
-async def _removed(bench: Scratch) -> None:
+async def _remove_buckets(scratch: Scratch) -> None:
     from keyhouse.engines.jetstream.removal import remove_buckets
 
-    await remove_buckets(bench.url, bench.spaces)
+    await remove_buckets(scratch.url, scratch.spaces)
 
 
-async def _emptied(engine: Engine, space: str) -> None:
-    limit = min(_EMPTIED_ROWS, engine.capabilities.commit_rows_max)
+async def _delete_space(engine: Engine, space: str) -> None:
+    limit = min(_DELETED_PER_COMMIT, engine.capabilities.commit_rows_max)
     while keys := [
         row.key for row in (await engine.scan(space, Span(), limit=limit, keys_only=True)).rows
     ]:

@@ -1,4 +1,4 @@
-"""`keyhouse bench`: the table of performance, measured on the user's own engine."""
+"""`keyhouse bench`: measure the store on the user's own engine."""
 
 import asyncio
 import sys
@@ -22,76 +22,84 @@ def bench(
     system: SystemOrNone = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="ROWS", help="Some rows, with commas: 1 to 6, 8, commit, read. [all]"),
+        typer.Option(
+            metavar="CASES", help="Comma-separated cases: 3, 4, 5, 8, commit, read. [all]"
+        ),
     ] = None,
     rounds: Annotated[
-        int,
-        typer.Option(min=5, max=99, metavar="N", help="How often each contestant has its turn."),
+        int, typer.Option(min=5, max=99, metavar="N", help="Rounds of each workload.")
     ] = 5,
     seconds: Annotated[
         float,
         typer.Option(
-            min=0.01, max=60, metavar="N", help="How long each works in each round, about."
+            min=0.01, max=60, metavar="N", help="Approximate time of each workload per round."
         ),
     ] = 0.3,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw it into this file as well.")
+        Path | None, typer.Option(metavar="FILE.svg", help="Also draw the results to this file.")
     ] = None,
     store: StoreUrl = None,
     data: DataFolder = None,
     json: Json = False,
 ) -> None:
-    """Measure the table of performance on your own engine.
+    """Measure the store on your own engine.
 
-    The same work by Keyhouse and with nothing in between, in turns, as medians and their ratio: on SQLite by hand, elsewhere
-    by the engine alone. Rows are those of docs/performance.md. It works beside your rows and removes what it made; without a
-    store, in a temporary SQLite file. Other work on the machine shows: run it twice.
+    Each case runs through the store and through a baseline, in turns: hand-written SQLite, or the engine alone. It prints
+    the medians and their ratio. The cases are those of docs/performance.md that need no service. It writes to a separate
+    area that is removed at the end; without a store, to a temporary SQLite file. Other load on the machine changes the
+    numbers: run it twice.
     """
-    from keyhouse.cli.benching import named_rows, report, told
-    from keyhouse.cli.output import show_json, show_reports
+    from keyhouse.bench import conditions, parse_cases, tables, to_json
+    from keyhouse.cli.output import Part, Report, show_json, show_reports
 
-    wanted = named_rows(only)
-    with stoppable("Stopped. What it had made is removed."):
-        done = asyncio.run(_bench(system, store, data, wanted, rounds, seconds, quiet=json))
+    cases = parse_cases(only)
+    with stoppable("Stopped. The scratch area was removed."):
+        report = asyncio.run(_bench(system, store, data, cases, rounds, seconds, quiet=json))
     if plot is not None:
-        _draw(plot, done)
+        _draw(plot, report)
     if json:
-        show_json(told(done))
+        show_json(to_json(report))
     else:
-        show_reports([report(done)])
+        parts = [Part(title, [*table]) for title, table in tables(report).items()]
+        show_reports([Report(report.engine_url, conditions(report), parts)])
 
 
 async def _bench(
     system: str | None,
     store: str | None,
     data: Any,
-    wanted: list[str],
+    cases: list[str],
     rounds: int,
     seconds: float,
     *,
     quiet: bool,
 ) -> Any:
-    from keyhouse.bench import Figure, measure, scratch
-    from keyhouse.cli.benching import line_of, plan
+    from keyhouse.bench import Result, open_scratch, plan, run_cases, summary
+    from keyhouse.cli.output import visible
     from keyhouse.cli.place import named_url
 
     with Line() as line:
 
-        def show(figure: Figure) -> None:
+        def on_result(result: Result) -> None:
             if not quiet:
-                line.note(line_of(figure))
+                line.note(summary(result))
 
-        async with scratch(named_url(system, store, data)) as place:
-            print(plan(place, wanted, rounds), file=sys.stderr, flush=True)
-            return await measure(
-                place, wanted, rounds=rounds, seconds=seconds, say=line.say, show=show
+        async with open_scratch(named_url(system, store, data)) as scratch:
+            print(visible(plan(scratch, cases, rounds)), file=sys.stderr, flush=True)
+            return await run_cases(
+                scratch,
+                cases,
+                rounds=rounds,
+                seconds=seconds,
+                on_progress=line.say,
+                on_result=on_result,
             )
 
 
-def _draw(path: Path, done: Any) -> None:
-    from keyhouse.bench import svg
-    from keyhouse.cli.benching import about
+def _draw(path: Path, report: Any) -> None:
+    from keyhouse.bench import conditions, svg
     from keyhouse.cli.opening import opened_file
 
+    title = f"Keyhouse on {report.engine_url}"
     with opened_file(path, "wb") as file:
-        file.write(svg(f"Keyhouse on {done.place}", about(done), done.figures).encode())
+        file.write(svg(title, conditions(report), report.results).encode())

@@ -9,7 +9,7 @@ import sys
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from keyhouse.bench import scratch
+from keyhouse.bench import open_scratch
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Add, Batch, Check, Put, Span, check_limits
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Settings, layout_of
@@ -51,8 +51,8 @@ def test_the_spaces_of_a_measurement_are_forgotten(monkeypatch: pytest.MonkeyPat
         async with opened(where) as engine:
             await put(engine, "k")
         url = f"dynamodb://{where.table}?region={where.region}&endpoint={where.endpoint}"
-        async with scratch(url) as place, place.opened() as measured:
-            for space in place.spaces:
+        async with open_scratch(url) as scratch, scratch.open() as measured:
+            for space in scratch.spaces:
                 await measured.commit(space, Batch(puts=(Put("k", b"1"),), id="once"))
         async with plain_client() as client:
             tables = (where.table, table_of(where.table))

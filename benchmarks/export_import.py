@@ -1,8 +1,8 @@
-"""Whole stores: `export` and `import` against a bare dump and a bare load of the same rows on the same engine, SQLite.
+"""Whole stores: `export` and `import` against a bare dump and a bare load of the same SQLite rows.
 
-The bare dump is one SELECT whose rows are written as JSON lines; the bare load reads such lines and inserts them, as many in
-a transaction, with the same sync. Neither checks, hashes, or can be resumed. Memory: what the process holds more at the end
-than after a tenth of the rows.
+The bare dump is one SELECT written as JSON lines; the bare load inserts such lines, as many per
+transaction, with the same sync. Neither checks, hashes nor resumes. Memory is the growth of the
+process from a tenth of the rows to the end.
 """
 
 import gc
@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from keyhouse import open_engine
-from keyhouse.bench.contest import Result, calibrate
-from keyhouse.bench.figure import Figure
-from keyhouse.bench.hand import Hand
+from keyhouse.bench.baseline_sqlite import BareSqlite
+from keyhouse.bench.comparison import Measurement, calibrate
+from keyhouse.bench.result import Result
 from keyhouse.engine import Batch, Put
 from keyhouse.store import export_rows, import_rows
 
@@ -35,11 +35,11 @@ class _Line(msgspec.Struct):
     expires: int | None = None
 
 
-async def measure(folder: Path, rounds: int, size: int) -> list[Figure]:
+async def measure(folder: Path, rounds: int, size: int) -> list[Result]:
     source, memory = folder / "source.db", _Memory()
     await _fill(source, size)
     lines = folder / "ours.jsonl"
-    spent: dict[str, list[float]] = {"export": [], "dump": [], "import": [], "load": []}
+    speeds: dict[str, list[float]] = {"export": [], "dump": [], "import": [], "load": []}
     for turn in range(rounds):
         steps: dict[str, Callable[[], Awaitable[None]]] = {
             "export": lambda: _export(source, lines, memory),
@@ -52,34 +52,39 @@ async def measure(folder: Path, rounds: int, size: int) -> list[Figure]:
             gc.collect()
             start = time.perf_counter()
             await work()
-            spent[name].append(size / (time.perf_counter() - start))
+            speeds[name].append(size / (time.perf_counter() - start))
         for path in folder.glob(f"*-{turn}.db*"):
             path.unlink()
-    note = f"memory grew by {memory.grown:.1f} MB from a tenth of the rows to the end (goal: flat, under 20)"
+    note = (
+        f"memory grew by {memory.grown:.1f} MB from a tenth of the rows to the end "
+        "(goal: flat, under 20)"
+    )
     return [
-        _figure(
+        _result(
             "export",
             f"export of {size:,} rows, against a bare dump",
-            spent["export"],
-            spent["dump"],
+            speeds["export"],
+            speeds["dump"],
             note,
         ),
-        _figure(
+        _result(
             "import",
             f"import of {size:,} rows, against a bare load",
-            spent["import"],
-            spent["load"],
+            speeds["import"],
+            speeds["load"],
             note,
         ),
     ]
 
 
-def _figure(row: str, work: str, ours: list[float], limit: list[float], note: str) -> Figure:
-    results = [
-        Result(name, sorted(found)[len(found) // 2], found)
-        for name, found in (("ours", ours), ("limit", limit))
+def _result(case: str, work: str, ours: list[float], baseline: list[float], note: str) -> Result:
+    measurements = [
+        Measurement(name, sorted(each)[len(each) // 2], each)
+        for name, each in (("ours", ours), ("baseline", baseline))
     ]
-    return Figure(row=row, work=work, unit="rows/s", results=results, goal=0.40, note=note)
+    return Result(
+        case=case, work=work, unit="rows/s", measurements=measurements, goal=0.40, note=note
+    )
 
 
 async def _fill(path: Path, size: int) -> None:
@@ -96,62 +101,62 @@ async def _fill(path: Path, size: int) -> None:
 async def _export(source: Path, lines: Path, memory: "_Memory") -> None:
     engine = await open_engine(f"sqlite:///{source}")
     with lines.open("wb") as file:
-        await export_rows(engine, file.write, on_progress=memory.look)
+        await export_rows(engine, file.write, on_progress=memory.sample)
     await engine.close()
 
 
 async def _dump(source: Path, lines: Path) -> None:
-    hand = Hand(source)
+    bare = BareSqlite(source)
     encode = msgspec.json.Encoder().encode_lines
-    found = (
+    rows = (
         _Line(space, key, msgspec.Raw(value), expires)
-        for space, key, value, expires in hand.connection.execute(_DUMP)
+        for space, key, value, expires in bare.connection.execute(_DUMP)
     )
     with lines.open("wb") as file:
-        while some := list(islice(found, 2_000)):
+        while some := list(islice(rows, 2_000)):
             file.write(encode(some))
-    hand.close()
+    bare.close()
 
 
 async def _import(lines: Path, target: Path, memory: "_Memory") -> None:
     engine = await open_engine(f"sqlite:///{target}")
     with lines.open("rb") as file:
-        await import_rows(engine, file, on_progress=memory.look)
+        await import_rows(engine, file, on_progress=memory.sample)
     await engine.close()
 
 
 async def _load(lines: Path, target: Path) -> None:
-    hand = Hand(target)
+    bare = BareSqlite(target)
     decode = msgspec.json.Decoder(_Line).decode_lines
     with lines.open("rb") as file:
         rows = (line for line in file if not line.startswith(b'{"rows"'))
         while some := list(islice(rows, LOAD_ROWS)):
-            found = [
+            parsed = [
                 (line.space, line.key, bytes(line.value), line.expires)
                 for line in decode(b"".join(some))
             ]
-            hand.connection.execute("BEGIN IMMEDIATE")
-            hand.connection.executemany(_INSERT, found)
-            hand.connection.execute("COMMIT")
-    hand.close()
+            bare.connection.execute("BEGIN IMMEDIATE")
+            bare.connection.executemany(_INSERT, parsed)
+            bare.connection.execute("COMMIT")
+    bare.close()
 
 
 class _Memory:
-    """The most that the process ever held, once it has warmed up, and what it held more later."""
+    """Growth of the peak memory of the process after a warm-up."""
 
     def __init__(self) -> None:
         self._warm = 0.0
-        self._looks = 0
+        self._samples = 0
 
-    def look(self, rows: int) -> None:
-        self._looks += 1
-        if self._looks == 10:
-            self._warm = _most()
+    def sample(self, rows: int) -> None:
+        self._samples += 1
+        if self._samples == 10:
+            self._warm = _peak_mb()
 
     @property
     def grown(self) -> float:
-        return _most() - self._warm if self._warm else 0.0
+        return _peak_mb() - self._warm if self._warm else 0.0
 
 
-def _most() -> float:
+def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

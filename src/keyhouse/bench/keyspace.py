@@ -1,8 +1,13 @@
-"""The keyspace that is measured: a record with five derived rows; and the same rows made by hand."""
+"""The measured keyspace: a record with five derived rows, and the same rows written by hand."""
+
+from typing import Any, Final
 
 import msgspec
 
-from keyhouse import Index, Record, Schema, Space, normal
+from keyhouse import Index, Record, Schema, Space, normal, per_write
+
+WRITERS: Final = 64
+SPACE: Final = "bench"
 
 
 class Track(msgspec.Struct, kw_only=True):
@@ -26,7 +31,10 @@ BY_GENRE = Index("idx:track:genre:{genre:norm}:{id:ulid}")
 
 TRACK = Record(Track, "t:{id:ulid}", BY_ARTIST, BY_ALBUM, BY_TITLE, BY_YEAR, BY_GENRE)
 SCHEMA = Schema("tracks", TRACK, space=Space("a library"))
-SPACE = "bench"
+
+NOTE: Record[Any] = Record(Any, "note:{name}", name="note", expiry=per_write())
+NOTES = Schema("notes", NOTE, space=Space("a plugin"))
+NOTE_VALUE: Final = {"text": "x" * 100}
 
 
 def track(id: str, number: int, artist: str) -> Track:
@@ -43,7 +51,7 @@ def track(id: str, number: int, artist: str) -> Track:
 
 
 def rows_by_hand(value: Track) -> list[tuple[str, bytes]]:
-    """What a careful person writes for this one record: the same six rows."""
+    """Return the six rows that the store writes for this record."""
     id = value.id
     return [
         (f"t:{id}", msgspec.json.encode(value)),

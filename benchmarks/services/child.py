@@ -1,5 +1,8 @@
-"""A process to be measured: it says in one line that it is ready, and ends with its standard input. Ctrl-C does not reach
-it: who started it ends it. What it logs is shown only if it does not become ready."""
+"""A measured child process: it prints one line when it is ready, and exits when its stdin closes.
+
+It runs in its own session, so Ctrl-C reaches the parent alone. Its log is shown only if it fails to
+start.
+"""
 
 import asyncio
 import sys
@@ -13,13 +16,13 @@ from keyhouse.errors import UnavailableError
 
 
 class Child(NamedTuple):
-    process: int
+    pid: int
     line: str
 
 
 @asynccontextmanager
 async def child(module: str, *arguments: str, log: Path) -> AsyncIterator[Child]:
-    """`python -m MODULE ARGUMENTS`, for as long as the block takes."""
+    """Run `python -m MODULE ARGUMENTS` while the block runs."""
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -36,7 +39,7 @@ async def child(module: str, *arguments: str, log: Path) -> AsyncIterator[Child]
         line = (await process.stdout.readline()).decode().strip()
         if not line:
             raise UnavailableError(
-                "What is to be measured did not start.", log=log.read_text()[-2_000:]
+                "The measured process did not start.", log=log.read_text()[-2_000:]
             )
         yield Child(process.pid, line)
     finally:

@@ -1,6 +1,7 @@
-"""A client that costs little: keep-alive connections that each ask the same again when the answer is there, in bare bytes.
+"""A minimal HTTP client, so that the server is what is measured.
 
-It looks for the end of the body that it knows, and counts. So the server is what is measured, and not the client.
+Keep-alive connections send the same bytes again after each response; the end of a body is recognised
+by its known last bytes.
 """
 
 import asyncio
@@ -10,49 +11,48 @@ from typing import Any
 class _Connection(asyncio.Protocol):
     def __init__(self, run: "Run") -> None:
         self._run = run
-        self._pieces = b""
+        self._buffer = b""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         transport.write(self._run.request)
 
     def data_received(self, data: bytes) -> None:
-        if self._pieces:
-            data = self._pieces + data
+        if self._buffer:
+            data = self._buffer + data
         if not data.endswith(self._run.end):
-            self._pieces = data
+            self._buffer = data
             return
-        self._pieces = b""
+        self._buffer = b""
         if not data.startswith(b"HTTP/1.1 200 "):
-            self._run.failed(data)
-        elif self._run.goes_on():
+            self._run.fail(data)
+        elif self._run.count_response():
             self._transport.write(self._run.request)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._run.failed(b"the connection was lost")
+        self._run.fail(b"the connection was lost")
 
 
 class Run:
-    """`count` requests over `connections` connections; `end` is how every answer ends."""
+    """`count` requests over `connections` connections; every response ends with `end`."""
 
     def __init__(self, request: bytes, end: bytes, count: int) -> None:
         self.request = request
         self.end = end
-        self._left = count
-        self._asked = count
+        self._remaining = count
+        self._count = count
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def goes_on(self) -> bool:
-        self._left -= 1
-        if self._left <= 0 and not self._done.done():
+    def count_response(self) -> bool:
+        """Return whether to send another request."""
+        self._remaining -= 1
+        if self._remaining <= 0 and not self._done.done():
             self._done.set_result(None)
-        return self._left > 0
+        return self._remaining > 0
 
-    def failed(self, data: bytes) -> None:
+    def fail(self, data: bytes) -> None:
         if not self._done.done():
-            self._done.set_exception(
-                RuntimeError(f"not the answer that was asked for: {data[:500]!r}")
-            )
+            self._done.set_exception(RuntimeError(f"unexpected response: {data[:500]!r}"))
 
     async def over(self, port: int, connections: int) -> int:
         loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Run:
         finally:
             for transport, _ in opened:
                 transport.close()
-        return self._asked
+        return self._count
 
 
 def get(path: str, token: str | None = None) -> bytes:

@@ -1,9 +1,9 @@
-"""A process that answers over NATS, for `keyhouse.bench.plugin`: an echo, which is the limit, or plugin storage.
+"""A process that responds over NATS: an echo, which is the baseline, or plugin storage.
 
-    python -m keyhouse.bench.responder URL echo
-    python -m keyhouse.bench.responder URL ENGINE_URL
+    python -m benchmarks.services.nats_responder URL echo
+    python -m benchmarks.services.nats_responder URL ENGINE_URL
 
-It says `ready` when it answers, and ends when its standard input does.
+It prints `ready` once it is subscribed, and exits when its stdin closes.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from keyhouse.systems.rosey.service import part
 
 @asynccontextmanager
 async def echo(url: str) -> AsyncIterator[None]:
-    async def answer(message: Msg) -> None:
+    async def respond(message: Msg) -> None:
         await message.respond(message.data)
 
     async with connect(url) as connection:
-        await connection.subscribe("echo.>", queue="echo", cb=answer)
+        await connection.subscribe("echo.>", queue="echo", cb=respond)
         await connection.flush()
         yield
 
 
 @asynccontextmanager
 async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
-    """As it is served: the engine metered, the log at INFO; but slow operations are not logged, which on a busy machine
-    would measure the log."""
+    """Serve as `keyhouse serve` does, with metrics and the log at INFO, but without logging slow
+    operations: on a busy machine that would measure the log."""
     engine = await open_engine(engine_url)
     metrics = Metrics("0")
     settings = {"slow_ms": 60_000, "jwt_secret": secrets.token_hex(32)}
@@ -62,9 +62,9 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     await engine.close()
 
 
-async def main(url: str, what: str) -> None:
-    async with echo(url) if what == "echo" else rosey(url, what):
-        tune_gc()  # as `serve` does, and for the echo too
+async def main(url: str, target: str) -> None:
+    async with echo(url) if target == "echo" else rosey(url, target):
+        tune_gc()  # as `keyhouse serve` does; for the echo too
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
