@@ -16,9 +16,9 @@ from keyhouse import Store, open_engine
 from keyhouse.auth import JwtSettings, mint
 from keyhouse.http import make_app
 from keyhouse.serve.listener import bind, listening
-from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
-from keyhouse.systems.streamkit import NOTE, SCHEMAS, Note
+from keyhouse.systems.streamkit.schema import NOTE, SCHEMAS, Note
 from keyhouse.systems.streamkit.service import part as streamkit
 
 CUSTOMER = "12345"

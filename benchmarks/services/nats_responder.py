@@ -22,7 +22,7 @@ from keyhouse import open_engine
 from keyhouse.metrics import Metrics
 from keyhouse.nats import NatsListener, connect
 from keyhouse.serve.run import tune_gc
-from keyhouse.service import ServiceContext
+from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.rosey.service import part
 
 

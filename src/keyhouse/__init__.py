@@ -61,6 +61,7 @@ from keyhouse.store import (
     sweep,
     verify,
 )
+from keyhouse.systems.registry import load_system
 
 __all__ = [
     "MILLISECONDS",
@@ -107,6 +108,7 @@ __all__ = [
     "at_field",
     "fixed",
     "fold",
+    "load_system",
     "migrate",
     "normal",
     "open_engine",

@@ -39,36 +39,12 @@ COMMIT_BYTES_MAX: Final = 64 * 1_024 * 1_024
 PAGE_ROWS_MAX: Final = 10_000
 """Rows in one page of a scan."""
 
-LIST_BYTES_MAX: Final = 8 * 1_024 * 1_024
-"""The records in one answer to a list over HTTP. The rest is behind its cursor."""
-
-LISTS_AT_ONCE_MAX: Final = 4
-"""Lists of one customer (streamkit) that are built at the same time, each in memory up to its 8 MiB. Others wait."""
-
-BATCH_OPERATIONS_MAX: Final = 100
-"""Operations that one request of a system's `:batch` may hold: each may write a row, and DynamoDB commits 100."""
-
-IMPORT_AHEAD_SECONDS_MAX: Final = 24 * 3_600
-"""How far in the future a time in an imported file may be: clocks differ, and nothing was used tomorrow."""
-
 TRANSACTION_ATTEMPTS_MAX: Final = 200
 """Tries of one transaction that keeps losing races, before the caller is told."""
 
 CHANGES_KEPT: Final = 100_000
 """Rows and batch ids, of all spaces together, behind which a watch can still be resumed. Older changes are pruned by the
 sweep; most engines count commits, and so keep more."""
-
-PLUGIN_VALUE_BYTES_MAX: Final = 65_536
-"""A value of a plugin (rosey) as compact JSON: what its document allows."""
-
-PLUGIN_BATCH_KEYS_MAX: Final = 1_000
-"""Keys of one `mget`, operations of one `batch`: about what one NATS message holds."""
-
-PLUGIN_WATCHES_MAX: Final = 64
-"""Watches of one plugin at once, in one process."""
-
-WATCHES_MAX: Final = 10_000
-"""Watches of all plugins at once, in one process: whoever may ask as any plugin must not fill the memory with them."""
 
 BATCH_ID_BYTES_MAX: Final = 128
 """An idempotency key."""

@@ -159,7 +159,7 @@ def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
         (
             ("get", "history", "COMPLETED", "--service", "http://x"),
             {},
-            "The service of this system can't be asked here",
+            "This system's service cannot be queried from here",
         ),
         (("get", "rosey", "k", "--service", "http://x"), {}, "--service nats://host:4222"),
         (

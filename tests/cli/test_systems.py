@@ -6,7 +6,7 @@ from keyhouse.cli.markdown import document
 from keyhouse.keys import proof
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import explain
-from keyhouse.systems.registry import NAMES, load
+from keyhouse.systems.registry import NAMES, load_system
 from tests.cli.running import run
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
@@ -67,7 +67,7 @@ PRINTED = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_system_is_described_with_every_template(name: str) -> None:
     shown = run("describe", name).stdout
-    for schema in load(name).schemas:
+    for schema in load_system(name).schemas:
         for record, declared in schema.declared():
             assert f"`{declared.template.text}`" in shown
             assert record.name in shown
@@ -77,7 +77,7 @@ def test_a_system_is_described_with_every_template(name: str) -> None:
 def test_every_key_that_the_document_prints_is_explained(name: str, key: str) -> None:
     found = [
         explained
-        for schema in load(name).schemas
+        for schema in load_system(name).schemas
         if (explained := explain(schema, key)) is not None
     ]
     assert found, f"no template of {name} builds {key}"
@@ -91,7 +91,7 @@ def test_the_program_explains_the_first_of_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_template_has_a_key_that_is_explained_as_its_own(name: str) -> None:
-    for schema in load(name).schemas:
+    for schema in load_system(name).schemas:
         for record, declared in schema.declared():
             key = proof.example(declared.template)
             if declared.template.split(key) is None:
@@ -103,7 +103,7 @@ def test_every_template_has_a_key_that_is_explained_as_its_own(name: str) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_document_of_a_system_is_markdown_that_holds_together(name: str) -> None:
-    system = load(name)
+    system = load_system(name)
     page = document(system.title, "", [describe(schema) for schema in system.schemas])
     assert page.startswith(f"# {system.title}\n")
     assert page.count("```") % 2 == 0

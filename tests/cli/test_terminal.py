@@ -14,7 +14,7 @@ from keyhouse.cli.screens import SCREENS
 from keyhouse.cli.screens import fill as fill_for_pictures
 from keyhouse.cli.screens import shown as shown_on_screen
 from keyhouse.demo.clips import BOARD, fill
-from keyhouse.systems.rosey import SCHEMAS, VALUE
+from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal, plain
 from tests.docs.pages import DOCS

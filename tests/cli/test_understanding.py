@@ -16,7 +16,7 @@ from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.schema.description import describe
 from keyhouse.store import MARK_SPACE
-from keyhouse.systems.registry import NAMES, load
+from keyhouse.systems.registry import NAMES, load_system
 from tests.cli.running import run
 from tests.support.engine_openers import postgres_schema
 
@@ -112,19 +112,19 @@ def test_a_server_tells_its_version_its_sync_and_its_clock(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_values_of_every_system_are_told_as_json_schema(name: str) -> None:
-    document = json_schema(load(name))
+    document = json_schema(load_system(name))
     told = json.dumps(document)
     for reference in re.findall(r'"#/\$defs/([^"]+)"', told):
         assert reference in document["$defs"]
     keys = {record["key"] for record in document["x-records"]}
     assert keys == {
-        record.template.text for schema in load(name).schemas for record in schema.records
+        record.template.text for schema in load_system(name).schemas for record in schema.records
     }
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_diagram_of_every_system_has_each_record_and_each_derived_row(name: str) -> None:
-    schemas = [describe(schema) for schema in load(name).schemas]
+    schemas = [describe(schema) for schema in load_system(name).schemas]
     rows = sum(len(record.derived) for schema in schemas for record in schema.records)
     records = sum(len(schema.records) for schema in schemas)
     for drawn, arrow in ((mermaid(schemas), "-->|"), (dot(name, schemas), " -> r")):

@@ -15,8 +15,9 @@ CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "service", "settings")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "": (*BASE, *CORE, "engines.registry"),
+    "": (*BASE, *CORE, "engines.registry", "systems.registry"),
     "limits": (),
+    "layout": ("errors",),
     "errors": ("limits",),
     "arguments": ("errors",),
     "clock": ("limits", "errors", "arguments"),
@@ -30,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASE,
         "keys.escape",
         "engine",
+        "layout",
         "nats.credentials",
         "nats.driver",
         "nats.errors",
@@ -40,9 +42,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "testing": (*BASE, *CORE, "engines", "nats"),
     "auth": (*BASE, *CORE, "http", "settings", ""),
     "http": (*BASE, *CORE, "auth", "metrics", "service", "settings", ""),
-    "service": (*BASE, *CORE, "auth", "http", "metrics", "nats", "settings", ""),
+    "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", ""),
-    "systems": (*BASE, *CORE, *SERVING, "serve", ""),
+    "systems": (*BASE, *CORE, *SERVING, "layout", "serve", ""),
     "bench": (*BASE, *CORE, "engines", ""),
     "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),

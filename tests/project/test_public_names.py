@@ -28,6 +28,8 @@ def breaches(text: str) -> Iterator[str]:
                 published = [ast.literal_eval(element) for element in elements]
             case ast.Assign(targets=[ast.Name(id="__version__")]):
                 imported.append("__version__")
+            case ast.Assign(targets=[ast.Name(id="SYSTEM")]):
+                imported = ["SYSTEM"]  # a declaration, and the one name of a system's package
             case _:
                 yield f"has logic in line {node.lineno}: move it into a module of the package"
     if published is None:

@@ -10,7 +10,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError
 from keyhouse.http import Response, ResponseSpec, Route, Stream
 from keyhouse.nats import Endpoint, Request
-from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings, setting
 
 

@@ -27,7 +27,7 @@ from keyhouse.serve.health import Health, Readiness, SystemHealth
 from keyhouse.serve.health_routes import health_routes
 from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.tasks import Tasks
-from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.systems.rosey import service as rosey
 from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.streamkit import service as streamkit

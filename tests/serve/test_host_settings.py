@@ -12,7 +12,7 @@ from keyhouse.cli.serve import serve
 from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import server
-from keyhouse.service import ServiceSpec
+from keyhouse.service.spec import ServiceSpec
 from keyhouse.settings.settings import Address, Settings
 from keyhouse.settings.sources import FILE, LoadedSettings, load_settings
 from tests.serve import jars

@@ -19,7 +19,7 @@ from keyhouse.engine import Engine
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.http import App, make_app
 from keyhouse.serve.listener import listening
-from keyhouse.service import ServiceContext
+from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.streamkit.service import part
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 from keyhouse.testing.conformance import Opener

@@ -6,13 +6,8 @@ from hypothesis import strategies as st
 
 from keyhouse.errors import RecordError
 from keyhouse.keys import normal
-from keyhouse.systems.audiobooks import (
-    AUTHOR_BY_NAME,
-    BOOKS_BY_TITLE,
-    WORK_BY_TITLE,
-    isbn10,
-    isbn13,
-)
+from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
+from keyhouse.systems.audiobooks.schema import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE
 from tests.systems.driving import ulid
 
 BOOK_ID = ulid(5)

@@ -11,7 +11,15 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.schema import SECONDS
 from keyhouse.store import Store, append, prune
-from keyhouse.systems.audiobooks import (
+from keyhouse.systems.audiobooks.playback import Listening, count, moment, percent, status
+from keyhouse.systems.audiobooks.records import (
+    Book,
+    DurationMap,
+    PlaybackEvent,
+    Progress,
+    SegmentSpan,
+)
+from keyhouse.systems.audiobooks.schema import (
     BOOK,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -23,16 +31,6 @@ from keyhouse.systems.audiobooks import (
     USER_LISTEN_SECONDS,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
-    Book,
-    DurationMap,
-    Listening,
-    PlaybackEvent,
-    Progress,
-    SegmentSpan,
-    count,
-    moment,
-    percent,
-    status,
 )
 from tests.systems.driving import NOW, Drive, holds, rows, ulid
 

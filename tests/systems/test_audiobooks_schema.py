@@ -7,7 +7,8 @@ import pytest
 from keyhouse.errors import KeyFieldError
 from keyhouse.keys import Template
 from keyhouse.schema import Meta, Record
-from keyhouse.systems.audiobooks import (
+from keyhouse.systems.audiobooks.records import Book, User
+from keyhouse.systems.audiobooks.schema import (
     ARGON2_PARAMS,
     ASSET,
     AUTHOR,
@@ -54,8 +55,6 @@ from keyhouse.systems.audiobooks import (
     WORK_BY_TITLE,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
-    Book,
-    User,
 )
 from tests.systems.driving import key_round_trips, ulid, value_round_trips
 

@@ -10,7 +10,18 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.errors import RecordError, UniqueError
 from keyhouse.store import Store, append
-from keyhouse.systems.audiobooks import (
+from keyhouse.systems.audiobooks.records import (
+    Author,
+    Book,
+    DurationMap,
+    Operation,
+    OperationLine,
+    Playlist,
+    Segment,
+    Series,
+    Work,
+)
+from keyhouse.systems.audiobooks.schema import (
     AUTHOR,
     BOOK,
     BOOKS_BY_AUTHOR,
@@ -31,15 +42,6 @@ from keyhouse.systems.audiobooks import (
     SERIES_BY_NAME_AND_AUTHOR,
     WORK,
     WORK_BY_TITLE,
-    Author,
-    Book,
-    DurationMap,
-    Operation,
-    OperationLine,
-    Playlist,
-    Segment,
-    Series,
-    Work,
 )
 from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid, written
 

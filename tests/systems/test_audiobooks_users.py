@@ -7,7 +7,15 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.errors import UniqueError
 from keyhouse.store import Store
-from keyhouse.systems.audiobooks import (
+from keyhouse.systems.audiobooks.records import (
+    Argon2Params,
+    Asset,
+    RolePermissions,
+    Session,
+    User,
+    UserSecrets,
+)
+from keyhouse.systems.audiobooks.schema import (
     ARGON2_PARAMS,
     ASSET,
     PREFERENCE,
@@ -18,12 +26,6 @@ from keyhouse.systems.audiobooks import (
     USER_BY_EMAIL,
     USER_BY_NAME,
     USER_SECRETS,
-    Argon2Params,
-    Asset,
-    RolePermissions,
-    Session,
-    User,
-    UserSecrets,
 )
 from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid, written
 

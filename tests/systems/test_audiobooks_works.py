@@ -10,7 +10,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.errors import NewerError
 from keyhouse.store import Store, migrate
-from keyhouse.systems.audiobooks import (
+from keyhouse.systems.audiobooks.records import Book, Work
+from keyhouse.systems.audiobooks.schema import (
     BOOK,
     BOOK_LISTEN_SECONDS,
     BOOK_PLAYS,
@@ -18,8 +19,6 @@ from keyhouse.systems.audiobooks import (
     WORK,
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
-    Book,
-    Work,
     join_work,
 )
 from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid

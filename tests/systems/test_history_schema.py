@@ -11,7 +11,8 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyFieldError, RecordError
 from keyhouse.store import Store
-from keyhouse.systems.history import (
+from keyhouse.systems.history.paths import teams
+from keyhouse.systems.history.schema import (
     ASSETS_IN_SEASON,
     ASSETS_IN_STATE,
     ASSETS_OF_TEAM,
@@ -22,7 +23,6 @@ from keyhouse.systems.history import (
     Attributes,
     HistoryEntry,
     Marks,
-    teams,
 )
 from tests.systems.driving import Drive, holds, key_round_trips, rows, value_round_trips
 

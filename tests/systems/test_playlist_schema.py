@@ -14,7 +14,7 @@ from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys import NATS, Template
 from keyhouse.schema import Record, Schema, Space, Summary
 from keyhouse.store import Store
-from keyhouse.systems.playlist import (
+from keyhouse.systems.playlist.schema import (
     ADMINS,
     BLESSED,
     CURRENT,

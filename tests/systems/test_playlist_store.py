@@ -10,7 +10,7 @@ from keyhouse.engine import Batch, Engine, Put
 from keyhouse.errors import KeyFieldError, UniqueError
 from keyhouse.schema import Schema
 from keyhouse.store import Store, verify
-from keyhouse.systems.playlist import (
+from keyhouse.systems.playlist.schema import (
     ACL,
     ADMINS,
     ANALYTICS,

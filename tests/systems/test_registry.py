@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from keyhouse.errors import UsageError
-from keyhouse.systems.registry import NAMES, has_service, load, load_service
+from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
 
 
 def test_the_five_systems_are_there() -> None:
@@ -15,25 +15,25 @@ def test_the_five_systems_are_there() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_system_says_what_it_is_and_has_its_schemas(name: str) -> None:
-    system = load(name)
+    system = load_system(name)
     assert system.name == name
     assert system.title
     assert system.doc.lower().startswith(name)
     assert len(system.schemas) == (6 if name == "playlist" else 1)
     assert all(schema.doc for schema in system.schemas)
-    assert load(name).schemas is system.schemas
+    assert load_system(name).schemas is system.schemas
 
 
 def test_another_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(UsageError) as refused:
-        load("rosie")
+        load_system("rosie")
     assert refused.value.fields == {"system": "rosie", "known": list(NAMES)}
 
 
 def test_a_system_is_imported_when_it_is_asked_for() -> None:
     """A program that serves one system does not prove the declarations of five."""
     program = (
-        "import sys; from keyhouse.systems.registry import load; load('rosey');"
+        "import sys; from keyhouse.systems.registry import load_system; load_system('rosey');"
         "print(*(name for name in sys.modules if name.startswith('keyhouse.systems.') and name.count('.') == 2))"
     )
     ran = subprocess.run(
@@ -58,4 +58,4 @@ def test_a_system_without_a_service_is_refused_when_it_is_to_be_served() -> None
 
 @pytest.mark.parametrize("name", [name for name in NAMES if has_service(name)])
 def test_a_service_is_a_function_that_makes_its_part(name: str) -> None:
-    assert callable(load_service(name).part)
+    assert callable(load_service(name).build)

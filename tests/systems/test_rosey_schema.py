@@ -8,7 +8,7 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.errors import CallerError, DocumentError, KeyFieldError
 from keyhouse.store import Store, sweep
-from keyhouse.systems.rosey import SCHEMAS, VALUE
+from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 from tests.systems.driving import Drive, holds, key_round_trips, value_round_trips
 
 [SCHEMA] = SCHEMAS

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from keyhouse.systems.streamkit import Layout, Note, Swap, TextCycler
 from keyhouse.systems.streamkit.client import (
     ChangedError,
     ExistsError,
@@ -17,6 +16,7 @@ from keyhouse.systems.streamkit.client import (
     UnauthorizedError,
 )
 from keyhouse.systems.streamkit.configs import Create, Delete, Update
+from keyhouse.systems.streamkit.schema import Layout, Note, Swap, TextCycler
 from tests.support.engine_openers import sqlite
 from tests.systems.streamkit_service import Service, serving, token
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.systems.streamkit import Note
 from keyhouse.systems.streamkit.client import Streamkit
+from keyhouse.systems.streamkit.schema import Note
 from tests.serve.host_running import serving
 
 GUIDE = Path(__file__).parents[2] / "docs" / "systems" / "streamkit.md"

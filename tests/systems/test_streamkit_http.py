@@ -13,7 +13,7 @@ import pytest
 from keyhouse.engine import Engine, Span
 from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
-from keyhouse.systems.streamkit import build_kv_key, parse_kv_key
+from keyhouse.systems.streamkit.keys import build_kv_key, parse_kv_key
 from tests.support import engine_openers
 from tests.systems.streamkit_service import Service, serving, token
 from tests.systems.test_streamkit_schema import VALUES

@@ -15,7 +15,8 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine, Span
 from keyhouse.engines.memory import MemoryEngine
-from keyhouse.systems.streamkit import CONFIGS, parse_kv_key
+from keyhouse.systems.streamkit.keys import parse_kv_key
+from keyhouse.systems.streamkit.schema import CONFIGS
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN
 from tests.serve.auth_forging import forgeries, hs
 from tests.support import engine_openers

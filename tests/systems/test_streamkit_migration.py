@@ -11,11 +11,11 @@ from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import LeaseError
 from keyhouse.store import Store, verify
-from keyhouse.systems.streamkit import CONFIGS, CONFIGS_V2, NOTE, SCHEMAS, Note
 from keyhouse.systems.streamkit.configs import Configs
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
 from keyhouse.systems.streamkit.quota import Size
+from keyhouse.systems.streamkit.schema import CONFIGS, CONFIGS_V2, NOTE, SCHEMAS, Note
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.systems.driving import Drive, rows
 from tests.systems.streamkit_service import Asked, app_of

@@ -11,10 +11,10 @@ from keyhouse import ManualClock
 from keyhouse.engine import Page, Span
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import QuotaError, UnavailableError, UnknownOutcomeError
-from keyhouse.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit import quota
 from keyhouse.systems.streamkit.configs import Configs
 from keyhouse.systems.streamkit.customers import Customers
+from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit.quota import NOTHING, Quota, Room, Size
 from keyhouse.testing.faults import FaultyEngine, fail
 from tests.systems.streamkit_service import asked

@@ -14,8 +14,8 @@ from keyhouse.errors import KeyFieldError, RecordError, UnreadableError, UsageEr
 from keyhouse.keys import proof
 from keyhouse.schema import Record
 from keyhouse.store import Store
-from keyhouse.systems.streamkit import (
-    CATEGORIES,
+from keyhouse.systems.streamkit.keys import CATEGORIES, build_kv_key, parse_kv_key
+from keyhouse.systems.streamkit.schema import (
     CONFIGS,
     CONFIGS_V2,
     LAYOUT,
@@ -29,8 +29,6 @@ from keyhouse.systems.streamkit import (
     Note,
     SceneActivity,
     TextCycler,
-    build_kv_key,
-    parse_kv_key,
 )
 from tests.systems.driving import Drive, holds, value_round_trips
 

@@ -15,7 +15,7 @@ import pytest
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import DocumentError, KeyhouseError, RecordError
-from keyhouse.systems.streamkit import export_items, import_items, read_items
+from keyhouse.systems.streamkit.operator import export_items, import_items, read_items
 from keyhouse.testing.faults import FaultyEngine
 from tests.cli.running import run
 from tests.systems.streamkit_service import Asked, app_of

@@ -18,8 +18,8 @@ from keyhouse.engine import Engine, Span
 from keyhouse.engines.health import HealthCheck, check_health
 from keyhouse.engines.registry import public_url
 from keyhouse.errors import KeyhouseError, NewerError
+from keyhouse.service.system import System
 from keyhouse.store import MARK_SPACE, Finding, verify
-from keyhouse.systems.registry import System
 
 LOOKED_ROWS: Final = 5_000
 """Rows whose derived rows are compared here; `keyhouse verify` looks at all."""

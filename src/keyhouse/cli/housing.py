@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from keyhouse.cli.place import Place, schemas_with
 from keyhouse.engine import Engine
 from keyhouse.errors import KeyFieldError
+from keyhouse.service.system import System
 from keyhouse.store import MARK_SPACE
-from keyhouse.systems.registry import System
 
 
 async def places(

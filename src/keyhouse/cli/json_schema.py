@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.schema import Record
 from keyhouse.schema.description import kind_of, prose
-from keyhouse.systems.registry import System
+from keyhouse.service.system import System
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

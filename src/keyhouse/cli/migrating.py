@@ -9,8 +9,8 @@ from keyhouse.cli.output import Part, Report, number
 from keyhouse.cli.place import Place
 from keyhouse.engine import Engine
 from keyhouse.schema import Migration
+from keyhouse.service.system import System
 from keyhouse.store import migrate, version
-from keyhouse.systems.registry import System
 
 _SHOWN = 20
 

@@ -21,8 +21,9 @@ from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
+from keyhouse.service.system import System
 from keyhouse.settings.sources import load_settings
-from keyhouse.systems.registry import NAMES, System
+from keyhouse.systems.registry import NAMES
 
 STORE: Final = "KEYHOUSE_STORE"
 SERVICE: Final = "KEYHOUSE_SERVICE"

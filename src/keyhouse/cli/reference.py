@@ -12,6 +12,7 @@ from importlib import import_module
 from inspect import cleandoc
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -25,7 +26,7 @@ from keyhouse.cli.screens import SCREENS
 from keyhouse.cli.settings import settings_tables
 from keyhouse.engine import Capabilities
 from keyhouse.schema.description import describe, prose
-from keyhouse.systems.registry import NAMES, load
+from keyhouse.systems.registry import NAMES, load_system
 
 _NOTE = "<!-- Made by `make docs` from the code: change it there. -->\n"
 
@@ -98,15 +99,21 @@ def commands(group: Any) -> Iterator[tuple[str, Any]]:
 
 def limits_table() -> str:
     """Each limit with its value and its docstring, which says where it comes from."""
-    body = ast.parse(Path(limits.__file__).read_text()).body
-    rows = ["| limit | value | what and why |", "|---|---|---|"]
+    rows = ["| limit | value | what and why |", "|---|---|---|", *_limit_rows(limits, "")]
+    for name in NAMES:
+        if (module := load_system(name).limits) is not None:
+            rows += _limit_rows(module, f"{name}.")
+    return "\n".join(rows)
+
+
+def _limit_rows(module: ModuleType, prefix: str) -> Iterator[str]:
+    body = ast.parse(Path(str(module.__file__)).read_text()).body
     for node, after in pairwise(body):
         match node, after:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                 value=ast.Constant(value=str(doc))
             ):
-                rows.append(f"| `{name}` | {getattr(limits, name):,} | {prose(doc)} |")
-    return "\n".join(rows)
+                yield f"| `{prefix}{name}` | {getattr(module, name):,} | {prose(doc)} |"
 
 
 def engines_table() -> str:
@@ -160,7 +167,7 @@ def _option(option: Any) -> str:
 
 
 def _keyspace_page(name: str) -> str:
-    system = load(name)
+    system = load_system(name)
     page = document(
         system.title,
         prose(system.doc).partition("\n")[0],

@@ -101,7 +101,8 @@ def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     settings = given.settings
     names = settings.systems or tuple(name for name in NAMES if has_service(name))
     services = {
-        _service_name(name): own(name) if ":" in name else load_service(name).part for name in names
+        _service_name(name): own(name) if ":" in name else load_service(name).build
+        for name in names
     }
     with given.name_sources():
         _check_tables(given.tables)
@@ -128,7 +129,7 @@ def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
     for name in NAMES:
         if tables[name]:
             read_settings(
-                load_service(name).Settings if has_service(name) else stored,
+                load_service(name).settings if has_service(name) else stored,
                 tables[name],
                 table=name,
             )

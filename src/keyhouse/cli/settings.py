@@ -20,7 +20,7 @@ def settings_tables() -> str:
     parts = [_table(Settings, "")]
     parts += ["### The table `[http]`\n", _table(HttpSettings, "http")]
     for name in NAMES:
-        kind = getattr(load_service(name), "Settings", None) if has_service(name) else None
+        kind = load_service(name).settings if has_service(name) else None
         if kind is not None:
             parts += [f"### The table `[{name}]`\n", _table(kind, name)]
     return "\n".join(parts).rstrip("\n")

@@ -73,21 +73,19 @@ async def _migrate_keys(
     from keyhouse.cli.opening import opened
     from keyhouse.cli.output import number
     from keyhouse.cli.place import url_of
-    from keyhouse.systems import streamkit as system
+    from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
 
     moved = []
     with Line() as line:
         async with opened(url_of("streamkit", store, data), existing=True) as engine:
-            names = customers or [name async for name in system.customer_ids(engine)]
+            names = customers or [name async for name in customer_ids(engine)]
             for place, name in enumerate(names, 1):
                 where = f"customer {place:,} of {len(names):,}"
 
                 def report(_: str, phase: str, rows: int, where: str = where) -> None:
                     line.say(f"{where}, {phase}: {number(rows, 'row')}")
 
-                moved.append(
-                    await system.migrate_keys(engine, name, dry_run=dry_run, on_progress=report)
-                )
+                moved.append(await migrate_keys(engine, name, dry_run=dry_run, on_progress=report))
     return moved
 
 
@@ -126,7 +124,7 @@ async def _export(
 
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.place import url_of
-    from keyhouse.systems import streamkit as system
+    from keyhouse.systems.streamkit.operator import export_items
 
     count = 0
     async with opened(url_of("streamkit", store, data), existing=True) as engine:
@@ -134,7 +132,7 @@ async def _export(
             nullcontext(sys.stdout.buffer) if to is None else opened_file(to, "xb") as file,
             Line() as line,
         ):
-            async for item in system.export_items(engine, customers or ()):
+            async for item in export_items(engine, customers or ()):
                 file.write((b",\n" if count else b"[\n") + msgspec.json.encode(item))
                 count += 1
                 line.say(_entries(count))
@@ -186,15 +184,16 @@ async def _import(
     from keyhouse.cli.asking import ask
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.place import url_of
-    from keyhouse.systems import streamkit as system
+    from keyhouse.systems.streamkit.operator import import_items, read_items
+    from keyhouse.systems.streamkit.transfer import count_replaced
 
     with nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as file:
-        entries = system.read_items(file.read())
+        entries = read_items(file.read())
     async with opened(url_of("streamkit", store, data)) as engine:
-        if not yes and (replaced := await system.count_replaced(engine, entries)):
+        if not yes and (replaced := await count_replaced(engine, entries)):
             there = f"{_entries(replaced)} of the file will be put over what is there. There is no way back but a backup."
             ask(f"{there} Go on?", yes=False)
-        return await system.import_items(engine, entries, keys=keys)
+        return await import_items(engine, entries, keys=keys)
 
 
 def _entries(count: int) -> str:

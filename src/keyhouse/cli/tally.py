@@ -11,7 +11,7 @@ from keyhouse.errors import KeyFieldError
 from keyhouse.keys import Span
 from keyhouse.schema import Record, Schema
 from keyhouse.schema.description import kind_of
-from keyhouse.systems.registry import System
+from keyhouse.service.system import System
 
 _REPORT_ROWS = 500
 

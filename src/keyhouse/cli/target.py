@@ -8,7 +8,8 @@ from typing import Any
 import typer
 
 from keyhouse.schema import Schema
-from keyhouse.systems.registry import NAMES, System, load
+from keyhouse.service.system import System
+from keyhouse.systems.registry import NAMES, load_system
 
 SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or a schema of your own as module:NAME."
 
@@ -26,7 +27,7 @@ def target(name: str) -> System:
         raise typer.BadParameter(
             f"{name!r} is none of {', '.join(NAMES)}, nor of the form module:NAME."
         )
-    return load(name)
+    return load_system(name)
 
 
 def own(name: str) -> Any:
@@ -44,4 +45,4 @@ def _own(name: str) -> System:
     schema = own(name)
     if not isinstance(schema, Schema):
         raise typer.BadParameter(f"{name!r} is not a Schema, but a {type(schema).__name__}.")
-    return System(schema.name, schema.name.capitalize(), schema.doc, (schema,))
+    return System(schema.name, title=schema.name.capitalize(), doc=schema.doc, schemas=(schema,))

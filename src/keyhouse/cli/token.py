@@ -65,19 +65,19 @@ def token(
     from keyhouse.errors import UsageError
 
     try:
+        from keyhouse.service.tokens import mint_token
         from keyhouse.settings.sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
 
     service = load_service(system)
     if (customer is None) is not operator:
-        ways = {"--customer": "token", "--operator": "operator_token"}
-        takes = [option for option, maker in ways.items() if hasattr(service, maker)]
+        ways = {"--customer": service.scopes, "--operator": service.operator_scopes}
+        takes = [option for option, scopes in ways.items() if scopes]
         raise UsageError(
             "A token is for one: name --customer ID, or --operator.", system=system, takes=takes
         )
-    make = getattr(service, "operator_token" if operator else "token", None)
-    if make is None:
+    if not (service.operator_scopes if operator else service.scopes):
         whose = "no operator's view" if operator else "no tokens of customers"
         raise UsageError(f"This system has {whose}.", system=system)
     if operator and scope:
@@ -85,8 +85,15 @@ def token(
             "What an operator's token allows is fixed: leave --scope out.", scope=scope
         )
     given = load_settings({"data": data}, os.environ, config, systems=NAMES)
-    who, more = (_OPERATOR, {}) if customer is None else (customer, {"scopes": scope or None})
-    made = make(given.tables[system], Path(given.settings.data), who, seconds=hours * 3_600, **more)
+    made = mint_token(
+        service,
+        system,
+        given.tables[system],
+        Path(given.settings.data),
+        _OPERATOR if customer is None else customer,
+        scopes=service.operator_scopes if customer is None else scope or None,
+        seconds=hours * 3_600,
+    )
     if json:
         whom = {"operator": True} if customer is None else {"customer": customer}
         show_json({"token": made, "system": system, **whom, "seconds": round(hours * 3_600)})

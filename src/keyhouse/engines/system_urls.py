@@ -17,13 +17,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
+from keyhouse.layout import find_layouts
 
 __all__ = ["file_of", "make_folder", "url_of"]
 
 PLACE: Final = "{system}"
-
-_BY_SPACE: Final = {"playlist": ("prefix", "")}
-"""Systems whose document names a bucket for each space."""
 
 
 def file_of(system: str, data: Path) -> str:
@@ -40,8 +38,11 @@ def url_of(system: str, url: str, *, alone: bool) -> str:
         case "sqlite" | "postgres" | "postgresql":
             return _with(url, {"layout": system}, {"layout"}, alone)
         case "nats" | "tls":
-            name, value = _BY_SPACE.get(system, ("bucket", system))
-            return _with(url, {name: value}, {"bucket", "prefix"}, alone)
+            layout = find_layouts(system).jetstream
+            names = {"bucket": system}
+            if layout is not None and layout.bucket_per_space:
+                names = {"prefix": layout.prefix}
+            return _with(url, names, {"bucket", "prefix"}, alone)
         case "rocksdb":
             return f"{url.rstrip('/')}/{system}"
         case "dynamodb":

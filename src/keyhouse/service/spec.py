@@ -13,10 +13,13 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from keyhouse.auth.caller import Authenticator
+from keyhouse.auth.jwt_auth import TENANT_PATTERN
 from keyhouse.engine import Engine
 from keyhouse.http.route import Route
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.service.rates import RateLimiter
+
+__all__ = ["Service", "ServiceContext", "ServiceSpec"]
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,3 +55,18 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     queue: str | None = None
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()
     ready: Callable[[], Awaitable[None]] | None = None
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """A system's service: its settings, how it is assembled, and the tokens it accepts.
+
+    `settings` is the Struct of its settings table, checked before anything is opened. `build` assembles the service.
+    `tenant_pattern` matches the tenants that a token may name; `scopes` are those that a tenant's token may have, and
+    `operator_scopes` those of an operator's. A service without either has no such tokens.
+    """
+
+    settings: type[msgspec.Struct]
+    build: Callable[[ServiceContext], ServiceSpec]
+    tenant_pattern: str = TENANT_PATTERN
+    scopes: tuple[str, ...] = ()
+    operator_scopes: tuple[str, ...] = ()

@@ -1,86 +1,70 @@
-"""The systems by name. One is imported, and its declarations proved, when it is asked for and not before."""
+"""The systems by name. A system's declaration is imported when it is first asked for; its parts when they are used."""
 
 from importlib import import_module
-from importlib.machinery import PathFinder
-from inspect import getdoc
-from pathlib import Path
-from types import ModuleType
-from typing import Final
-
-import msgspec
+from typing import Any, Final
 
 from keyhouse.errors import UsageError
-from keyhouse.schema import Schema
+from keyhouse.layout import Layouts, register_layouts
+from keyhouse.service.system import System
 
-__all__ = ["NAMES", "System", "has_service", "load", "load_remote", "load_service"]
+__all__ = ["NAMES", "has_service", "load_remote", "load_service", "load_system"]
 
-_TITLES: Final = {
-    "rosey": "Plugin storage over NATS",
-    "streamkit": "Streamer configuration API",
-    "audiobooks": "Audiobook library",
-    "playlist": "Playlist and catalog service",
-    "history": "Viewing history",
-}
-
-NAMES: Final = tuple(_TITLES)
-
-
-class System(msgspec.Struct, frozen=True):
-    """What a system is, in words, and its keyspace: one schema, or one for each of its buckets."""
-
-    name: str
-    title: str
-    doc: str
-    schemas: tuple[Schema, ...]
+NAMES: Final = (
+    "rosey",
+    "streamkit",
+    "audiobooks",
+    "playlist",
+    "history",
+)
 
 
-def load(name: str) -> System:
-    """The system of that name; UsageError, with the names there are, when there is none."""
-    if name not in _TITLES:
+def load_system(name: str) -> System:
+    """Return the system of that name; UsageError, with the known names, if there is none."""
+    if name not in NAMES:
         raise UsageError("No such system.", system=name, known=list(NAMES))
-    package = import_module(f"keyhouse.systems.{name}")
-    return System(name, _TITLES[name], getdoc(package) or "", package.SCHEMAS)
+    system: System = import_module(f"keyhouse.systems.{name}").SYSTEM
+    return system
 
 
 def has_service(name: str) -> bool:
-    """Whether the system can be served, and not only stored. Nothing of it is imported."""
-    return _has(name, "service")
+    """Return whether the system can be served, without importing its service."""
+    return name in NAMES and load_system(name).has("service")
 
 
-def load_service(name: str) -> ModuleType:
-    """The module of the system that has `part(context) -> Part`; UsageError when there is no such system, or no service."""
-    if name not in _TITLES:
-        raise UsageError("No such system.", system=name, known=list(NAMES))
-    if not has_service(name):
-        served = [known for known in NAMES if has_service(known)]
+def load_service(name: str) -> Any:
+    """Return the system's `Service`; UsageError if there is no such system, or it has no service."""
+    system = load_system(name)
+    if not system.has("service"):
         raise UsageError(
             "This system has no service yet: it can be stored, not served.",
             system=name,
-            served=served,
+            served=[known for known in NAMES if has_service(known)],
         )
-    return import_module(f"keyhouse.systems.{name}.service")
+    return system.service
 
 
-def load_remote(name: str) -> ModuleType:
-    """The module of the system that has `connect(url, space, token) -> Remote`; UsageError when its service can't be asked
-    so. ImportError names the extra that it needs."""
-    if not _has(name, "remote"):
-        asked = [known for known in NAMES if _has(known, "remote")]
+def load_remote(name: str) -> Any:
+    """Return the system's `connect(url, space, token)`, for commands that talk to its service.
+
+    UsageError if the system has none. ImportError names the extra that is missing.
+    """
+    system = load_system(name)
+    if not system.has("remote"):
         raise UsageError(
-            "The service of this system can't be asked here: name its rows.",
+            "This system's service cannot be queried from here: name its rows with --store or --data.",
             system=name,
-            asked=asked,
+            remote=[known for known in NAMES if load_system(known).has("remote")],
         )
     try:
-        return import_module(f"keyhouse.systems.{name}.remote")
+        return system.remote
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"To ask a service needs {error.name}: pip install 'keyhouse[client]'"
+            f"Querying a service needs {error.name}: pip install 'keyhouse[client]'"
         ) from error
 
 
-def _has(name: str, module: str) -> bool:
-    return (
-        name in _TITLES
-        and PathFinder.find_spec(module, [str(Path(__file__).parent / name)]) is not None
-    )
+def _layouts_of(name: str) -> Layouts | None:
+    return load_system(name).layouts if name in NAMES else None
+
+
+register_layouts(_layouts_of)

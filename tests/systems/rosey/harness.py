@@ -15,7 +15,7 @@ from keyhouse import open_engine
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.nats import NatsListener, connect
-from keyhouse.service import ServiceContext
+from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.rosey.service import PluginService
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server

@@ -20,7 +20,7 @@ from keyhouse.errors import AccessError
 from keyhouse.metrics import Metrics
 from keyhouse.nats import NatsListener, connect
 from keyhouse.nats.server import find_binary, free_port
-from keyhouse.service import ServiceContext
+from keyhouse.service.spec import ServiceContext
 from keyhouse.store import ANY
 from keyhouse.systems.rosey import remote
 from keyhouse.systems.rosey.acl import SERVICE, User, authorization, users

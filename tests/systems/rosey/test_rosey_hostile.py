@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.errors import EngineError, UnavailableError, UsageError
-from keyhouse.limits import PLUGIN_WATCHES_MAX
 from keyhouse.settings import read_settings
 from keyhouse.systems.rosey import service, watches
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
+from keyhouse.systems.rosey.limits import PLUGIN_WATCHES_MAX
 from keyhouse.systems.rosey.settings import Settings
 from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 

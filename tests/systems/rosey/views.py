@@ -18,7 +18,7 @@ from keyhouse.engine import Engine
 from keyhouse.http import make_app
 from keyhouse.nats import NatsListener, connect
 from keyhouse.serve.listener import bind, listening
-from keyhouse.service import ServiceContext, ServiceSpec
+from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
 from keyhouse.systems.rosey.service import part
 from tests.support.nats_servers import nats_server

@@ -4,6 +4,11 @@ import re
 
 from keyhouse.errors import RecordError
 
+__all__ = [
+    "isbn10",
+    "isbn13",
+]
+
 _SEPARATORS = re.compile(r"[\s-]+")
 _ISBN10 = re.compile(r"[0-9]{9}[0-9X]", re.ASCII)
 _ISBN13 = re.compile(r"[0-9]{13}", re.ASCII)

@@ -14,6 +14,18 @@ from msgspec import UNSET, Struct
 from keyhouse.schema import SECONDS, LogState
 from keyhouse.systems.audiobooks.records import DurationMap, PlaybackEvent, Progress, Status
 
+__all__ = [
+    "FINISHED_PERCENT",
+    "PLAY_APART_SECONDS",
+    "SEEK_SLACK_SECONDS",
+    "Counted",
+    "Listening",
+    "count",
+    "moment",
+    "percent",
+    "status",
+]
+
 PLAY_APART_SECONDS: Final = 30 * 60
 SEEK_SLACK_SECONDS: Final = 5
 FINISHED_PERCENT: Final = 95

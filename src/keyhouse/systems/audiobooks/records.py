@@ -9,6 +9,30 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+__all__ = [
+    "Argon2Params",
+    "Asset",
+    "Author",
+    "Book",
+    "DurationMap",
+    "Operation",
+    "OperationLine",
+    "OperationProgress",
+    "PlaybackEvent",
+    "Playlist",
+    "Progress",
+    "RolePermissions",
+    "Seconds",
+    "Segment",
+    "SegmentSpan",
+    "Series",
+    "Session",
+    "Status",
+    "User",
+    "UserSecrets",
+    "Work",
+]
+
 Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 Status = Literal["not_started", "in_progress", "finished"]
 

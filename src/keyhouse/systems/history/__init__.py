@@ -1,38 +1,32 @@
-"""History: what a profile has watched, how far, and by show, season, sport, series and team.
+"""History: what a profile has watched and how far, by show, season, sport, series and team.
 
-A space is a profile. The keyspace is declared in `schema`; `paths` says how an entry's attributes make the paths it is found
-at. It knows nothing of events that come out of order, which the service settles before it writes.
+A space is a profile. `schema` declares the keyspace; `paths` derives the paths of an entry from its attributes. Events that
+arrive out of order are resolved by the service before anything is written.
 """
 
-from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
-from keyhouse.systems.history.schema import (
-    ASSETS_IN_SEASON,
-    ASSETS_IN_STATE,
-    ASSETS_OF_TEAM,
-    BY_HIERARCHY,
-    BY_SPORT,
-    ENTRY,
-    SCHEMAS,
-    Attributes,
-    HistoryEntry,
-    Marks,
-)
+from keyhouse.layout import DynamodbLayout, IndexedPath, Layouts
+from keyhouse.service.system import System
 
-__all__ = [
-    "ASSETS_IN_SEASON",
-    "ASSETS_IN_STATE",
-    "ASSETS_OF_TEAM",
-    "BY_HIERARCHY",
-    "BY_SPORT",
-    "ENTRY",
-    "PARTS",
-    "SCHEMAS",
-    "Attributes",
-    "HistoryEntry",
-    "Marks",
-    "Path",
-    "hierarchy",
-    "sport",
-    "teams",
-    "whole_prefixes",
-]
+__all__ = ["SYSTEM"]
+
+SYSTEM = System(
+    "history",
+    title="Viewing history",
+    doc=__doc__,
+    schemas="keyhouse.systems.history.schema:SCHEMAS",
+    layouts=Layouts(
+        dynamodb=DynamodbLayout(
+            space="profileId",
+            key="sortKey",
+            members={"attr": "a.", "ext": "e.", "m": "m."},
+            paths=(
+                IndexedPath(
+                    "path.hierarchy",
+                    ("e.showCategoryId", "e.seasonCategoryId"),
+                    "path.hierarchy-index",
+                ),
+                IndexedPath("path.sport", ("e.sport", "e.series-id"), "path.sport-index"),
+            ),
+        ),
+    ),
+)

@@ -9,6 +9,16 @@ from typing import Any
 
 from keyhouse.keys import Escape, Text
 
+__all__ = [
+    "PARTS",
+    "Parts",
+    "Path",
+    "hierarchy",
+    "sport",
+    "teams",
+    "whole_prefixes",
+]
+
 PARTS = Escape("%", r"[/|]", alphabet=r"^/|\x00")
 """Values in keys hold no `/` and no `|`, wherever they stand: a key's own are the only ones in it."""
 

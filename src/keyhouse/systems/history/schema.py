@@ -27,6 +27,23 @@ from keyhouse.keys import Template
 from keyhouse.schema import Declared, Index, Record, Schema, Space, Summary
 from keyhouse.systems.history.paths import PARTS, Path, hierarchy, sport, teams, whole_prefixes
 
+__all__ = [
+    "ASSETS_IN_SEASON",
+    "ASSETS_IN_STATE",
+    "ASSETS_OF_TEAM",
+    "BY_HIERARCHY",
+    "BY_SPORT",
+    "ENTRY",
+    "SCHEMAS",
+    "Attributes",
+    "HistoryEntry",
+    "Marks",
+    "Number",
+    "Seconds",
+    "State",
+    "with_percentage",
+]
+
 State = Literal["IN_PROGRESS", "COMPLETED"]
 Number = int | float
 Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]

@@ -1,93 +1,18 @@
-"""Playlist: the shared state of a CyTube channel's playlist service, in six NATS KV buckets that other programs read too.
+"""Playlist: the shared state of a CyTube channel's playlist service, in six NATS KV buckets that other programs also read.
 
-Each bucket is a schema with one space, the bucket. They are declared in `schema`; `ids` is the id that can't be `index`. The
-catalog's SQLite tables are not here: they are no key-value rows.
+Each bucket is a schema with one space, the bucket itself; `schema` declares them. The catalog's SQLite tables are not
+declared here, because they are not key-value rows.
 """
 
-from keyhouse.systems.playlist.ids import PlaylistId
-from keyhouse.systems.playlist.schema import (
-    ACL,
-    ADMINS,
-    ANALYTICS,
-    AUTH,
-    BLESSED,
-    CURRENT,
-    DAY_LIKES,
-    DAY_PLAYS,
-    DAYS_KEPT,
-    GLOBAL_COUNTERS,
-    IP_BLOCK,
-    ITEM_COUNTERS,
-    ITEM_LIKES,
-    LIKED,
-    LIKES,
-    OTP_REQUEST,
-    PLAYLIST,
-    PLAYLIST_COUNTERS,
-    PLAYLIST_INDEX,
-    PLAYLIST_NAME,
-    PLAYLISTS,
-    ROLE,
-    SCHEMAS,
-    SESSION,
-    SNAPSHOT,
-    SNAPSHOTS,
-    DayLikes,
-    DayPlays,
-    GlobalCounters,
-    IpBlock,
-    ItemCounters,
-    ItemLikes,
-    Liked,
-    OtpRequest,
-    Playlist,
-    PlaylistCounters,
-    PlaylistItem,
-    RoleOf,
-    Session,
-    Snapshot,
-)
+from keyhouse.layout import JetstreamLayout, Layouts
+from keyhouse.service.system import System
 
-__all__ = [
-    "ACL",
-    "ADMINS",
-    "ANALYTICS",
-    "AUTH",
-    "BLESSED",
-    "CURRENT",
-    "DAYS_KEPT",
-    "DAY_LIKES",
-    "DAY_PLAYS",
-    "GLOBAL_COUNTERS",
-    "IP_BLOCK",
-    "ITEM_COUNTERS",
-    "ITEM_LIKES",
-    "LIKED",
-    "LIKES",
-    "OTP_REQUEST",
-    "PLAYLIST",
-    "PLAYLISTS",
-    "PLAYLIST_COUNTERS",
-    "PLAYLIST_INDEX",
-    "PLAYLIST_NAME",
-    "ROLE",
-    "SCHEMAS",
-    "SESSION",
-    "SNAPSHOT",
-    "SNAPSHOTS",
-    "DayLikes",
-    "DayPlays",
-    "GlobalCounters",
-    "IpBlock",
-    "ItemCounters",
-    "ItemLikes",
-    "Liked",
-    "OtpRequest",
-    "Playlist",
-    "PlaylistCounters",
-    "PlaylistId",
-    "PlaylistItem",
-    "RoleOf",
-    "Session",
-    "Snapshot",
-]
+__all__ = ["SYSTEM"]
+
+SYSTEM = System(
+    "playlist",
+    title="Playlist and catalog service",
+    doc=__doc__,
+    schemas="keyhouse.systems.playlist.schema:SCHEMAS",
+    layouts=Layouts(jetstream=JetstreamLayout(bucket_per_space=True)),
+)

@@ -6,6 +6,11 @@ from typing import Any
 
 from keyhouse.keys import Text
 
+__all__ = [
+    "PlaylistId",
+    "all_but",
+]
+
 _INDEX = "index"
 _ALPHABET = "-_=." + ascii_letters + digits
 

@@ -20,6 +20,53 @@ from keyhouse.keys import NATS, Segment, Template
 from keyhouse.schema import Record, Schema, Space, Summary, Unique, at_field, fixed
 from keyhouse.systems.playlist.ids import PlaylistId
 
+__all__ = [
+    "ACL",
+    "ADMINS",
+    "ANALYTICS",
+    "AUTH",
+    "BLESSED",
+    "CURRENT",
+    "DAYS_KEPT",
+    "DAY_LIKES",
+    "DAY_PLAYS",
+    "GLOBAL_COUNTERS",
+    "IP_BLOCK",
+    "ITEM_COUNTERS",
+    "ITEM_LIKES",
+    "LIKED",
+    "LIKES",
+    "OTP_REQUEST",
+    "PLAYLIST",
+    "PLAYLISTS",
+    "PLAYLIST_COUNTERS",
+    "PLAYLIST_INDEX",
+    "PLAYLIST_NAME",
+    "ROLE",
+    "SCHEMAS",
+    "SESSION",
+    "SNAPSHOT",
+    "SNAPSHOTS",
+    "VERSION",
+    "DayLikes",
+    "DayPlays",
+    "GlobalCounters",
+    "IpBlock",
+    "ItemCounters",
+    "ItemLikes",
+    "Liked",
+    "Maybe",
+    "OtpRequest",
+    "Playlist",
+    "PlaylistCounters",
+    "PlaylistItem",
+    "Role",
+    "RoleOf",
+    "Session",
+    "Snapshot",
+    "index_entry",
+]
+
 T = TypeVar("T")
 Maybe = str | UnsetType | None
 Role = Literal["viewer", "blessed", "admin"]

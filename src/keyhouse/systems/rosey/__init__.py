@@ -1,10 +1,37 @@
-"""Rosey: plugins of a chat bot keep settings, counters and sessions, over NATS.
+"""Rosey: plugins of a chat bot store settings, counters and sessions over NATS.
 
-A space is a plugin; its keys are the plugin's own texts, its values any JSON. The keyspace is declared in `schema`;
-it knows nothing of subjects, quotas or the size of a value, which are the service's. Who writes a plugin uses the client:
+A space is a plugin. Its keys are any text the plugin chooses, its values any JSON. A plugin's author uses the client:
 `from keyhouse.systems.rosey.client import PluginStorage`.
 """
 
-from keyhouse.systems.rosey.schema import PLUGIN, SCHEMAS, VALUE
+from keyhouse.layout import Layouts, SqlLayout
+from keyhouse.service.system import System
 
-__all__ = ["PLUGIN", "SCHEMAS", "VALUE"]
+__all__ = ["SYSTEM"]
+
+SYSTEM = System(
+    "rosey",
+    title="Plugin storage over NATS",
+    doc=__doc__,
+    schemas="keyhouse.systems.rosey.schema:SCHEMAS",
+    service="keyhouse.systems.rosey.service:SERVICE",
+    remote="keyhouse.systems.rosey.remote",
+    limits="keyhouse.systems.rosey.limits",
+    layouts=Layouts(
+        sql=SqlLayout(
+            rows="plugin_kv_storage",
+            space="plugin_name",
+            expires="expires_at",
+            created="created_at",
+            updated="updated_at",
+            timestamps=True,
+            by_expiry="idx_kv_expires_at",
+            by_key="idx_kv_plugin_prefix",
+            large_values=None,
+            changes="plugin_kv_changes",
+            applied="plugin_kv_applied",
+            pruned="plugin_kv_pruned",
+            version="plugin_kv_version",
+        ),
+    ),
+)

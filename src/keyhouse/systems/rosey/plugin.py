@@ -18,15 +18,11 @@ from keyhouse.errors import (
     RecordError,
     UnreadableError,
 )
-from keyhouse.limits import (
-    COUNTER_MAX,
-    PAGE_ROWS_MAX,
-    PLUGIN_BATCH_KEYS_MAX,
-    PLUGIN_VALUE_BYTES_MAX,
-)
+from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX
 from keyhouse.schema import Compact, compact
 from keyhouse.store import Store, Transaction
 from keyhouse.systems.rosey import requests as asked
+from keyhouse.systems.rosey.limits import PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
 from keyhouse.systems.rosey.quota import Account, Quota
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 from keyhouse.systems.rosey.turns import Turns

@@ -10,6 +10,12 @@ from typing import Any
 from keyhouse.keys import Regex, Template, Text
 from keyhouse.schema import Record, Schema, Space, per_write
 
+__all__ = [
+    "PLUGIN",
+    "SCHEMAS",
+    "VALUE",
+]
+
 PLUGIN = Regex("[a-z0-9_-]{1,100}", says="must be 1 to 100 of a-z, 0-9, _ and -")
 
 VALUE: Record[Any] = Record(

@@ -1,21 +1,20 @@
 """The service: subjects in, answers out. What it is made of is handed to whoever runs it, as a `ServiceSpec`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from keyhouse import sweep
-from keyhouse.auth import jwt_auth, mint
+from keyhouse.auth import jwt_auth
 from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.metrics import Timing
 from keyhouse.nats import Body, Endpoint, Request
-from keyhouse.service import ServiceContext, ServiceSpec
 from keyhouse.service.rates import RateLimiter
+from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.systems.rosey import requests as asked
 from keyhouse.systems.rosey.census import Census
@@ -28,7 +27,7 @@ from keyhouse.systems.rosey.settings import OPERATOR_PATTERN, Settings
 from keyhouse.systems.rosey.view import SCOPE, View
 from keyhouse.systems.rosey.watches import Watches
 
-__all__ = ["OPERATIONS", "PluginService", "operator_token", "part"]
+__all__ = ["OPERATIONS", "SERVICE", "PluginService", "part"]
 
 NAME: Final = "rosey"
 
@@ -256,21 +255,9 @@ def part(context: ServiceContext) -> ServiceSpec:
     )
 
 
-def operator_token(
-    settings: Mapping[str, Any], data: Path, operator: str, *, seconds: float
-) -> str:
-    """A token for the operator's view, as `keyhouse token rosey --operator` prints it. UsageError when it can't be made
-    here."""
-    read = read_settings(Settings, settings, table=NAME)
-    return mint(
-        read,
-        data,
-        operator,
-        system=NAME,
-        scopes=[SCOPE],
-        seconds=seconds,
-        tenant_pattern=OPERATOR_PATTERN,
-    )
+SERVICE: Final = Service(
+    settings=Settings, build=part, tenant_pattern=OPERATOR_PATTERN, operator_scopes=(SCOPE,)
+)
 
 
 def _read_subject(subject: str, start: int) -> tuple[str, str]:

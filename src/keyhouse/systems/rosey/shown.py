@@ -5,8 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-PLUGINS_SHOWN_MAX: Final = 1_000
-KEYS_SHOWN_MAX: Final = 1_000
+from keyhouse.systems.rosey.limits import KEYS_PAGE_MAX, PLUGINS_PAGE_MAX
 
 PluginName = Annotated[str, Meta(pattern="^[a-z0-9_-]{1,100}$", examples=["trivia"])]
 Time = Annotated[str, Meta(examples=["2026-01-18T12:00:00.000Z"])]
@@ -14,7 +13,7 @@ Value = Annotated[msgspec.Raw, Meta(extra_json_schema={"description": "Any JSON.
 
 
 class PluginsQuery(Struct, forbid_unknown_fields=True):
-    limit: Annotated[int, Meta(ge=1, le=PLUGINS_SHOWN_MAX, description="How many at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=PLUGINS_PAGE_MAX, description="How many at most.")] = 100
     cursor: Annotated[str | None, Meta(description="As the page before gave it.")] = None
 
 
@@ -29,7 +28,7 @@ class PluginQuery(Struct, forbid_unknown_fields=True):
 
 class KeysQuery(Struct, forbid_unknown_fields=True):
     prefix: Annotated[str, Meta(description="How the keys begin, literally.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=KEYS_SHOWN_MAX, description="How many at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=KEYS_PAGE_MAX, description="How many at most.")] = 100
     cursor: Annotated[str | None, Meta(description="As the page before gave it.")] = None
     fields: Annotated[
         Literal["all", "keys"],

@@ -16,7 +16,7 @@ from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
 from keyhouse.http import Response, ResponseSpec, Route
 from keyhouse.metrics import SECONDS, Timing
 from keyhouse.schema import MILLISECONDS
-from keyhouse.service import RateLimiter
+from keyhouse.service.rates import RateLimiter
 from keyhouse.store import Store
 from keyhouse.systems.rosey import shown
 from keyhouse.systems.rosey.census import Census

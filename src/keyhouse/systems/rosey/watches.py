@@ -18,18 +18,17 @@ import structlog
 
 from keyhouse.engine import check_since
 from keyhouse.errors import BusyError, KeyhouseError, QuotaError
-from keyhouse.limits import PLUGIN_WATCHES_MAX, WATCHES_MAX
 from keyhouse.nats import Publisher
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.rosey.journal import origin
+from keyhouse.systems.rosey.limits import PLUGIN_WATCHES_MAX, WATCH_SUBJECT_CHARS_MAX, WATCHES_MAX
 from keyhouse.systems.rosey.requests import Watch
 from keyhouse.systems.rosey.schema import VALUE
 
 __all__ = ["Watches"]
 
-SUBJECT_CHARS_MAX: Final = 255
 _WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 _encode = msgspec.json.Encoder().encode
@@ -86,7 +85,7 @@ class Watches:
     def _own_subject(self, plugin: str, subject: Any) -> str:
         for own in (f"_INBOX_{plugin}.", f"{self._changes_prefix}.{plugin}."):
             if (
-                len(subject) <= SUBJECT_CHARS_MAX
+                len(subject) <= WATCH_SUBJECT_CHARS_MAX
                 and subject.startswith(own)
                 and _WORDS.fullmatch(subject)
             ):

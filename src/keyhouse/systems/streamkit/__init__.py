@@ -1,58 +1,19 @@
-"""Streamkit: each customer of an OBS control panel keeps text cyclers, swaps, layouts and notes, and counts scene switches.
+"""Streamkit: configs of an OBS control panel (text cyclers, swaps, layouts, notes) and counts of scene switches.
 
-A space is a customer. The keyspace is declared in `schema`, and `keys` has the document's two functions on whole keys. What
-an operator does is in `operator` and `migration`; `service` is its face over HTTP, and `client` asks that.
+A space is a customer. `schema` declares the keyspace, and `keys` has the document's two functions on whole keys. Programs
+use the client: `from keyhouse.systems.streamkit.client import Streamkit`.
 """
 
-from keyhouse.systems.streamkit.keys import CATEGORIES, KVKey, build_kv_key, parse_kv_key
-from keyhouse.systems.streamkit.migration import Moved, customer_ids, migrate_keys
-from keyhouse.systems.streamkit.operator import export_items, import_items, read_items
-from keyhouse.systems.streamkit.schema import (
-    CONFIGS,
-    CONFIGS_V2,
-    CUSTOMER,
-    LAYOUT,
-    NOTE,
-    SCENE_ACTIVITY,
-    SCENE_ACTIVITY_V2,
-    SCHEMAS,
-    SWAP,
-    TEXT_CYCLER,
-    Layout,
-    LayoutSource,
-    Note,
-    SceneActivity,
-    Swap,
-    TextCycler,
-)
-from keyhouse.systems.streamkit.transfer import count_replaced
+from keyhouse.service.system import System
 
-__all__ = [
-    "CATEGORIES",
-    "CONFIGS",
-    "CONFIGS_V2",
-    "CUSTOMER",
-    "LAYOUT",
-    "NOTE",
-    "SCENE_ACTIVITY",
-    "SCENE_ACTIVITY_V2",
-    "SCHEMAS",
-    "SWAP",
-    "TEXT_CYCLER",
-    "KVKey",
-    "Layout",
-    "LayoutSource",
-    "Moved",
-    "Note",
-    "SceneActivity",
-    "Swap",
-    "TextCycler",
-    "build_kv_key",
-    "count_replaced",
-    "customer_ids",
-    "export_items",
-    "import_items",
-    "migrate_keys",
-    "parse_kv_key",
-    "read_items",
-]
+__all__ = ["SYSTEM"]
+
+SYSTEM = System(
+    "streamkit",
+    title="Streamer configuration API",
+    doc=__doc__,
+    schemas="keyhouse.systems.streamkit.schema:SCHEMAS",
+    service="keyhouse.systems.streamkit.service:SERVICE",
+    remote="keyhouse.systems.streamkit.remote",
+    limits="keyhouse.systems.streamkit.limits",
+)

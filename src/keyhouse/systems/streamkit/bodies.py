@@ -5,14 +5,16 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from keyhouse.limits import BATCH_OPERATIONS_MAX, PAGE_ROWS_MAX
+from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.systems.streamkit.configs import FORCED, Operation
+from keyhouse.systems.streamkit.limits import (
+    BATCH_OPERATIONS_MAX,
+    SCENE_NAME_CHARS_MAX,
+    TOP_SCENES_MAX,
+)
 from keyhouse.systems.streamkit.schema import Layout, Note, Swap, TextCycler
 
 Type = Annotated[Literal["text-cyclers", "swaps", "layouts", "notes"], Meta(examples=["notes"])]
-
-NAME_CHARS_MAX: Final = 200
-TOP_MAX: Final = 100
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "text-cyclers": {
@@ -89,7 +91,7 @@ class ListQuery(Struct, frozen=True):
 
 
 class TopQuery(Struct, frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=TOP_MAX, description="How many at most.")] = 10
+    limit: Annotated[int, Meta(ge=1, le=TOP_SCENES_MAX, description="How many at most.")] = 10
 
 
 class Saved(Struct, frozen=True):
@@ -135,7 +137,8 @@ class Outcomes(Struct, frozen=True):
 
 class Switch(Struct, frozen=True, rename="camel"):
     scene_name: Annotated[
-        str, Meta(min_length=1, max_length=NAME_CHARS_MAX, description="The scene switched to.")
+        str,
+        Meta(min_length=1, max_length=SCENE_NAME_CHARS_MAX, description="The scene switched to."),
     ]
 
 

@@ -17,10 +17,10 @@ from keyhouse.errors import (
     RecordError,
     RevisionError,
 )
-from keyhouse.limits import BATCH_OPERATIONS_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.store import Entry, Transaction
 from keyhouse.systems.streamkit.customers import Customer, Customers
+from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX
 from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
 from keyhouse.systems.streamkit.schema import NO_IDS
 from keyhouse.systems.streamkit.versions import CONFIG_PAIRS, Pair

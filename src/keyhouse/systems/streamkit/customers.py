@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from keyhouse.engine import Engine
-from keyhouse.limits import LISTS_AT_ONCE_MAX
 from keyhouse.store import Store
+from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit.quota import Quota, Size
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.versions import KeyVersion

@@ -9,6 +9,13 @@ from keyhouse.errors import UsageError
 from keyhouse.keys import Template
 from keyhouse.systems.streamkit.schema import CONFIGS, SCENE_ACTIVITY
 
+__all__ = [
+    "CATEGORIES",
+    "KVKey",
+    "build_kv_key",
+    "parse_kv_key",
+]
+
 
 class KVKey(TypedDict):
     """What a key says, under the document's names."""

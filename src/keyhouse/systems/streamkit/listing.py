@@ -12,8 +12,9 @@ import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.errors import CursorError, KeyFieldError, UnreadableError, UsageError
-from keyhouse.limits import LIST_BYTES_MAX, PAGE_ROWS_MAX
+from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import MILLISECONDS
+from keyhouse.systems.streamkit.limits import LIST_BYTES_MAX
 from keyhouse.systems.streamkit.versions import CONFIG_PAIRS, Pair
 
 _MARK: Final = b"\x01"

@@ -18,6 +18,14 @@ from keyhouse.store import Entry, Store, Transaction, forget_job, run_job, try_j
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.versions import PAIRS, Pair
 
+__all__ = [
+    "PHASES",
+    "Moved",
+    "Progress",
+    "customer_ids",
+    "migrate_keys",
+]
+
 PHASES: Final = ("copy", "verify", "delete")
 
 Progress = Callable[[str, str, int], None]

@@ -16,6 +16,12 @@ from keyhouse.systems.streamkit.transfer import Imported, exported, imported, re
 from keyhouse.systems.streamkit.versions import KeyVersion
 from keyhouse.systems.streamkit.wrangler import File, Item, Read, read
 
+__all__ = [
+    "export_items",
+    "import_items",
+    "read_items",
+]
+
 _NO_QUOTA: Final = Size(2**63, 2**63)
 
 _decode = msgspec.json.Decoder(File).decode

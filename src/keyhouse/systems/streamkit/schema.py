@@ -20,6 +20,31 @@ from msgspec import UNSET, Struct, UnsetType
 from keyhouse.keys import Regex, Template, Text
 from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
+__all__ = [
+    "CONFIGS",
+    "CONFIGS_V2",
+    "CONFIG_ID",
+    "CUSTOMER",
+    "LAYOUT",
+    "META",
+    "NOTE",
+    "NO_IDS",
+    "SCENE_ACTIVITY",
+    "SCENE_ACTIVITY_SECONDS",
+    "SCENE_ACTIVITY_V2",
+    "SCENE_NAME",
+    "SCHEMAS",
+    "SWAP",
+    "TEXT_CYCLER",
+    "Layout",
+    "LayoutSource",
+    "Note",
+    "Number",
+    "SceneActivity",
+    "Swap",
+    "TextCycler",
+]
+
 CUSTOMER = Regex(
     "[A-Za-z0-9_-]{1,64}",
     without=("_streamkit_",),

@@ -1,14 +1,13 @@
 """Streamkit as a part of a running service: who may call, how often, what is answered, and the sweep of expired scenes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
-from keyhouse.auth import jwt_auth, mint
+from keyhouse.auth import jwt_auth
 from keyhouse.engine import Engine
-from keyhouse.errors import UsageError
-from keyhouse.service import RateLimiter, ServiceContext, ServiceSpec
+from keyhouse.service.rates import RateLimiter
+from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
@@ -17,8 +16,6 @@ from keyhouse.systems.streamkit.routes import READ, WRITE, routes
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 
 NAME: Final = "streamkit"
-SCOPES: Final = [READ, WRITE]
-"""What its routes ask for, and so all that a token can allow."""
 
 
 def part(context: ServiceContext) -> ServiceSpec:
@@ -41,32 +38,9 @@ def part(context: ServiceContext) -> ServiceSpec:
     )
 
 
-def token(
-    settings: Mapping[str, Any],
-    data: Path,
-    customer: str,
-    *,
-    scopes: Sequence[str] | None,
-    seconds: float,
-) -> str:
-    """A development token for a customer, as `keyhouse token` prints it. UsageError when it can't be made here, or for a
-    scope that nothing here asks for."""
-    if unknown := [scope for scope in scopes or () if scope not in SCOPES]:
-        raise UsageError(
-            "There is no such scope: nothing would be allowed by it.",
-            scope=unknown[0],
-            known=SCOPES,
-        )
-    read = read_settings(Settings, settings, table=NAME)
-    return mint(
-        read,
-        data,
-        customer,
-        system=NAME,
-        scopes=scopes,
-        seconds=seconds,
-        tenant_pattern=TENANT_PATTERN,
-    )
+SERVICE: Final = Service(
+    settings=Settings, build=part, tenant_pattern=TENANT_PATTERN, scopes=(READ, WRITE)
+)
 
 
 def _sweeping(engine: Engine, seconds: float) -> Callable[[], Awaitable[None]]:

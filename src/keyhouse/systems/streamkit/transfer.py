@@ -18,6 +18,15 @@ from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
 from keyhouse.systems.streamkit.versions import PAIRS, KeyVersion
 from keyhouse.systems.streamkit.wrangler import Item, Read, item
 
+__all__ = [
+    "Imported",
+    "count_replaced",
+    "encoded",
+    "exported",
+    "imported",
+    "refuse_twice",
+]
+
 _COMMIT_ITEMS: Final = 25
 """Items of one commit: each may put a row and delete one, and DynamoDB commits 100 rows, checks included."""
 

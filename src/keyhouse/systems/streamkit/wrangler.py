@@ -15,8 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.errors import DocumentError, LimitError, RecordError
-from keyhouse.limits import COUNTER_MAX, IMPORT_AHEAD_SECONDS_MAX, VALUE_BYTES_MAX
+from keyhouse.limits import COUNTER_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
+from keyhouse.systems.streamkit.limits import IMPORT_AHEAD_SECONDS_MAX
 from keyhouse.systems.streamkit.schema import NO_IDS, SCENE_ACTIVITY_SECONDS, SceneActivity
 from keyhouse.systems.streamkit.versions import PAIRS, SCENES, Pair
 
