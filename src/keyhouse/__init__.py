@@ -1,7 +1,7 @@
-"""Keyhouse: declare a keyspace once, and get a typed, transactional, isolated, inspectable store on the engine you have.
+"""Keyhouse: declare a keyspace once, and get a typed, transactional, isolated store on your engine.
 
-These names are all that a program needs: declare with `Record`, `Index`, … and `Schema`; open an engine with
-`open_engine`; read and write with a `Store`.
+A program needs only these names: declare with `Record`, `Index`, … and `Schema`, open an engine
+with `open_engine`, read and write with a `Store`.
 """
 
 from keyhouse.clock import Clock, IdSource, ManualClock, SystemClock, UlidSource

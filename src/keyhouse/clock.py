@@ -1,6 +1,6 @@
-"""Time and ids, as things that are handed in: nothing below the faces asks the machine for either on its own.
+"""Clocks and id sources. They are passed in: no layer below the services reads the system clock.
 
-Time is an integer of milliseconds since 1970 UTC, everywhere.
+Time is an integer everywhere: milliseconds since 1970 UTC.
 """
 
 import random
@@ -15,7 +15,7 @@ from keyhouse.errors import LimitError, UsageError
 @runtime_checkable
 class Clock(Protocol):
     def now(self) -> int:
-        """Milliseconds since 1970 UTC. May step back when the machine's clock is set."""
+        """Return the time in milliseconds since 1970 UTC. It may step back when the clock is set."""
         ...
 
 
@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told, for tests and for replaying."""
+    """A clock that moves only by `advance` and `set`, for tests and replays."""
 
     __slots__ = ("_now",)
 
@@ -49,7 +49,7 @@ class ManualClock:
 @runtime_checkable
 class IdSource(Protocol):
     def new(self, *, after: str | None = None) -> str:
-        """A new ULID, greater than every earlier one of this source, and than `after`."""
+        """Return a new ULID, greater than every earlier one of this source and than `after`."""
         ...
 
 
@@ -62,14 +62,14 @@ _ULID_MAX = 2**128 - 1
 
 
 def ulid_text(number: int) -> str:
-    """A ULID's 128 bits in its 26 characters: they sort alike."""
+    """Return a ULID's 128 bits as its 26 characters. Numbers and texts sort alike."""
     return "".join(
         [_CROCKFORD[number >> shift & 31] for shift in range(5 * (_ULID_CHARS - 1), -1, -5)]
     )
 
 
 def ulid_number(text: str) -> int:
-    """The 128 bits of a ULID in its canonical form; ValueError for anything else."""
+    """Return the 128 bits of a canonical ULID; raises ValueError for anything else."""
     number = 0
     try:
         for character in text:
@@ -82,12 +82,15 @@ def ulid_number(text: str) -> int:
 
 
 def ulid_at(now: int) -> str:
-    """The least ULID of a moment: all drawn before it are less."""
+    """Return the smallest ULID of a time: every ULID generated earlier is smaller."""
     return ulid_text(min(max(now, 0), _TIME_MAX) << _RANDOM_BITS)
 
 
 class UlidSource:
-    """ULIDs that only grow, also when the clock steps back: a ULID that repeats would overwrite a row."""
+    """A source of increasing ULIDs.
+
+    They increase even when the clock steps back: a repeated ULID would overwrite a row.
+    """
 
     __slots__ = ("_clock", "_last", "_random")
 
@@ -98,10 +101,10 @@ class UlidSource:
         self._random = secrets.randbits if seed is None else random.Random(seed).getrandbits
 
     def new(self, *, after: str | None = None) -> str:
-        drawn = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
-        least = self._last if after is None else max(self._last, ulid_number(after))
-        number = drawn if drawn > least else least + 1
+        candidate = (self._clock.now() << _RANDOM_BITS) | self._random(_RANDOM_BITS)
+        last = self._last if after is None else max(self._last, ulid_number(after))
+        number = candidate if candidate > last else last + 1
         if number > _ULID_MAX:
-            raise LimitError("No ULID is greater than the last one.", last=ulid_text(least))
+            raise LimitError("No ULID is greater than the last one.", last=ulid_text(last))
         self._last = number
         return ulid_text(number)

@@ -1,35 +1,44 @@
-"""The engine contract: what every engine promises and the store relies on. It is one page, and it is the manual.
+"""The engine contract: everything an engine promises and the store relies on, on one page.
 
-An engine keeps ordered rows in isolated spaces and changes them by one atomic, conditional `commit`. It knows keys as
-text and values as bytes; it knows no schema. The store is its only caller, from one event loop.
+An engine stores ordered rows in isolated spaces and changes them by one atomic, conditional
+`commit`. It sees keys as text and values as bytes and knows no schema. Only the store calls it, and
+only from one event loop.
 
-**Order.** Keys order by their UTF-8 bytes, which is the order of their code points and of Python's `str`.
+**Keys** are ordered by their UTF-8 bytes. That is the order of their code points and of Python's
+`str`.
 
-**Spans** are half open: `start` is in, `stop` is out; `stop=None` has no end.
+**Spans** are half open: `start` is included, `stop` is excluded, and `stop=None` means no upper
+bound.
 
-**Time.** `clock` is the engine's only source of time. A row whose `expires <= clock.now()` is absent: for reads, scans,
-checks and adds alike, whether or not it has been swept. A put over it is a put of a new row.
+**Time.** `clock` is the only source of time. A row whose `expires <= clock.now()` is absent for
+reads, scans, checks and adds, whether or not it has been swept. A put over it creates a new row.
 
-**Revisions** are positive integers. Each commit that writes gets one, greater than any before it in that space; all rows
-written by it carry it. The difference between two revisions means nothing.
+**Revisions** are positive integers. Each commit that writes gets one revision, greater than every
+earlier one in that space, and every row it writes carries it. The distance between two revisions
+has no meaning.
 
-**Durability.** When `commit` returns a revision, the rows survive the loss of the process and of the machine's power
-(where `capabilities.durable`).
+**Durability.** Once `commit` returns a revision, its rows survive a crash of the process and a loss
+of power, if `capabilities.durable`.
 
-**Outcome.** `commit` returns the revision, or `None` when a check did not hold: then nothing was written, and that is an
-answer, not an error. It raises `CounterError` when an add meets a row that is not a counter, or would pass its bounds
-(nothing written); `UnavailableError` or `FullError` (nothing written); `UnknownOutcomeError` when the engine can't
-tell: then the same batch with the same `id` may be sent again, and is applied once.
+**Outcomes of `commit`:**
 
-**Freshness.** A read, a scan and a check show every commit that anybody was told of before they began, in this process or
-another. Who wants less says so when opening the engine.
+    a revision           the batch is applied
+    None                 a check failed; nothing is written. This is a result, not an error
+    CounterError         an add to a row that is not a counter, or an overflow; nothing is written
+    UnavailableError     the engine is not reachable; nothing is written
+    FullError            no space is left on the disk; nothing is written
+    UnknownOutcomeError  sent but not confirmed. Send the same batch with the same `id` again: it is
+                         applied once
 
-**Values** are bytes, kept as they are. Where not `capabilities.binary`, one that is not UTF-8 or holds a zero byte, which
-no JSON does, is refused with `DocumentError`, and nothing is written.
+**Freshness.** A read, a scan and a check see every commit acknowledged before they started, by this
+process or another. Weaker reads are an option chosen when the engine is opened.
 
-**Isolation.** A space is an argument of its own. No key, span or cursor reaches another space.
+**Values** are bytes and are returned unchanged. Without `capabilities.binary`, a value that is not
+UTF-8 or contains a zero byte (JSON never does) raises `DocumentError`, and nothing is written.
 
-Whoever writes an engine runs `keyhouse.testing.conformance` over it.
+**Isolation.** The space is a separate argument. No key, span or cursor reaches another space.
+
+Run `keyhouse.testing.conformance` to test an engine against this contract.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -46,7 +55,7 @@ from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MA
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One row as it is stored. `expires` is in the clock's milliseconds; `None`: never."""
+    """One stored row. `expires` is in the clock's milliseconds; None if it never expires."""
 
     key: str
     value: bytes
@@ -55,31 +64,38 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """The row must be at this revision; `None`: must be absent."""
+    """A condition of a batch: the row is at this revision, or absent if `revision` is None."""
 
     key: str
     revision: int | None
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
+    """Write a row, replacing value and expiry of the one that exists."""
+
     key: str
     value: bytes
     expires: int | None = None
 
 
 class Add(msgspec.Struct, frozen=True, gc=False):
-    """Add to a counter: a row whose value is a JSON integer. An absent one counts from 0. Its expiry, if any, is kept."""
+    """Add to a counter: a row whose value is a JSON integer. An absent one starts at 0.
+
+    The row keeps its expiry.
+    """
 
     key: str
     by: int
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """The only write there is. No key stands in more than one of `puts`, `deletes`, `adds`, nor twice in one of them.
+    """The only write. A key occurs at most once in all of `puts`, `deletes` and `adds`.
 
-    All `checks` are of the state before the batch. Deleting an absent row is no error. With an `id`, a batch that was
-    applied in this space within the last day is not applied again, and its first revision is returned. A batch that
-    writes nothing and whose checks hold is answered with the newest revision, and its `id` is not remembered.
+    All `checks` refer to the state before the batch. Deleting an absent row is not an error.
+
+    With an `id`, a batch that was applied in this space within the last `BATCH_ID_KEPT_SECONDS` is
+    not applied again; its first revision is returned. If a batch writes nothing and its checks
+    hold, the newest revision is returned and its `id` is not stored.
     """
 
     checks: tuple[Check, ...] = ()
@@ -90,9 +106,9 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Rows in the order asked, as they stood together at `revision`. `more`: the span holds at least one live row behind.
+    """Rows in the requested order, all read at `revision`. `more`: the span has further live rows.
 
-    `watch(since=page.revision)` gives every change that this page does not show.
+    `watch(since=page.revision)` yields every change that this page does not show.
     """
 
     rows: list[Row]
@@ -101,7 +117,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """A row was put (`value`), or is gone (`None`: deleted, or swept after its expiry)."""
+    """A row was put (`value`), or removed (`value` is None): deleted, or swept after its expiry."""
 
     key: str
     revision: int
@@ -110,10 +126,13 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between engines, and nothing else does.
+    """All differences between engines.
 
-    `durable`: acknowledged is on disk. `shared`: several processes may have it open at once. `snapshots`: it is one of
-    `Snapshots`, and can show all its rows as of one moment for as long as one likes. `binary`: any bytes can be a value.
+    durable      acknowledged rows are on disk
+    shared       several processes may open the store at the same time
+    snapshots    the engine implements `Snapshots`
+    binary       a value may be any bytes
+    commit_*     the largest batch
     """
 
     name: str
@@ -134,58 +153,76 @@ class Engine(Protocol):
     def clock(self) -> Clock: ...
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        """The rows in the order of `keys`; `None` where absent. Not one snapshot: each row is a whole row, of its time."""
+        """Return the rows in the order of `keys`, None where absent.
+
+        Each row is complete, but the rows are not one snapshot: a commit may land between two of
+        them. For a snapshot, use `scan`.
+        """
         ...
 
     async def scan(
         self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
     ) -> Page:
-        """Up to `limit` (at least 1) live rows of the span, from one snapshot. With `keys_only`, values are `b""`."""
+        """Return up to `limit` (at least 1) live rows of the span, read from one snapshot.
+
+        With `keys_only`, every value is `b""`. An unknown space is an empty page.
+        """
         ...
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        """Apply all or nothing: see the head of this file. The batch keeps to `capabilities`: the store has checked."""
+        """Apply the whole batch or nothing, and return its revision, or None if a check failed.
+
+        The store has already checked the batch against `capabilities`. If the caller is cancelled,
+        the batch is applied or not, never in part.
+        """
         ...
 
     def watch(
         self, space: str, span: Span, *, since: int | None = None
     ) -> AsyncGenerator[Change, None]:
-        """Changes of the span after revision `since`, in revision order, without end; `None`: from the first step on.
+        """Yield the changes of the span after revision `since`, in revision order, without end.
 
-        Nothing is missed: the newest change of every key is always delivered. Nothing comes twice. A watcher that is
-        behind may be given only the newest of several changes of one key. An expiry shows as a change when the row is
-        swept; a row that has expired before its change is delivered is given as gone. Deleting an absent row may show as a
-        change.
+        With `since=None`, the watch starts at the first step of the generator.
 
-        `WatchExpiredError` when `since` is older than what is kept. Any revision behind which all spaces together have
-        written no more than `CHANGES_KEPT` rows and batch ids is kept; an engine may keep more. So too when `since` is still
-        to come, at the first step: it is of a store that was restored since, or of another, and waiting for it would miss
-        changes.
+        Delivery: the newest change of every key is always delivered, and no change twice. A slow
+        watcher may get only the newest of several changes of one key. Deleting an absent row may be
+        delivered as a change. An expiry is delivered when the row is swept; a row that expired
+        before its change is delivered is delivered as removed.
 
-        The changes of one commit share its revision. Who stops within a commit resumes from the revision before it, and
-        is given that commit again as a whole. Close the generator (`aclose`) when done with it.
+        Resuming: all changes of one commit share its revision. A watcher that stops within a commit
+        resumes from the revision before it and gets the whole commit again.
 
-        A watch that begins while the server is away raises `UnavailableError`. One that has begun waits until the server
-        is back, and goes on without a gap.
+        Raises `WatchExpiredError` if changes after `since` have been pruned. They are available as
+        long as all spaces together have written no more than `CHANGES_KEPT` rows and batch ids
+        since then; an engine may keep more. Also raised, at the first step, if `since` is newer
+        than the newest revision: the store was restored or is a different one, and waiting would
+        miss changes.
+
+        Raises `UnavailableError` if the server is unreachable when the watch starts. A watch that
+        has started waits until the server is back and continues without a gap.
+
+        Close the generator (`aclose`) to release the watch.
         """
         ...
 
     async def sweep(self, *, limit: int) -> int:
-        """Remove up to `limit` expired rows, of any space; how many went. Also prunes what the engine keeps for watches
-        and batch ids beyond their time."""
+        """Delete up to `limit` expired rows of any space, and return how many were deleted.
+
+        Also prunes changes and batch ids that need not be kept any longer.
+        """
         ...
 
     def spaces(self) -> AsyncIterator[str]:
-        """Every space that holds a live row, in order."""
+        """Yield every space that has a live row, in order."""
         ...
 
     async def close(self) -> None:
-        """Finish what was begun, and let go of everything. A second call does nothing."""
+        """Finish the commits in flight and release all resources. A second call does nothing."""
         ...
 
 
 class ReadView(Protocol):
-    """What a walk over whole spaces needs. An engine is one, and so is what it shows of one moment."""
+    """The part of an engine needed to read whole spaces; implemented by engines and snapshots."""
 
     @property
     def clock(self) -> Clock: ...
@@ -197,40 +234,47 @@ class ReadView(Protocol):
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """What an engine is beside, when its `capabilities.snapshots` says so."""
+    """Optional protocol, implemented by engines whose `capabilities.snapshots` is true."""
 
     def snapshot(self) -> AbstractAsyncContextManager[ReadView]:
-        """All rows of all spaces as they stood together when the context was entered, whatever is committed meanwhile; what
-        expires meanwhile is not shown. It is held at the engine's expense: leave it as soon as the walk is done."""
+        """Open a view of all rows of all spaces as of one moment.
+
+        Later commits are not visible; rows that expire in the meantime disappear. The engine pays
+        for an open snapshot (undo logs, disk space), so leave the context as soon as possible.
+        """
         ...
 
 
 def outdated(since: int, oldest: int) -> WatchExpiredError:
-    """The refusal to watch from a revision behind which changes were pruned. `oldest`: of those that are kept."""
+    """Return the error for a watch from a pruned revision. `oldest` is the oldest one available."""
     return WatchExpiredError(
-        "The changes since that revision are no longer kept; scan again, then watch from the page's revision.",
+        "The changes since that revision are no longer kept; scan again, then watch from the"
+        " page's revision.",
         since=since,
         oldest=oldest,
     )
 
 
 def check_since(since: int | None, newest: int) -> None:
-    """Refuse to watch from a revision that is still to come. `newest`: of the space, when the watch begins."""
+    """Raise WatchExpiredError if `since` is newer than `newest`, the space's newest revision."""
     if since is not None and since > newest:
         raise WatchExpiredError(
-            "That revision is still to come: the store was restored, or is another. Scan again, then watch from the page's.",
+            "That revision is newer than the newest one: the store was restored, or is a different"
+            " one. Scan again, then watch from the page's revision.",
             since=since,
             newest=newest,
         )
 
 
 def check_limits(batch: Batch, capabilities: Capabilities) -> None:
-    """Refuse what no engine, or this one, can take, before it is asked: so all engines fail alike. Keys were checked when
-    they were built."""
+    """Raise LimitError if the batch exceeds the limits of all engines or of this one.
+
+    The store calls it before `commit`, so every engine fails alike. Keys were checked when built.
+    """
     rows = len(batch.puts) + len(batch.deletes) + len(batch.adds)
     if rows > capabilities.commit_rows_max:
         raise LimitError(
-            "One commit can't hold so many rows; split the work into a resumable job.",
+            "Too many rows for one commit; split the work into a resumable job.",
             rows=rows,
             limit=capabilities.commit_rows_max,
             engine=capabilities.name,
@@ -253,7 +297,7 @@ def _is_batch_id(id: object) -> bool:
 
 
 def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
-    """Exactly, for a batch that is large as a whole: a smaller one can't break these limits."""
+    """Check exact sizes. Called only for a large batch; a smaller one cannot exceed these limits."""
     for put in batch.puts:
         if len(put.value) > VALUE_BYTES_MAX:
             raise LimitError(
@@ -262,7 +306,7 @@ def _check_sizes(batch: Batch, capabilities: Capabilities) -> None:
     size = sum(len(put.value) + len(put.key.encode()) for put in batch.puts)
     if size > capabilities.commit_bytes_max:
         raise LimitError(
-            "One commit can't hold so many bytes; split the work into a resumable job.",
+            "Too many bytes for one commit; split the work into a resumable job.",
             bytes=size,
             limit=capabilities.commit_bytes_max,
             engine=capabilities.name,

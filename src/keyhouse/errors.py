@@ -1,49 +1,49 @@
-"""Every error that Keyhouse raises, with the blame in its type.
+"""All errors that Keyhouse raises. The type says who can fix it.
 
 KeyhouseError
-├── DeclarationError        the author of a schema: raised when the schema is declared, before any row is touched
-├── CallerError             the caller sent what can't be; nothing was written
-│   ├── KeyFieldError       a field can't be represented in its key
-│   ├── DocumentError       a value is not a JSON document that every engine keeps alike
+├── DeclarationError        invalid schema; raised when it is declared, before any row is touched
+├── CallerError             invalid call; nothing was written
+│   ├── KeyFieldError       a field cannot be represented in its key
+│   ├── DocumentError       not a JSON document that every engine stores alike
 │   ├── RecordError         a value does not have its record's type
 │   ├── LimitError          too long, too large, too many
-│   ├── CursorError         a cursor that this scan did not give
+│   ├── CursorError         a cursor that this scan did not return
 │   ├── MalformedError      a request that is not JSON
-│   ├── MissingFieldError   a request without a field that it must have
+│   ├── MissingFieldError   a request without a required field
 │   ├── UsageError          a call that the declaration does not allow
-│   └── NotFoundError       what was asked for is not there
-├── AccessError             who asks may not, or not now; nothing was written
+│   └── NotFoundError       not found
+├── AccessError             not allowed, or not now; nothing was written
 │   ├── TokenError          no token, or one that is not accepted
 │   ├── ScopeError          the token does not allow this
-│   ├── RateError           too many requests in too short a time
-│   ├── QuotaError          the tenant's room is used up
-│   └── BusyError           more requests are waiting than can be taken
-├── ConflictError           the request is fine, the stored state says no; nothing was written
-│   ├── RevisionError       the row is not at the revision that the caller expected
+│   ├── RateError           too many requests
+│   ├── QuotaError          the tenant's quota is used up
+│   └── BusyError           too many requests are waiting
+├── ConflictError           valid, but it conflicts with the stored state; nothing was written
+│   ├── RevisionError       the row is not at the expected revision
 │   ├── UniqueError         another record holds a unique value
-│   ├── ContentionError     every try of a transaction lost its race
+│   ├── ContentionError     every attempt of a transaction lost a race
 │   └── LeaseError          another runner works on this migration or job
-├── DataError               a stored row is not what the schema says
+├── DataError               a stored row does not match the schema
 │   ├── UnreadableError     a row that does not decode
 │   ├── NewerError          written by newer code than this
-│   └── CounterError        not a counter, or one that would pass its bounds
+│   └── CounterError        not a counter, or it would overflow
 └── EngineError             the engine
-    ├── UnavailableError    not reachable now; nothing was written; try again
-    ├── UnknownOutcomeError sent, not confirmed: it may or may not be written; repeat with the same batch id
-    ├── FullError           no room on the disk; nothing was written
-    ├── LockedError         another process has it
+    ├── UnavailableError    not reachable; nothing was written; retry
+    ├── UnknownOutcomeError sent, not confirmed; retry with the same batch id
+    ├── FullError           no space left on the disk; nothing was written
+    ├── LockedError         another process has it open
     ├── ClosedError         used after close
-    └── WatchExpiredError   the changes since that revision are no longer kept, or still to come: scan again, then watch
+    └── WatchExpiredError   pruned or future revision: scan again, then watch
 
-An error is a fixed sentence and its fields, never a formatted guess: programs read `code` and `fields`, people read
-`str(error)`. `status` is the HTTP status and `code` the machine's name for it, on every face.
+An error is a fixed sentence plus fields: programs read `code` and `fields`, people read
+`str(error)`. `status` is the HTTP status, `code` the name that clients see, on every API.
 """
 
 from typing import ClassVar, Self
 
 
 class KeyhouseError(Exception):
-    """The base of all. `sentence` is fixed per place raised; what varies is in `fields`."""
+    """The base class. `sentence` is constant at each place it is raised; `fields` hold the rest."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -60,12 +60,12 @@ class KeyhouseError(Exception):
         return f"{self.sentence} ({shown})"
 
     def caused_by(self, cause: BaseException | None) -> Self:
-        """The same, with what a driver raised behind it, for one that is not raised at once."""
+        """Set the driver's exception as the cause, for an error that is raised later."""
         self.__cause__ = cause
         return self
 
     def copy(self) -> Self:
-        """The same for another caller: each adds its own traceback."""
+        """Return a copy for another caller, since each one adds its own traceback."""
         return type(self)(self.sentence, **self.fields).caused_by(self.__cause__)
 
 
@@ -139,14 +139,14 @@ class ScopeError(AccessError):
 
 
 class RateError(AccessError):
-    """`retry_after` is in its fields: seconds, a whole number."""
+    """The field `retry_after` is a whole number of seconds."""
 
     status = 429
     code = "RATE_LIMITED"
 
 
 class QuotaError(AccessError):
-    """`retry_after` is in its fields: seconds, a whole number."""
+    """The field `retry_after` is a whole number of seconds."""
 
     status = 429
     code = "QUOTA_EXCEEDED"

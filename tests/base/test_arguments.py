@@ -74,7 +74,7 @@ def test_what_has_its_annotation_is_let_through(
 def test_what_has_not_is_refused_by_its_name(
     args: tuple[Any, ...], named: dict[str, Any], argument: str
 ) -> None:
-    with pytest.raises(UsageError, match=r"An argument is not what it must be\.") as refused:
+    with pytest.raises(UsageError, match=r"An argument has the wrong type\.") as refused:
         called(*args, **named)
     assert refused.value.fields["of"] == "called" and refused.value.fields["argument"] == argument
 
@@ -86,7 +86,7 @@ def test_the_refusal_says_what_was_needed_without_the_names_of_modules() -> None
     with pytest.raises(DeclarationError) as refused_too:
         Kept("1")  # type: ignore[arg-type]
     assert str(refused_too.value) == (
-        "An argument is not what it must be. (of='Kept', argument='size', needed='int', given='1')"
+        "An argument has the wrong type. (of='Kept', argument='size', needed='int', given='1')"
     )
 
 

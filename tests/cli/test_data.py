@@ -326,7 +326,7 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
         (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "There is no such file"),
         (
             ("watch", BOARD, "--since", "1000", *STORE),
-            "keyhouse: That revision is still to come: the store was restored",
+            "keyhouse: That revision is newer than the newest one: the store was restored",
         ),
     ],
 )

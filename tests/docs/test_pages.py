@@ -1,4 +1,6 @@
-"""What the pages say is so: made pages are current, and every error, limit, setting and test that is named is there."""
+"""The documentation is true: generated pages are current, and every error, limit, setting and test
+that a page names exists.
+"""
 
 import ast
 import re
@@ -9,12 +11,12 @@ import pytest
 from keyhouse import errors
 from keyhouse.cli.reference import pages
 from keyhouse.systems.registry import NAMES
-from tests.docs.pages import DOCS, ROOT, code, table
+from tests.docs.pages import DOCS, ROOT, code, items, table
 
 SOURCE = ROOT / "src" / "keyhouse"
 
 
-def test_what_is_made_is_current() -> None:
+def test_generated_pages_are_current() -> None:
     stale = [
         path.name
         for path, text in pages(DOCS).items()
@@ -26,7 +28,8 @@ def test_what_is_made_is_current() -> None:
 # Errors
 
 
-def error_rows() -> dict[str, list[str]]:
+def documented_errors() -> dict[str, tuple[int, str, str]]:
+    """Return the status, code and cause that the page gives for each error."""
     page = (DOCS / "errors.md").read_text()
     sections = (
         "## The declaration",
@@ -36,7 +39,13 @@ def error_rows() -> dict[str, list[str]]:
         "## The data",
         "## The engine",
     )
-    return {code(row[0]): row for section in sections for row in table(page, section)}
+    found = {}
+    for section in sections:
+        for item in items(page, section):
+            entry = re.fullmatch(r"`(\w+)` \((\d+), `(\w+)`\): (.+)", item)
+            assert entry is not None, item
+            found[entry[1]] = (int(entry[2]), entry[3], entry[4])
+    return found
 
 
 ERRORS = [
@@ -47,20 +56,22 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_an_error_has_its_status_its_code_and_its_cause(error: type[errors.KeyhouseError]) -> None:
-    _, status, machine_name, cause, _ = error_rows()[error.__name__]
-    assert (int(status), code(machine_name)) == (error.status, error.code)
+def test_an_error_is_documented_with_its_status_code_and_cause(
+    error: type[errors.KeyhouseError],
+) -> None:
+    status, machine_name, cause = documented_errors()[error.__name__]
+    assert (status, machine_name) == (error.status, error.code)
     assert len(cause) > 10
 
 
-def test_no_error_is_made_up() -> None:
-    assert sorted(error_rows()) == sorted(error.__name__ for error in ERRORS)
+def test_every_documented_error_exists() -> None:
+    assert sorted(documented_errors()) == sorted(error.__name__ for error in ERRORS)
 
 
 # Limits, settings, commands
 
 
-def test_every_limit_is_in_the_table_with_its_reason() -> None:
+def test_every_limit_is_documented_with_its_reason() -> None:
     modules = {"": SOURCE / "limits.py"} | {
         f"{name}.": path
         for name in NAMES
@@ -72,7 +83,8 @@ def test_every_limit_is_in_the_table_with_its_reason() -> None:
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
-    assert [code(row[0]) for row in table((DOCS / "limits.md").read_text(), "# Limits")] == names
+    documented = items((DOCS / "limits.md").read_text(), "# Limits")
+    assert [code(item.split(":")[0]) for item in documented] == names
 
 
 def constants(path: Path) -> dict[str, object]:
@@ -84,7 +96,7 @@ def constants(path: Path) -> dict[str, object]:
     return found
 
 
-def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
+def test_the_sqlite_settings_of_the_operations_page_are_true() -> None:
     real = constants(SOURCE / "engines/sqlite/connections.py") | constants(
         SOURCE / "engines/sqlite/feed.py"
     )
@@ -92,7 +104,7 @@ def test_every_setting_of_the_operators_page_is_as_it_says() -> None:
         assert f"{real[code(name)]:,}" == value
 
 
-def test_the_findings_of_verify_are_those_of_the_page() -> None:
+def test_the_operations_page_lists_the_findings_of_verify() -> None:
     kinds = re.search(
         r"Kind = Literal\[(.*?)\]", (SOURCE / "store/finding.py").read_text(), re.DOTALL
     )
@@ -101,7 +113,7 @@ def test_the_findings_of_verify_are_those_of_the_page() -> None:
     assert named == set(re.findall(r'"(\w+)"', kinds[1]))
 
 
-def test_every_method_of_the_contract_is_on_the_page_of_engines() -> None:
+def test_the_engines_page_lists_every_method_of_the_contract() -> None:
     tree = ast.parse((SOURCE / "engine.py").read_text())
     [contract] = [
         node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Engine"
@@ -119,7 +131,7 @@ def test_every_method_of_the_contract_is_on_the_page_of_engines() -> None:
 
 
 def named_tests() -> list[tuple[str, str]]:
-    """Every test that the page of promises names, with the place it is said to be in."""
+    """Return every test that the reliability page names, with the file or package it is in."""
     found = []
     place = ""
     for name in re.findall(r"`([\w./]+)`", (DOCS / "reliability.md").read_text()):
@@ -133,7 +145,7 @@ def named_tests() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("place", "name"), named_tests(), ids=lambda part: str(part).rpartition("/")[2]
 )
-def test_a_promise_names_a_test_that_is_there(place: str, name: str) -> None:
+def test_a_test_named_by_a_promise_exists(place: str, name: str) -> None:
     path = ROOT / place if place.endswith(".py") else SOURCE.parent / place.replace(".", "/")
     files = [path] if path.is_file() else list(path.rglob("*.py"))
     assert any(re.search(rf"def {name}\(", file.read_text()) for file in files)
@@ -163,7 +175,7 @@ def test_every_page_is_in_the_index() -> None:
     assert [name for name in pages_there if f"({name})" not in index] == []
 
 
-def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
+def test_the_readme_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
     from tests.cli.running import run
     from tests.docs.pages import blocks
 
@@ -182,7 +194,7 @@ def test_the_readme_prints_what_its_program_prints(tmp_path: Path) -> None:
 
 
 def test_the_readme_and_the_tutorial_do_not_write_to_one_file() -> None:
-    """Who tried the README first had the tutorial fall over a clip without a viewer."""
+    """After the README's program, the tutorial failed on a clip without a viewer."""
     files = [
         set(re.findall(r"sqlite:\w+\.db", page.read_text()))
         for page in (ROOT / "README.md", DOCS / "tutorial.md")
@@ -190,10 +202,10 @@ def test_the_readme_and_the_tutorial_do_not_write_to_one_file() -> None:
     assert all(files) and files[0].isdisjoint(files[1])
 
 
-def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints_what_it_says(
+def test_the_declaring_page_has_every_public_name_and_its_program_prints_what_it_shows(
     tmp_path: Path,
 ) -> None:
-    """Found by a newcomer: counters, logs and lifetimes were in the README's list, and nowhere else."""
+    """Counters, logs and expiries were in the README's list, but not documented anywhere else."""
     import keyhouse
     from tests.cli.running import run
     from tests.docs.pages import blocks
@@ -204,8 +216,8 @@ def test_every_public_name_is_on_the_page_of_declarations_and_its_program_prints
     assert run(program=("sounds.py",), cwd=tmp_path).stdout == "".join(blocks(page, "text"))
 
 
-def test_the_library_of_audiobooks_prints_what_its_page_says(tmp_path: Path) -> None:
-    """Found by a newcomer: the page told of decisions, and not how a book is stored."""
+def test_the_audiobooks_program_prints_what_its_page_shows(tmp_path: Path) -> None:
+    """The page explained decisions, but not how to store a book."""
     from tests.cli.running import run
     from tests.docs.pages import blocks
 

@@ -7,6 +7,7 @@ Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In pages that p
 import ast
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import cleandoc
@@ -72,7 +73,7 @@ def pages(docs: Path) -> dict[Path, str]:
     for name in NAMES:
         made[docs / "systems" / f"{name}-keyspace.md"] = _keyspace_page(name)
     for page, name, table in (
-        ("limits.md", "limits", limits_table()),
+        ("limits.md", "limits", limits_list()),
         ("engines.md", "engines", engines_table()),
         ("serving.md", "settings", settings_tables()),
     ):
@@ -97,23 +98,24 @@ def commands(group: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name} {inner}".rstrip(), each
 
 
-def limits_table() -> str:
-    """Each limit with its value and its docstring, which says where it comes from."""
-    rows = ["| limit | value | what and why |", "|---|---|---|", *_limit_rows(limits, "")]
+def limits_list() -> str:
+    """Return a Markdown list of the limits, each with its value and its docstring."""
+    lines = [*_limit_lines(limits, "")]
     for name in NAMES:
         if (module := load_system(name).limits) is not None:
-            rows += _limit_rows(module, f"{name}.")
-    return "\n".join(rows)
+            lines += _limit_lines(module, f"{name}.")
+    return "\n".join(lines)
 
 
-def _limit_rows(module: ModuleType, prefix: str) -> Iterator[str]:
+def _limit_lines(module: ModuleType, prefix: str) -> Iterator[str]:
     body = ast.parse(Path(str(module.__file__)).read_text()).body
     for node, after in pairwise(body):
         match node, after:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                 value=ast.Constant(value=str(doc))
             ):
-                yield f"| `{prefix}{name}` | {getattr(module, name):,} | {prose(doc)} |"
+                item = f"- `{prefix}{name}`: {getattr(module, name):,}. {prose(doc)}"
+                yield from textwrap.wrap(item, 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def engines_table() -> str:

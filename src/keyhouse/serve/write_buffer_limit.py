@@ -6,7 +6,7 @@ service hold gigabytes. When there is more than may be, whoever has kept it wait
 
 from typing import Protocol
 
-from keyhouse.limits import HTTP_UNSENT_BYTES_MAX
+from keyhouse.limits import HTTP_WRITE_BUFFER_BYTES_MAX
 
 
 class Slow(Protocol):
@@ -18,7 +18,7 @@ class Slow(Protocol):
 class WriteBufferLimit:
     __slots__ = ("_bytes_max", "_held", "_total")
 
-    def __init__(self, bytes_max: int = HTTP_UNSENT_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = HTTP_WRITE_BUFFER_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._held: dict[Slow, int] = {}
         self._total = 0

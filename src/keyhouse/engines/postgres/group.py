@@ -31,8 +31,8 @@ REVISION_MAX: Final = 2**63 - 1
 
 _REFUSALS: Final = {
     NOT_A_COUNTER: "The row is not a counter: its value is not a JSON integer.",
-    OUT_OF_BOUNDS: "The counter is out of its bounds.",
-    PASSES_BOUNDS: "The counter would pass its bounds.",
+    OUT_OF_BOUNDS: "The counter is out of range.",
+    PASSES_BOUNDS: "The counter would overflow.",
 }
 
 _encode = msgspec.json.Encoder().encode

@@ -292,7 +292,7 @@ async def _incremented(tx: Transaction, key: str, by: int, ttl: int | None) -> i
         raise CounterError("The value is not a whole number.", key=key)
     total = value + by
     if abs(total) > COUNTER_MAX:
-        raise CounterError("The counter would pass its bounds.", key=key, limit=COUNTER_MAX)
+        raise CounterError("The counter would overflow.", key=key, limit=COUNTER_MAX)
     if ttl is None:
         await tx.restore(VALUE, total, expires=None if entry is None else entry.expires, key=key)
     else:
