@@ -20,7 +20,8 @@ from nats.aio.msg import Msg
 
 from keyhouse import open_engine
 from keyhouse.metrics import Metrics
-from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.run import tune_gc
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.rosey.service import part

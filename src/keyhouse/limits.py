@@ -98,3 +98,12 @@ JWKS_SECONDS_MAX: Final = 5.0
 
 RATE_TENANTS_MAX: Final = 100_000
 """Tenants in the rate limiter. Beyond it, the eighth that was idle longest is evicted."""
+
+NATS_IN_FLIGHT_MAX: Final = 1_024
+"""NATS requests in flight at once, per service."""
+
+NATS_PENDING_MAX: Final = 65_536
+"""NATS requests that wait to be started, per service. Further ones are rejected as BUSY."""
+
+NATS_PENDING_BYTES_MAX: Final = 64 * 1_024 * 1_024
+"""Data of the NATS requests that wait to be started, per service."""

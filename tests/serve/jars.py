@@ -9,7 +9,7 @@ import msgspec
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError
 from keyhouse.http import Response, ResponseSpec, Route, Stream
-from keyhouse.nats import Endpoint, Request
+from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings, setting
 

@@ -9,7 +9,9 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-from keyhouse.nats import Endpoint, NatsListener, connect
+from keyhouse.nats.connection import connect
+from keyhouse.nats.endpoint import Endpoint
+from keyhouse.nats.listener import NatsListener
 from tests.support.nats_servers import nats_server
 
 

@@ -41,6 +41,6 @@ def test_a_credentials_file_lets_it_join_and_without_one_it_is_told_so(
         with pytest.raises(UnavailableError) as refused:
             asyncio.run(asked(server, file))
         assert refused.value.sentence.startswith(
-            "The NATS server refuses the connection: look at user and password"
+            "The NATS server rejects the connection: check user and password"
         )
         assert "Authorization Violation" in str(refused.value)

@@ -16,9 +16,9 @@ from cryptography.x509.oid import NameOID
 
 from keyhouse import open_engine
 from keyhouse.errors import KeyhouseError, UnavailableError
-from keyhouse.nats import connect
-from keyhouse.nats.connection import Connection, _State
-from keyhouse.nats.driver import NatsDriver, unfit
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.connection import _ConnectionLog, connect
+from keyhouse.nats.errors import connection_problem
 from keyhouse.nats.server import free_port
 from keyhouse.systems.rosey.remote import connect as ask
 from tests.support.nats_server_configs import ConfiguredServer, configured
@@ -69,7 +69,7 @@ def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_as
         return refused.value
 
     error = asyncio.run(main())
-    assert error.sentence.startswith("The NATS server does not encrypt, and tls:// asks for it")
+    assert error.sentence.startswith("The NATS server does not offer TLS, which tls:// requires")
     assert b"secret" not in heard
 
 
@@ -134,7 +134,7 @@ def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and
 
     async def main() -> None:
         server = await asyncio.start_server(pretend, "127.0.0.1", 0)
-        client = NatsDriver()
+        client = NatsClient()
 
         async def hear(error: Exception) -> None: ...
 
@@ -203,7 +203,7 @@ def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_a
 ) -> None:
     url = server.address(f"keyhouse:{SPELLED}@").replace("nats://", "tls://")
     with pytest.raises(
-        UnavailableError, match=r"certificate is not trusted: SSL_CERT_FILE names the file"
+        UnavailableError, match=r"certificate is not trusted: set SSL_CERT_FILE to the file"
     ):
         asyncio.run(everyone(url))  # type: ignore[arg-type]  # each is a coroutine
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
@@ -212,23 +212,23 @@ def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_a
 
 def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_bad_one() -> None:
     assert "is not trusted" in str(
-        unfit(ssl.SSLCertVerificationError("unable to get local issuer certificate"))
+        connection_problem(ssl.SSLCertVerificationError("unable to get local issuer certificate"))
     )
-    assert "must not ask its clients for a certificate" in str(
-        unfit(ssl.SSLError("alert certificate required"))
+    assert "must not require client certificates" in str(
+        connection_problem(ssl.SSLError("alert certificate required"))
     )
-    assert unfit(OSError("refused")) is None and unfit(None) is None
+    assert connection_problem(OSError("refused")) is None and connection_problem(None) is None
 
 
 def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> None:
     """A connection that was broken off is told of again when it is closed: the error was that of the clock, not of NATS."""
 
     async def main() -> None:
-        state = _State(Connection())
-        async with asyncio.timeout(1) as state.opening:
+        state = _ConnectionLog(NatsClient())
+        async with asyncio.timeout(1) as state.timeout:
             pass
-        await state.trouble(error := ssl.SSLError("broken off"))
-        assert state.last is error
+        await state.error(error := ssl.SSLError("broken off"))
+        assert state.last_error is error
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyhouse.nats.eager_task import begin
+from keyhouse.eager_task import start
 
 
 def begun(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
@@ -19,7 +19,7 @@ def begun(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
         else:
             end.set_exception(failure)
 
-    return None if begin(asyncio.get_running_loop(), work, ended) else end
+    return None if start(asyncio.get_running_loop(), work, ended) else end
 
 
 def test_work_that_never_waits_becomes_no_task() -> None:

@@ -13,7 +13,7 @@ from keyhouse.errors import (
     MissingFieldError,
     RecordError,
 )
-from keyhouse.nats import Body
+from keyhouse.nats.endpoint import Body
 
 
 class Asked(msgspec.Struct):

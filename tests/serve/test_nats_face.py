@@ -17,8 +17,10 @@ from keyhouse.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from keyhouse.nats import Endpoint, NatsListener, Request, connect, failure
-from keyhouse.nats.connection import Connection, _State
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.connection import _ConnectionLog, connect
+from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
 from tests.serve.nats_faces import ask, client, face, until
 from tests.support.nats_servers import nats_server
@@ -90,7 +92,7 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
         assert answers[1]["message"] == "The database can't be reached."  # and not which one
         assert "secret" not in answers[2]["message"]
         assert [line["event"] for line in logs if line["log_level"] == "error"] == [
-            "nats handler failed"
+            "unhandled exception"
         ]
 
     asyncio.run(scenario())
@@ -102,15 +104,15 @@ def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
     error = UnknownOutcomeError(
         "The server did not answer; repeat with the same batch id.", table="secret"
     )
-    answer = json.loads(failure(error))
+    answer = json.loads(error_reply(error))
     assert answer["error_code"] == "DATABASE_ERROR" and answer["message"].startswith(
-        "The outcome is unknown: it may"
+        "The outcome is unknown: the write may"
     )
     assert "batch id" not in answer["message"]
 
 
 def test_every_flat_answer_is_utf_8_whatever_the_error_says() -> None:
-    answer = json.loads(failure(DocumentError("No.", key="\ud800")))
+    answer = json.loads(error_reply(DocumentError("No.", key="\ud800")))
     assert answer["error_code"] == "VALIDATION_ERROR" and answer["success"] is False
 
 
@@ -256,7 +258,7 @@ def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhi
             asked = [
                 asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
             ]
-            await until(lambda: len(serving._waiting) == 199)
+            await until(lambda: len(serving._pending) == 199)
             gate.set()
             while len(order) < 200:
                 turns.append(len(order))
@@ -281,8 +283,8 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
         return b'{"success":true}'
 
     async def scenario() -> None:
-        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, refused=refuse)
-        async with face([full], in_flight_max=1, waiting_max=2), client() as plugin:
+        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, rejected=refuse)
+        async with face([full], in_flight_max=1, pending_max=2), client() as plugin:
             with capture_logs() as logs:
                 asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(10)]
                 try:
@@ -296,7 +298,7 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
             refused
         )
         told = [line for line in logs if line["event"] == "nats overflow"]
-        assert 1 <= len(told) <= 2 and told[0]["refused"] == 1  # at most one in a second
+        assert 1 <= len(told) <= 2 and told[0]["rejected"] == 1  # at most one in a second
 
     asyncio.run(scenario())
 
@@ -337,14 +339,14 @@ def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() 
     async def handler(request: Request) -> bytes:
         async def push() -> None:
             try:
-                await request.courier.publish("tested.pushed", b"change")
-                heard.append(await request.courier.has_listener("tested.pushed", b"anybody?"))
-                heard.append(await request.courier.has_listener("tested.nobody", b"anybody?"))
+                await request.publisher.publish("tested.pushed", b"change")
+                heard.append(await request.publisher.has_listener("tested.pushed", b"anybody?"))
+                heard.append(await request.publisher.has_listener("tested.nobody", b"anybody?"))
                 await asyncio.Event().wait()
             finally:
                 ended.append("push")
 
-        request.courier.spawn(push())
+        request.publisher.spawn(push())
         return b"{}"
 
     async def scenario() -> None:
@@ -403,12 +405,12 @@ def test_a_server_that_is_away_all_night_does_not_fill_the_log(
     """It is tried twice a second, and each try was a line."""
 
     async def scenario() -> list[str]:
-        state = _State(Connection())
+        state = _ConnectionLog(NatsClient())
         state.connected = True
         for reason in ("refused", "refused", "refused", "no such host", "no such host"):
-            await state.trouble(OSError(reason))
-        monkeypatch.setattr("keyhouse.nats.connection.AGAIN_SECONDS", 0)
-        await state.trouble(OSError("no such host"))
+            await state.error(OSError(reason))
+        monkeypatch.setattr("keyhouse.nats.connection.REPEAT_LOG_SECONDS", 0)
+        await state.error(OSError("no such host"))
         return [line["reason"] for line in logs]
 
     with capture_logs() as logs:

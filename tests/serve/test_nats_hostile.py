@@ -13,8 +13,10 @@ from nats.errors import BadSubjectError
 from structlog.testing import capture_logs
 
 from keyhouse.errors import UnavailableError
-from keyhouse.nats import Endpoint, NatsListener, Request, connect
-from keyhouse.nats.connection import BUFFER_BYTES, Connection, settle
+from keyhouse.nats.client import PENDING_BYTES_MAX, NatsClient, Parser
+from keyhouse.nats.connection import connect
+from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.server import _connected
 from tests.serve.nats_faces import ask, client, face, until
 from tests.support.nats_server_configs import ConfiguredServer, configured
@@ -110,7 +112,7 @@ def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_serv
 
 def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_next_one() -> None:
     async def scenario() -> None:
-        connection, taken = Connection(), list[bytes]()
+        connection, taken = NatsClient(), list[bytes]()
 
         def take(subject: str, reply: str, data: bytes) -> None:
             taken.append(data)
@@ -119,7 +121,7 @@ def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_nex
             )  # as the driver says it while another message is being taken
             connection._ps.reset()
 
-        connection.takers[b"1"] = take
+        connection.handlers[b"1"] = take
         await connection._ps.parse(b"MSG a 1 2\r\nhi\r\nMSG a 1 5\r\nhe")
         connection._status = Client.CONNECTED
         await connection._ps.parse(b"MSG a 1 5\r\nwhole\r\n")
@@ -168,10 +170,10 @@ def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost
                 connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once
             ) as serving:
                 await until(
-                    lambda: serving._in_flight == at_once and len(serving._waiting) > asked // 2
+                    lambda: serving._in_flight == at_once and len(serving._pending) > asked // 2
                 )
                 await asyncio.sleep(0.1)
-                assert connection._pending_data_size < BUFFER_BYTES + at_once * size
+                assert connection._pending_data_size < PENDING_BYTES_MAX + at_once * size
                 reading.set()
                 await until(lambda: answers == asked)
 
@@ -187,10 +189,11 @@ def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
             check = _connected(connection)
             await check()
 
-            async def spoil(data: bytes) -> None:
-                raise ZeroDivisionError
+            class Broken(Parser):
+                async def parse(self, data: bytes = b"") -> None:
+                    raise ZeroDivisionError
 
-            connection._ps.parse = spoil  # type: ignore[method-assign, assignment]
+            connection._ps = Broken(connection)  # type: ignore[assignment]
             await connection.publish("tested.any", b"")
             await break_reading(connection)
             with pytest.raises(UnavailableError, match="start the service again"):
@@ -199,11 +202,11 @@ def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
     asyncio.run(scenario())
 
 
-async def break_reading(connection: Connection) -> None:
+async def break_reading(connection: NatsClient) -> None:
     """Have the server send something, and wait until the reading has met it."""
     await connection._send_ping()
     async with asyncio.timeout(10):
-        while connection.reads:
+        while connection.is_reading:
             await asyncio.sleep(0.01)
 
 
@@ -230,9 +233,11 @@ def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second
                 for number in range(500):
                     await evil.publish("tested.a.echo", b"{}", reply=f"chat.out.{number}")
                 assert await ask(evil, "tested.a.echo") == {"success": True}
-                await settle(connection)  # all that the server has to say of the others has come
+                await (
+                    connection.flush_all()
+                )  # all that the server has to say of the others has come
             await evil.close()
-        told = [line["reason"] for line in logs if line["event"] == "nats trouble"]
+        told = [line["reason"] for line in logs if line["event"] == "nats error"]
         assert 1 <= len(told) <= 5 and "permissions violation for publish" in told[0]
 
     with configured(tmp_path, authorization=users) as server:
@@ -265,9 +270,9 @@ def test_a_subscription_that_was_refused_takes_nothing_of_the_next() -> None:
         taken: list[str] = []
         async with connect(nats_server().url) as connection, client() as plugin:
             with pytest.raises(BadSubjectError):
-                await connection.take("tested. ", "", lambda subject, *_: taken.append(subject))
+                await connection.handle("tested. ", "", lambda subject, *_: taken.append(subject))
             heard = await connection.subscribe("tested.next")
-            await settle(connection)
+            await connection.flush_all()
             await plugin.publish("tested.next", b"{}")
             assert (await heard.next_msg(10)).data == b"{}"
         assert not taken

@@ -1,12 +1,6 @@
-"""The NATS face: endpoints in a queue group, joined to the micro protocol, with back-pressure and a drain at the end.
+"""NATS: the one client, its server, and the listener that answers requests.
 
-It knows no system and no store: an endpoint's handler is all it calls.
+`client`, `credentials`, `errors` and `server` are for every layer, and import no schema; `endpoint`,
+`connection` and `listener` serve requests. Import from the modules: this one stays empty, so that an
+engine loads no more than it needs.
 """
-
-from keyhouse.nats.body import Body
-from keyhouse.nats.connection import connect
-from keyhouse.nats.endpoint import Endpoint, Publisher, Request
-from keyhouse.nats.error_reply import failure
-from keyhouse.nats.listener import NatsListener
-
-__all__ = ["Body", "Endpoint", "NatsListener", "Publisher", "Request", "connect", "failure"]

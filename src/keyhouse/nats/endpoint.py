@@ -1,53 +1,155 @@
-"""One subject that is answered, and by what."""
+"""Endpoints: the subject that is answered, the body that is decoded, and the reply to an error."""
 
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET
+
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    ConflictError,
+    CounterError,
+    DocumentError,
+    KeyhouseError,
+    MalformedError,
+    MissingFieldError,
+    RecordError,
+    UnknownOutcomeError,
+)
+from keyhouse.schema.document import check_text
+
+__all__ = ["Body", "Endpoint", "Handler", "Publisher", "Request", "error_reply"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_EMPTY: Final = b"{}"
+_OUTCOME_UNKNOWN: Final = (
+    "The outcome is unknown: the write may or may not have been applied. Read before you retry."
+)
+_CALLERS_OWN: Final = (AccessError, CallerError, ConflictError, CounterError)
+_encode = msgspec.json.Encoder().encode
 
 
 class Publisher(Protocol):
-    """What a handler may do besides answering: tell others, and leave something running that ends with the face."""
+    """Lets a handler publish, and start tasks that end with the listener."""
 
     async def publish(self, subject: str, data: bytes) -> None:
-        """Send a message to whoever listens. Nothing is said of one that nobody hears."""
+        """Publish a message. It is not an error if nobody subscribes to the subject."""
         ...
 
     async def has_listener(self, subject: str, data: bytes) -> bool:
-        """Send a message, and say whether anybody listens there. An answer is not needed, and is not waited for long."""
+        """Publish a message and return whether anybody subscribes to the subject.
+
+        A reply is not needed, and not waited for long.
+        """
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it beside the requests. The face cancels it when it drains, and waits for its end."""
+        """Run a task beside the requests. When the listener drains, it cancels and awaits it."""
         ...
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One message as it came. `reply` is empty when nobody waits for an answer."""
+    """One message. `reply` is empty if the sender waits for no reply."""
 
     subject: str
     data: bytes
     reply: str
-    courier: Publisher
+    publisher: Publisher
 
 
 Handler = Callable[[Request], Awaitable[bytes | None]]
-"""Gives the answer's bytes; `None`: there is nothing to answer. What it raises, the face answers by the error's type."""
+"""Returns the reply's bytes, or None for no reply. Errors are answered with `error_reply`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`subject` may hold wildcards. Messages come to the handler one after the other, in their order; it holds the next one
-    up only until it first waits for something.
+    """A subject, which may contain wildcards, and its handler.
 
-    One subscription can answer several `operations`, told apart by the subject's last word: each is shown by the micro
-    protocol as an endpoint of its own, at the subject given with it. `refused` is told what was not taken, and not counted
-    there, because too much was waiting already: the subject and the reply subject; it says whether that may be answered.
-    `queue` is the queue group, if it is not the face's.
+    Messages reach the handler one after the other, in order; the next one waits only until the
+    handler first awaits something.
+
+    One subscription can serve several `operations`, distinguished by the last token of the subject:
+    the micro protocol lists each as an endpoint, at the subject given with it. `rejected` is called
+    with subject and reply subject of each message that was rejected because too many are pending;
+    it returns whether to reply. `queue` is the queue group, if it is not the listener's.
     """
 
     name: str
     subject: str
     handler: Handler
     operations: Mapping[str, str] = {}
-    refused: Callable[[str, str], bool] | None = None
+    rejected: Callable[[str, str], bool] | None = None
     queue: str | None = None
+
+
+class Body(Generic[T]):
+    """Decodes the JSON of a request into a Struct.
+
+    A required field is declared with `UNSET` as its default and named in `required`, so that a
+    missing field is distinguished from an invalid one by type and not by the text of an error.
+    `levels` is the depth at which the caller's own value starts: the body may be that much deeper
+    than a document. An empty message is an empty object, as in `nats req SUBJECT ''`.
+    """
+
+    __slots__ = ("_decode", "_levels", "_required")
+
+    def __init__(self, type: type[T], *, required: tuple[str, ...] = (), levels: int = 1) -> None:
+        self._decode = msgspec.json.Decoder(type).decode
+        self._required = required
+        self._levels = levels
+
+    def read(self, data: bytes) -> T:
+        """Raises MalformedError, MissingFieldError, RecordError or DocumentError."""
+        check_text(data, beneath=self._levels)
+        try:
+            body = self._decode(data or _EMPTY)
+        except msgspec.ValidationError as error:
+            raise RecordError("Invalid field in the request.", reason=str(error)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            _raise_malformed(data, error)
+        for name in self._required:
+            if getattr(body, name) is UNSET:
+                raise MissingFieldError("Missing required field.", field=name)
+        return body
+
+
+def _raise_malformed(data: bytes, error: Exception) -> NoReturn:
+    """Distinguish text that is not JSON from JSON with values that only Python accepts."""
+    try:
+        value = json.loads(data.decode(), parse_constant=_raise_not_finite)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise DocumentError("A text in the document contains a lone surrogate.") from None
+    except (ValueError, RecursionError):
+        raise MalformedError("The request is not JSON in UTF-8.", reason=str(error)) from None
+    raise DocumentError("A number in the document is not finite.", reason=str(error))
+
+
+def _raise_not_finite(name: str) -> NoReturn:
+    raise DocumentError("A number in the document is not finite.", value=name)
+
+
+class _ErrorReply(msgspec.Struct):
+    success: bool
+    error_code: str
+    message: str
+
+
+def error_reply(error: BaseException) -> bytes:
+    """Return the reply to a request that raised `error`.
+
+    The caller's own errors are sent with their fields. Of errors on our side only the sentence is
+    sent: fields may name files or servers, and are for the log. An unknown outcome has its own text:
+    the engine's advice (retry with the batch id) does not apply to NATS clients.
+    """
+    if not isinstance(error, KeyhouseError):
+        message = "Unexpected error; see the service's log."
+        return _encode(_ErrorReply(False, KeyhouseError.code, message))
+    if isinstance(error, UnknownOutcomeError):
+        return _encode(_ErrorReply(False, error.code, _OUTCOME_UNKNOWN))
+    message = str(error) if isinstance(error, _CALLERS_OWN) else error.sentence
+    text = message.encode("utf-8", "backslashreplace").decode()
+    return _encode(_ErrorReply(False, error.code, text))

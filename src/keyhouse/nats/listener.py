@@ -1,7 +1,13 @@
-"""The face itself: subscribes, has each message answered, and leaves in order.
+"""The NATS listener: subscribes to endpoints, runs their handlers, and drains.
 
-Work in flight is bounded. When as much as may be is under way, further messages wait, up to a bound too; what comes then is
-refused at once, with an answer that says so.
+Requests in flight are bounded. Beyond that bound messages wait in a queue, which is bounded too;
+further ones are rejected at once with a reply (BUSY).
+
+| state of a message | enters when | leaves when |
+|---|---|---|
+| in flight | fewer than `in_flight_max` are, and none waits | its handler has returned and the reply is sent |
+| pending | otherwise | one in flight ends; 32 per turn of the event loop are started |
+| rejected | `pending_max` messages or NATS_PENDING_BYTES_MAX bytes wait | at once, with an error reply |
 """
 
 import asyncio
@@ -13,68 +19,62 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 import structlog
-from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
+from nats.nuid import NUID
 
+from keyhouse.eager_task import start
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
-from keyhouse.nats.connection import GIVEN_AT_ONCE, Connection, Taker, leave, settle
-from keyhouse.nats.eager_task import begin
-from keyhouse.nats.endpoint import Endpoint, Request
-from keyhouse.nats.error_reply import failure
-from keyhouse.nats.micro import Micro, Tally, now_ns
+from keyhouse.limits import NATS_IN_FLIGHT_MAX, NATS_PENDING_BYTES_MAX, NATS_PENDING_MAX
+from keyhouse.nats.client import MESSAGES_PER_TURN, HandlerSubscription, MessageHandler, NatsClient
+from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 
-IN_FLIGHT_MAX: Final = 1_024
-"""Requests that are under way at once."""
+__all__ = ["NatsListener"]
 
-WAITING_MAX: Final = 65_536
-"""Requests that wait for their turn."""
-
-WAITING_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""The same, in bytes."""
-
-HEARD_SECONDS: Final = 1.0
-"""How long a listener may take to answer where one is asked for."""
+HAS_LISTENER_SECONDS: Final = 1.0
+"""How long `has_listener` waits for a reply."""
 
 _log = structlog.get_logger("keyhouse.nats")
 
 
 class NatsListener:
-    """One service on a connection: `async with NatsFace(connection, endpoints, name="rosey", version="1.0.0"): …`.
+    """One service on a connection: `async with NatsListener(client, endpoints, name="rosey", version="1.0.0"): …`.
 
-    Processes that serve the same `name` share the load: each message goes to one of them, of those in the `queue`. At the
-    end of the block, or by `drain`, it takes nothing more, finishes what it has taken, and leaves. The connection stays.
+    Processes with the same `name` share the load: each message goes to one member of the `queue`
+    group. At the end of the block, or by `drain`, it unsubscribes and finishes all messages that it
+    has received. The connection stays open.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        client: NatsClient,
         endpoints: Sequence[Endpoint],
         *,
         name: str,
         version: str,
         description: str = "",
         queue: str | None = None,
-        in_flight_max: int = IN_FLIGHT_MAX,
-        waiting_max: int = WAITING_MAX,
+        in_flight_max: int = NATS_IN_FLIGHT_MAX,
+        pending_max: int = NATS_PENDING_MAX,
     ) -> None:
-        self._client = connection
+        self._client = client
         self._endpoints = endpoints
         self._queue = queue or name
-        self._waiting_max = waiting_max
+        self._pending_max = pending_max
         self._in_flight_max = in_flight_max
         self._in_flight = 0
-        self._waiting: deque[_Taken] = deque()
-        self._waiting_bytes = 0
-        self._going_on = False
-        self._refused = 0
-        self._told = -math.inf
+        self._pending: deque[_Message] = deque()
+        self._pending_bytes = 0
+        self._resuming = False
+        self._rejected = 0
+        self._logged_at = -math.inf
         self._idle: asyncio.Future[None] | None = None
-        self._companions: set[asyncio.Task[None]] = set()
-        self._subscriptions: list[Subscription] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscriptions: list[HandlerSubscription] = []
         self._loop = asyncio.get_running_loop()
-        id = connection._nuid.next().decode()
-        self._micro = Micro(connection, name=name, version=version, description=description, id=id)
+        id = NUID().next().decode()
+        self._micro = Micro(client, name=name, version=version, description=description, id=id)
         self._log = _log.bind(service=name, id=id)
 
     async def __aenter__(self) -> Self:
@@ -85,11 +85,11 @@ class NatsListener:
         await self.drain()
 
     async def start(self) -> None:
-        """Answer from now on: when this returns, the server knows of it."""
+        """Subscribe. When this returns, the server has all subscriptions."""
         for endpoint in self._endpoints:
             await self._subscribe(endpoint)
         await self._micro.start()
-        await settle(self._client)
+        await self._client.flush_all()
         self._log.info(
             "nats serving",
             subjects=[endpoint.subject for endpoint in self._endpoints],
@@ -97,7 +97,7 @@ class NatsListener:
         )
 
     async def drain(self) -> None:
-        """Take nothing more, finish what was taken, end what accompanies. A second call does nothing."""
+        """Unsubscribe, finish received messages, cancel spawned tasks. Further calls do nothing."""
         subscriptions, self._subscriptions = self._subscriptions, []
         if not subscriptions:
             return
@@ -105,27 +105,27 @@ class NatsListener:
             await self._micro.stop()
         for subscription in subscriptions:
             with suppress(NatsError):
-                await leave(self._client, subscription)
-        while self._in_flight or self._waiting:
+                await self._client.unsubscribe_drained(subscription)
+        while self._in_flight or self._pending:
             self._idle = self._loop.create_future()
             await self._idle
-        for companion in self._companions:
-            companion.cancel()
-        while self._companions:
-            await asyncio.wait(self._companions)
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         with suppress(NatsError):
-            await settle(self._client)
+            await self._client.flush_all()
         self._log.info("nats drained")
 
-    # What a handler may do (see `Courier`)
+    # For handlers (see `Publisher`)
 
     async def publish(self, subject: str, data: bytes) -> None:
-        await self._client.room()
+        await self._client.wait_for_space()
         await self._client.publish(subject, data)
 
     async def has_listener(self, subject: str, data: bytes) -> bool:
         try:
-            await self._client.request(subject, data, timeout=HEARD_SECONDS)
+            await self._client.request(subject, data, timeout=HAS_LISTENER_SECONDS)
         except NoRespondersError:
             return False
         except NatsError:
@@ -134,131 +134,129 @@ class NatsListener:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._companions.add(task)
-        task.add_done_callback(self._companion_ended)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
 
-    def _companion_ended(self, task: asyncio.Task[None]) -> None:
-        self._companions.discard(task)
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("nats companion failed", exc_info=error)
+            self._log.error("nats task failed", exc_info=error)
 
     # Messages
 
     async def _subscribe(self, endpoint: Endpoint) -> None:
         queue = endpoint.queue or self._queue
-        tallies = {
-            word: Tally(word, subject, queue) for word, subject in endpoint.operations.items()
+        by_operation = {
+            word: EndpointStats(word, subject, queue)
+            for word, subject in endpoint.operations.items()
         }
-        other = Tally(endpoint.name, endpoint.subject, queue)
-        self._micro.tallies += [*tallies.values(), *([] if tallies else [other])]
-        self._subscriptions.append(
-            await self._client.take(endpoint.subject, queue, self._taking(endpoint, tallies, other))
-        )
+        other = EndpointStats(endpoint.name, endpoint.subject, queue)
+        self._micro.endpoints += [*by_operation.values(), *([] if by_operation else [other])]
+        handler = self._handler(endpoint, by_operation, other)
+        self._subscriptions.append(await self._client.handle(endpoint.subject, queue, handler))
 
-    def _taking(self, endpoint: Endpoint, tallies: dict[str, Tally], other: Tally) -> Taker:
-        def take(subject: str, reply: str, data: bytes) -> None:
-            tally = tallies.get(subject.rpartition(".")[2], other)
-            if self._in_flight < self._in_flight_max and not self._waiting:
-                self._begin(self._answer(endpoint, tally, subject, reply, data))
+    def _handler(
+        self, endpoint: Endpoint, by_operation: dict[str, EndpointStats], other: EndpointStats
+    ) -> MessageHandler:
+        def handle(subject: str, reply: str, data: bytes) -> None:
+            stats = by_operation.get(subject.rpartition(".")[2], other)
+            if self._in_flight < self._in_flight_max and not self._pending:
+                self._start(self._respond(endpoint, stats, subject, reply, data))
             elif (
-                len(self._waiting) < self._waiting_max
-                and self._waiting_bytes + len(data) <= WAITING_BYTES_MAX
+                len(self._pending) < self._pending_max
+                and self._pending_bytes + len(data) <= NATS_PENDING_BYTES_MAX
             ):
-                self._waiting.append((endpoint, tally, subject, reply, data))
-                self._waiting_bytes += len(data)
+                self._pending.append((endpoint, stats, subject, reply, data))
+                self._pending_bytes += len(data)
             else:
-                self._refuse(endpoint, subject, reply)
+                self._reject(endpoint, subject, reply)
 
-        return take
+        return handle
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Must not raise: what is raised where the driver reads would end its reading, and with it the service."""
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Never raises: an exception would end nats-py's reading, and with it the service."""
         self._in_flight += 1
         try:
-            if not begin(self._loop, work, self._ended):
+            if not start(self._loop, work, self._done):
                 return
         except Exception as error:
-            self._log.error("nats answer failed", exc_info=error)
+            self._log.error("unhandled exception", exc_info=error)
         self._in_flight -= 1
 
-    def _ended(self, failure: BaseException | None) -> None:
-        if failure is not None:
-            self._log.error("nats answer failed", exc_info=failure)
+    def _done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._log.error("unhandled exception", exc_info=error)
         self._in_flight -= 1
-        if not self._going_on:
-            self._go_on()
+        if not self._resuming:
+            self._resume()
 
-    def _go_on(self) -> None:
-        """Begin what waits, some at a time: what ends at once makes room for the next, and the loop is others' too."""
-        for _ in range(GIVEN_AT_ONCE):
-            if not self._waiting or self._in_flight >= self._in_flight_max:
+    def _resume(self) -> None:
+        """Start pending messages, a bounded number per turn: one that ends at once makes room for
+        the next, and other tasks must run too."""
+        for _ in range(MESSAGES_PER_TURN):
+            if not self._pending or self._in_flight >= self._in_flight_max:
                 break
-            taken = self._waiting.popleft()
-            self._waiting_bytes -= len(taken[-1])
-            self._begin(self._answer(*taken))
-        self._going_on = bool(self._waiting) and self._in_flight < self._in_flight_max
-        if self._going_on:
-            self._loop.call_soon(self._go_on)
+            message = self._pending.popleft()
+            self._pending_bytes -= len(message[-1])
+            self._start(self._respond(*message))
+        self._resuming = bool(self._pending) and self._in_flight < self._in_flight_max
+        if self._resuming:
+            self._loop.call_soon(self._resume)
         elif not self._in_flight and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
-    async def _answer(
-        self, endpoint: Endpoint, tally: Tally, subject: str, reply: str, data: bytes
+    async def _respond(
+        self, endpoint: Endpoint, stats: EndpointStats, subject: str, reply: str, data: bytes
     ) -> None:
-        """Never raises: whatever happens, the next message is answered too."""
-        start = now_ns()
-        tally.requests += 1
+        """Never raises: the next message is answered in any case."""
+        started = now_ns()
+        stats.requests += 1
         try:
-            answer = await endpoint.handler(Request(subject, data, reply, self))
-        except (
-            Exception,
-            asyncio.CancelledError,
-        ) as error:  # the latter of something that it awaited: nobody cancels it
-            answer = self._failed(tally, subject, error)
-        tally.nanoseconds += now_ns() - start
-        if answer is not None and reply and not self._client.answer(reply, answer):
-            await self._send(reply, answer)
+            response = await endpoint.handler(Request(subject, data, reply, self))
+        except (Exception, asyncio.CancelledError) as error:
+            # CancelledError comes from something it awaited: nobody cancels this coroutine
+            response = self._failed(stats, subject, error)
+        stats.nanoseconds += now_ns() - started
+        if response is not None and reply and not self._client.try_publish(reply, response):
+            await self._publish_reply(reply, response)
 
-    def _failed(self, tally: Tally, subject: str, error: BaseException) -> bytes:
-        tally.errors += 1
-        tally.last_error = error.code if isinstance(error, KeyhouseError) else type(error).__name__
+    def _failed(self, stats: EndpointStats, subject: str, error: BaseException) -> bytes:
+        stats.errors += 1
+        stats.last_error = error.code if isinstance(error, KeyhouseError) else type(error).__name__
         if not isinstance(error, KeyhouseError):
-            self._log.error("nats handler failed", subject=subject, exc_info=error)
-        return failure(error)
+            self._log.error("unhandled exception", subject=subject, exc_info=error)
+        return error_reply(error)
 
-    async def _send(self, reply: str, answer: bytes) -> None:
+    async def _publish_reply(self, reply: str, response: bytes) -> None:
         try:
-            await self._client.room()
-            await self._client.publish(reply, answer)
+            await self._client.wait_for_space()
+            await self._client.publish(reply, response)
         except MaxPayloadError:
-            most = self._client.max_payload
             too_large = LimitError(
-                "The answer is larger than NATS lets through.", bytes=len(answer), limit=most
+                "The reply exceeds the max_payload of the NATS server.",
+                bytes=len(response),
+                limit=self._client.max_payload,
             )
-            await self._send(reply, failure(too_large))
+            await self._publish_reply(reply, error_reply(too_large))
         except (NatsError, OSError) as error:
-            self._log.warning("nats answer lost", reason=str(error) or type(error).__name__)
+            self._log.warning("nats reply lost", reason=str(error) or type(error).__name__)
 
-    def _refuse(self, endpoint: Endpoint, subject: str, reply: str) -> None:
-        self._refused += 1
-        if (
-            now := time.monotonic()
-        ) - self._told >= 1:  # a flood of them is not to become one of lines
-            self._told = now
+    def _reject(self, endpoint: Endpoint, subject: str, reply: str) -> None:
+        self._rejected += 1
+        if (now := time.monotonic()) - self._logged_at >= 1:  # a flood of messages logs no flood
+            self._logged_at = now
             self._log.warning(
                 "nats overflow",
                 subject=subject,
-                waiting_max=self._waiting_max,
-                refused=self._refused,
+                pending_max=self._pending_max,
+                rejected=self._rejected,
             )
-        if endpoint.refused is not None and not endpoint.refused(subject, reply):
+        if endpoint.rejected is not None and not endpoint.rejected(subject, reply):
             return
         if reply:
-            busy = BusyError(
-                "More requests are waiting than can be taken; try again.", waiting=self._waiting_max
-            )
-            self._client.answer(reply, failure(busy))  # or not, where not even that has room
+            busy = BusyError("Too many pending requests: try again.", waiting=self._pending_max)
+            self._client.try_publish(reply, error_reply(busy))  # no reply if there is no space
 
 
-_Taken = tuple[Endpoint, Tally, str, str, bytes]
-"""What is to be answered: by whom, counted where, and the message's subject, reply and data."""
+_Message = tuple[Endpoint, EndpointStats, str, str, bytes]
+"""A pending message: its endpoint and statistics, subject, reply subject and data."""

@@ -1,7 +1,8 @@
-"""The micro protocol of NATS: a service says that it is there, what it answers, and how that goes (`nats micro ls`).
+"""The micro protocol of NATS: discovery and statistics of services (`nats micro ls`).
 
-The driver has this too (`nats.micro`), but makes an object and a second await of every request, counts no request that is
-under way, and knows one endpoint for each subscription. Here it is only the answers to three questions.
+nats-py implements it too (`nats.micro`), but adds an object and an await per request, does not count
+requests in flight, and has one endpoint per subscription. Here are only the replies to its three
+requests.
 """
 
 import time
@@ -18,8 +19,8 @@ VERBS: Final = ("PING", "INFO", "STATS")
 _TYPE: Final = "io.nats.micro.v1.{}_response"
 
 
-class Tally:
-    """What has been asked of one endpoint."""
+class EndpointStats:
+    """Counters of one endpoint."""
 
     __slots__ = ("errors", "last_error", "name", "nanoseconds", "queue", "requests", "subject")
 
@@ -34,12 +35,12 @@ class Tally:
 
 
 class Micro:
-    """One running service, as `id`, among those of the same name."""
+    """One running instance, named `id`, of the service `name`."""
 
     def __init__(
         self, client: Client, *, name: str, version: str, description: str, id: str
     ) -> None:
-        self.tallies: list[Tally] = []
+        self.endpoints: list[EndpointStats] = []
         self._client = client
         self._identity = {"name": name, "id": id, "version": version, "metadata": {}}
         self._description = description
@@ -47,20 +48,17 @@ class Micro:
         self._subscriptions: list[Subscription] = []
 
     async def start(self) -> None:
-        answers: dict[str, Callable[[], dict[str, Any]]] = {
+        replies: dict[str, Callable[[], dict[str, Any]]] = {
             "PING": dict,
             "INFO": self._info,
             "STATS": self._stats,
         }
+        name, id = self._identity["name"], self._identity["id"]
         for verb in VERBS:
-            answer = self._answering(verb, answers[verb])
-            for tail in (
-                "",
-                f".{self._identity['name']}",
-                f".{self._identity['name']}.{self._identity['id']}",
-            ):
+            callback = self._callback(verb, replies[verb])
+            for suffix in ("", f".{name}", f".{name}.{id}"):
                 self._subscriptions.append(
-                    await self._client.subscribe(f"$SRV.{verb}{tail}", cb=answer)
+                    await self._client.subscribe(f"$SRV.{verb}{suffix}", cb=callback)
                 )
 
     async def stop(self) -> None:
@@ -68,17 +66,16 @@ class Micro:
             await subscription.unsubscribe()
         self._subscriptions.clear()
 
-    def _answering(
-        self, verb: str, more: Callable[[], dict[str, Any]]
+    def _callback(
+        self, verb: str, details: Callable[[], dict[str, Any]]
     ) -> Callable[[Msg], Awaitable[None]]:
-        async def answer(message: Msg) -> None:
+        async def respond(message: Msg) -> None:
             if message.reply:
                 kind = {"type": _TYPE.format(verb.lower())}
-                await self._client.publish(
-                    message.reply, msgspec.json.encode(kind | self._identity | more())
-                )
+                reply = msgspec.json.encode(kind | self._identity | details())
+                await self._client.publish(message.reply, reply)
 
-        return answer
+        return respond
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -90,7 +87,7 @@ class Micro:
                     "queue_group": each.queue,
                     "metadata": {},
                 }
-                for each in self.tallies
+                for each in self.endpoints
             ],
         }
 
@@ -108,7 +105,7 @@ class Micro:
                     "processing_time": each.nanoseconds,
                     "average_processing_time": each.nanoseconds // max(each.requests, 1),
                 }
-                for each in self.tallies
+                for each in self.endpoints
             ],
         }
 

@@ -21,9 +21,10 @@ from keyhouse.engines.system_urls import file_of, make_folder, url_of
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
 from keyhouse.metrics import Metrics
-from keyhouse.nats import NatsListener, connect
-from keyhouse.nats.connection import Connection
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.connection import connect
 from keyhouse.nats.credentials import sign_in
+from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.embedded_nats import embedded_nats
 from keyhouse.serve.health import Health
@@ -240,11 +241,11 @@ def _checked(part: Any, name: str) -> ServiceSpec:
     )
 
 
-def _connected(connection: Connection) -> Callable[[], Awaitable[None]]:
+def _connected(connection: NatsClient) -> Callable[[], Awaitable[None]]:
     async def check() -> None:
         if not connection.is_connected:
             raise UnavailableError("The connection to NATS is lost; it is tried again and again.")
-        if not connection.reads:
+        if not connection.is_reading:
             raise UnavailableError(
                 "What comes over NATS is no longer read: the log says why; start the service again."
             )

@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from keyhouse.engine import Batch, Engine, Page, Row, Span
 from keyhouse.engines.wrapper import EngineWrapper
 from keyhouse.errors import KeyhouseError
-from keyhouse.nats import Endpoint, Request
+from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.service.spec import ServiceSpec
 
 _CARRIED: Final = (b"traceparent", b"tracestate")

@@ -32,7 +32,7 @@ def test_a_wrong_password_is_said_to_be_one_at_once(guarded: ConfiguredServer) -
     error = refusal(f"{guarded.address('ann:wrong@')}/?bucket=rows")
     assert isinstance(error, UnavailableError)
     assert error.sentence.startswith(
-        "The NATS server refuses the connection; look at the user, the password"
+        "The NATS server rejects the connection: check the user, the password"
     )
     assert "Authorization Violation" in str(error.fields["detail"])
     assert f"127.0.0.1:{guarded.port}" in str(error.fields["server"])
@@ -70,7 +70,7 @@ def test_a_credentials_file_opens_and_without_it_or_with_anothers_the_server_ref
         for more in ("", f"&credentials={stranger}"):
             error = refusal(f"{server.address()}/?bucket=rows{more}")
             assert isinstance(error, UnavailableError)
-            assert error.sentence.startswith("The NATS server refuses the connection; look at")
+            assert error.sentence.startswith("The NATS server rejects the connection: check")
 
 
 @pytest.mark.parametrize("layout", ["bucket=rows", "prefix=rows-"])

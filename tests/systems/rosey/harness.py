@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from keyhouse import open_engine
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Engine
-from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.rosey.service import PluginService
 from tests.support.engine_openers import postgres_schema

@@ -18,7 +18,8 @@ from nats.aio.client import Client
 from keyhouse import open_engine
 from keyhouse.errors import AccessError
 from keyhouse.metrics import Metrics
-from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import find_binary, free_port
 from keyhouse.service.spec import ServiceContext
 from keyhouse.store import ANY

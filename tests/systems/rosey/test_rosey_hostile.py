@@ -54,7 +54,7 @@ def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject:
 
 def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
-        refused = harness.service.endpoints()[0].refused
+        refused = harness.service.endpoints()[0].rejected
         assert refused is not None
         assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
         assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused(

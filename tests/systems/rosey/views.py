@@ -16,7 +16,8 @@ from keyhouse.auth import JwtSettings, mint
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Engine
 from keyhouse.http import make_app
-from keyhouse.nats import NatsListener, connect
+from keyhouse.nats.connection import connect
+from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.listener import bind, listening
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
@@ -35,9 +34,9 @@ from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings
 from keyhouse.errors import ClosedError, KeyhouseError, UnknownOutcomeError, UsageError
 from keyhouse.limits import VALUE_BYTES_MAX
+from keyhouse.nats.client import NatsClient
 from keyhouse.nats.credentials import sign_in
-from keyhouse.nats.driver import NatsDriver
-from keyhouse.nats.errors import is_hopeless, unreachable
+from keyhouse.nats.errors import is_permanent, unreachable
 
 VERSION_NEEDED: Final = "2.12.0"
 """The first server that commits a batch of messages at once."""
@@ -62,27 +61,13 @@ _NO_ROOM: Final = -1
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _Client(NatsDriver):
-    """The driver's, with one of its parts done faster: it looks at every character of every header's name, which takes as
-    long as all the rest of receiving a message. Its own does the same, should it ever call it by another name."""
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        for line in raw.decode("utf-8", "replace").split("\r\n"):
-            name, colon, value = line.partition(":")
-            if colon:
-                headers[name.strip()] = value.strip()
-        return headers
-
-
 class Connection:
     """`lost` is called when the connection breaks."""
 
     def __init__(self, settings: Settings, *, on_disconnect: Callable[[], None]) -> None:
         self._settings = settings
         self._on_disconnect = on_disconnect
-        self._client: Client = _Client()
+        self._client = NatsClient()
         self._waiting: dict[
             str, asyncio.Future[Msg | None]
         ] = {}  # nothing comes, when the connection breaks
@@ -105,7 +90,7 @@ class Connection:
 
     async def open(self) -> None:
         """Connect, or say why that can't be; then it can be called again."""
-        client = _Client()
+        client = NatsClient()
         self._trouble = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS) as self._opening:
@@ -225,7 +210,7 @@ class Connection:
         with suppress(NatsError):
             await self._client.publish(subject)
 
-    async def _connect(self, client: Client) -> None:
+    async def _connect(self, client: NatsClient) -> None:
         credentials = self._settings.credentials
         await client.connect(
             servers=list(self._settings.servers),
@@ -234,7 +219,7 @@ class Connection:
             disconnected_cb=self._disconnected,
             closed_cb=self._dropped,
             connect_timeout=2,
-            reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # any number of seconds will do
+            reconnect_time_wait=RECONNECT_SECONDS,
             max_reconnect_attempts=-1,
             ping_interval=PING_SECONDS,
             max_outstanding_pings=PINGS_UNANSWERED_MAX,
@@ -242,7 +227,7 @@ class Connection:
             **({} if credentials is None else sign_in(credentials)),
         )
 
-    def _check(self, client: Client) -> None:
+    def _check(self, client: NatsClient) -> None:
         version = client.connected_server_version
         if (version.major, version.minor, version.patch) < tuple(
             map(int, VERSION_NEEDED.split("."))
@@ -282,11 +267,11 @@ class Connection:
     async def _troubled(self, error: Exception) -> None:
         if self._opening is None:
             self._trouble = error
-        elif is_hopeless(error):  # which the driver answers by asking again and again
+        elif is_permanent(error):  # which the driver answers by asking again and again
             self._trouble = error
             with suppress(RuntimeError):  # it is over already
                 self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        elif self._trouble is None or not is_hopeless(
+        elif self._trouble is None or not is_permanent(
             self._trouble
         ):  # a refused connection is often cut off besides
             self._trouble = error
@@ -321,6 +306,6 @@ class Connection:
                 answer.set_result(None)
 
 
-async def _end(client: Client) -> None:
+async def _end(client: NatsClient) -> None:
     with suppress(NatsError, OSError, AssertionError):  # the last: it never came to connect
         await client.close()

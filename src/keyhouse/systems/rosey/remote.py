@@ -4,13 +4,12 @@ The face tells a value with its revision, and not when it expires. A listing tel
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from keyhouse.errors import (
@@ -28,7 +27,8 @@ from keyhouse.errors import (
     UsageError,
     WatchExpiredError,
 )
-from keyhouse.nats.driver import NatsDriver, unfit
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.errors import PermissionDeniedError, connection_problem
 from keyhouse.service.remote import Told
 from keyhouse.store import ANY, Unset
 from keyhouse.systems.rosey.client import (
@@ -71,7 +71,12 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
         raise UsageError(
             "Plugin storage takes no --token, nor KEYHOUSE_TOKEN: who asks is in the URL, nats://user:password@host."
         )
-    connection = _Connection()
+    errors: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        errors.append(error)
+
+    connection = NatsClient(raise_denied=True)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.connect(
@@ -80,16 +85,16 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # with 0, the driver tries without end
                 reconnect_time_wait=0,
-                error_cb=connection.hear,
+                error_cb=note,
                 inbox_prefix=f"_INBOX_{space}".encode(),
             )
             with _translated(space=space):
                 await connection.check_inbox()
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
-        cause = connection.told[-1] if connection.told else error
+        cause = errors[-1] if errors else error
         sentence = (
-            unfit(cause)
+            connection_problem(cause)
             or "No NATS server lets us in there: start keyhouse serve, or name another."
         )
         raise UnavailableError(sentence, reason=str(cause) or type(cause).__name__) from None
@@ -97,68 +102,6 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
         await connection.close()
         raise
     return PluginRemote(connection, PluginStorage(connection, space))
-
-
-class _Refused(NatsError):
-    """The server does not let this user publish or subscribe so."""
-
-
-class _Connection(NatsDriver):
-    """Raises what a server does not allow. It says so beside the request, and the driver goes on to wait for an answer that
-    can't come: so a permission that is missing looked like a service that is not there. It does not say of which request
-    either, so one is asked at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[Exception] = []
-        self._refused = asyncio.Event()
-        self._turn = asyncio.Lock()
-
-    async def hear(self, error: Exception) -> None:
-        """Of a server's complaints, those about permissions leave the connection open, and have no type of their own."""
-        self.told.append(error)
-        if type(error) is NatsError and self.is_connected:
-            self._refused.set()
-
-    async def check_inbox(self) -> None:
-        """Answers can be heard. Before anything is asked for: of a write whose answer can't be heard one would not know."""
-        inbox = await self.subscribe(f"{self.new_inbox()}.*")
-        for _ in range(
-            2
-        ):  # the first ping may overtake the subscription in the driver, and the second can't
-            await self.flush(CONNECT_SECONDS)
-        self._check()
-        await inbox.unsubscribe()
-
-    async def request(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        timeout: float = 0.5,
-        old_style: bool = False,
-        headers: dict[str, Any] | None = None,
-    ) -> Msg:
-        async with self._turn:
-            return await self._request(
-                super().request(subject, payload, timeout, old_style, headers)
-            )
-
-    async def _request(self, asked: Coroutine[Any, Any, Msg]) -> Msg:
-        answer = asyncio.ensure_future(asked)
-        refused = asyncio.ensure_future(self._refused.wait())
-        try:
-            await asyncio.wait((answer, refused), return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                self._check()
-            return await answer
-        finally:
-            answer.cancel()
-            refused.cancel()
-
-    def _check(self) -> None:
-        if self._refused.is_set():
-            self._refused.clear()
-            raise _Refused(str(self.told[-1]))
 
 
 class PluginRemote:
@@ -240,7 +183,7 @@ def _translated(silent: type[EngineError] = UnavailableError, *, space: str) -> 
     except PluginError as error:
         kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
         raise kind("The service refused it.", code=error.code, reason=error.message) from None
-    except _Refused as error:
+    except PermissionDeniedError as error:
         raise AccessError(
             "NATS does not let this user ask for that plugin: name the plugin's own user in the URL, "
             "nats://PLUGIN:PASSWORD@host:4222. `keyhouse rosey acl` prints what each may.",

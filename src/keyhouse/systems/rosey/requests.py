@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from keyhouse.limits import TTL_SECONDS_MAX
-from keyhouse.nats import Body
+from keyhouse.nats.endpoint import Body
 
 Ttl = Annotated[int, msgspec.Meta(ge=1, le=TTL_SECONDS_MAX)]
 Limit = Annotated[int, msgspec.Meta(ge=1)]

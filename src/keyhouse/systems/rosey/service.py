@@ -12,7 +12,7 @@ from keyhouse import sweep
 from keyhouse.auth import jwt_auth
 from keyhouse.errors import KeyFieldError, KeyhouseError
 from keyhouse.metrics import Timing
-from keyhouse.nats import Body, Endpoint, Request
+from keyhouse.nats.endpoint import Body, Endpoint, Request
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
@@ -103,7 +103,7 @@ class PluginService:
                 subject=f"{prefix}.>",
                 handler=self._answering(len(prefix) + 1),
                 operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
-                refused=partial(self._refused, len(prefix) + 1),
+                rejected=partial(self._refused, len(prefix) + 1),
                 queue=self.settings.queue,
             )
             for prefix in self.settings.prefixes
@@ -126,7 +126,7 @@ class PluginService:
             if self._rates is not None:
                 self._rates.check(way.plugin.name, cost=_cost(body))
             if way.work is None:
-                answer = await self._watches.watch(way.plugin.store, body, request.courier)
+                answer = await self._watches.watch(way.plugin.store, body, request.publisher)
             else:
                 answer = await way.work(body)
         except Exception as error:

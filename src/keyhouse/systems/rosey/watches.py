@@ -18,7 +18,7 @@ import structlog
 
 from keyhouse.engine import check_since
 from keyhouse.errors import BusyError, KeyhouseError, QuotaError
-from keyhouse.nats import Publisher
+from keyhouse.nats.endpoint import Publisher
 from keyhouse.store import Event, Store
 from keyhouse.systems.rosey.errors import SubjectError
 from keyhouse.systems.rosey.figures import Figures

@@ -1,0 +1,488 @@
+"""The NATS client: one subclass of nats-py's, for the engine, the service and the command line.
+
+It differs from nats-py in six ways:
+
+- URLs are read as NATS's own tools read them: `tls://user:p%40ss@one:4222,two:4222` uses TLS and
+  the same user at every server, also at discovered ones. nats-py uses TLS only where the server
+  asks for it, so that an attacker on the path could remove the request and receive the password.
+- Bytes from the server are parsed by `Parser`. A subject with a form feed in it, or one that is not
+  UTF-8, ends neither the connection nor the reading: any client may send such subjects.
+- A handler (`handle`) receives messages as they are parsed. nats-py puts each message in a queue
+  that a task per subscription reads, and a publish passes two coroutines: together half the cost of
+  a request that is answered from memory. `try_publish` appends to the same buffer without them.
+- Headers are parsed without a check per character, which costs as much as all other receiving.
+- A first line that is not the greeting of a NATS server raises NotNatsError and does not stop the
+  reconnecting; connections that failed are closed.
+- With `raise_denied`, a request that the server's permissions forbid raises PermissionDeniedError.
+  The server reports it beside the request, so nats-py waits for a reply until the timeout.
+
+Private names of nats-py in use (checked by `tests/nats/test_private_names.py`):
+
+| name | why |
+|---|---|
+| `_ps` | `Parser` replaces nats-py's parser |
+| `_process_msg`, `_process_err`, `_process_ping`, `_process_pong` | `Parser` calls them |
+| `_process_headers` | overridden: faster, and malformed headers raise nothing |
+| `_process_info`, `_process_connect_init` | overridden: TLS is required; first lines that are not NATS |
+| `_connect_command`, `_current_server`, `_server_pool` | the user of the URL, percent-decoded |
+| `_transport`, `TcpTransport._io_reader`, `TcpTransport._io_writer` | `_Transport` closes failed connections |
+| `_close`, `_pending`, `_pending_data_size` | overridden: writes nothing to a closed connection |
+| `_flush_queue`, `_flusher_task`, `_status`, `_max_payload` | `try_publish`, `wait_for_space` |
+| `_sid` | the handler is registered before its first message |
+| `_reading_task` | `is_reading`: nats-py stops reading at an unexpected error and stays connected |
+
+It imports no schema, and logs only through the logger that it is given.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
+from nats.errors import Error, ProtocolError
+
+from keyhouse.nats.errors import UNENCRYPTED, NotNatsError, PermissionDeniedError, UnencryptedError
+
+__all__ = ["HandlerSubscription", "Logger", "MessageHandler", "NatsClient"]
+
+PENDING_BYTES_MAX: Final = 8 * 1_024 * 1_024
+"""Bytes that wait to be sent, before `try_publish` returns False and `wait_for_space` waits."""
+
+SPACE_CHECK_SECONDS: Final = 1
+"""How often `wait_for_space` checks that the connection still exists."""
+
+MESSAGES_PER_TURN: Final = 32
+"""Messages handled per turn of the event loop, before replies are flushed."""
+
+CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
+"""A line of the protocol without its payload. An INFO line lists every server of a cluster."""
+
+PERMISSION_CHECK_SECONDS: Final = 10
+_CRLF: Final = b"\r\n"
+_HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
+
+MessageHandler = Callable[[str, str, bytes], None]
+"""Receives a message: subject, reply subject (empty if none) and data. It must not raise."""
+
+
+class Logger(Protocol):
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class HandlerSubscription(NamedTuple):
+    subscription: Subscription
+    sid: bytes
+    """The subscription's number, as the server sends it."""
+
+
+class NatsClient(Client):
+    """Use it as nats-py's own client; `handle`, `try_publish` and `wait_for_space` are added."""
+
+    def __init__(self, *, log: Logger | None = None, raise_denied: bool = False) -> None:
+        super().__init__()
+        self._ps = Parser(self)  # type: ignore[assignment]  # it has the two methods in use
+        self._transport = _Transport()  # type: ignore[no-untyped-call]
+        self.handlers: dict[bytes, MessageHandler] = {}
+        """By the number of the subscription, as the server sends it."""
+        self.dropped = 0
+        self._log = log
+        self._logged_at = float("-inf")
+        self._handled = 0
+        self._greeted = False
+        self._uses_url_user = True
+        self._denied: PermissionDeniedError | None = None
+        self._denial = asyncio.Event() if raise_denied else None
+        self._request_lock = asyncio.Lock()
+
+    # Connecting
+
+    async def connect(  # type: ignore[override]  # its other 40 parameters are `options`
+        self, servers: str | list[str] = "nats://localhost:4222", **options: Any
+    ) -> None:
+        """Connect as nats-py does. Servers without a scheme have that of the first one."""
+        urls = [servers] if isinstance(servers, str) else servers
+        scheme = urls[0].partition("://")[0] if urls and "://" in urls[0] else "nats"
+        self._uses_url_user = not (options.get("user_credentials") or options.get("nkeys_seed"))
+        if self._denial is not None:
+            options["error_cb"] = self._note_denial(options.get("error_cb"))
+        await super().connect(
+            [url if "://" in url else f"{scheme}://{url}" for url in urls], **options
+        )
+
+    async def _process_connect_init(self) -> None:
+        """Raise NotNatsError for anything but a NATS server; nats-py has no type for that.
+
+        Exceptions that nats-py does not expect would end its reconnecting.
+        """
+        self._greeted = False
+        try:
+            await super()._process_connect_init()
+        except Exception as error:
+            if isinstance(error, OSError) or (isinstance(error, Error) and self._greeted):
+                raise
+            raise NotNatsError(str(error)) from error
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        server = self._current_server
+        self._greeted = True
+        if initial_connection and server is not None and server.uri.scheme == "tls":
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise UnencryptedError(UNENCRYPTED)
+            info["tls_required"] = True  # nats-py reads it after this
+        await super()._process_info(info, initial_connection)
+
+    def _connect_command(self) -> bytes:
+        """Name the user of the server's URL, or else the first user that any URL names."""
+        if self._uses_url_user:
+            for server in (self._current_server, *self._server_pool):
+                if server is not None and server.uri.username is not None:
+                    user, password = server.uri.username, server.uri.password
+                    names = (
+                        {"token": user}
+                        if password is None
+                        else {"user": user, "password": password}
+                    )
+                    self.options |= {name: unquote(value) for name, value in names.items()}
+                    break
+        return super()._connect_command()
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        """Drop what is pending if the connection is gone: uvloop raises on a write to it."""
+        if not self.is_connected or (
+            isinstance(self._transport, _Transport) and self._transport.is_closing
+        ):
+            self._pending, self._pending_data_size = [], 0
+        await super()._close(status, do_cbs)
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading_task is not None and not self._reading_task.done()
+
+    # Receiving
+
+    async def handle(
+        self, subject: str, queue: str, handler: MessageHandler
+    ) -> HandlerSubscription:
+        """Subscribe. `handler` receives the messages in order, also after a reconnect."""
+        number = self._sid + 1  # of the next subscription; a message may come before it is returned
+        sid = b"%d" % number
+        self.handlers[sid] = handler
+        try:
+            subscription = await self.subscribe(subject, queue=queue, cb=_not_called)
+        except Error:
+            if self._sid < number:  # not subscribed: the next subscription has this number
+                del self.handlers[sid]
+            raise
+        return HandlerSubscription(subscription, sid)
+
+    async def unsubscribe_drained(self, handled: HandlerSubscription) -> None:
+        """Unsubscribe. Messages that the server has already sent are still handled."""
+        await handled.subscription.unsubscribe()
+        await self.flush_all()
+        self.handlers.pop(handled.sid, None)
+
+    async def flush_all(self) -> None:
+        """Wait until the server has received everything that was published.
+
+        nats-py's `flush` sends its ping ahead of pending messages. They are sent before the first
+        ping is answered, so the second ping comes after them.
+        """
+        await self.flush()
+        await self.flush()
+
+    def deliver(self, handler: MessageHandler, subject: bytes, reply: bytes, data: bytes) -> bool:
+        """Call a handler. Returns whether other tasks should run before the next message."""
+        stats = self.stats
+        stats["in_msgs"] += 1
+        stats["in_bytes"] += len(data)
+        try:
+            handler(subject.decode(), reply.decode(), data)
+        except UnicodeDecodeError:
+            self.drop()
+        except Exception as error:  # would end the reading, and with it the service
+            if self._log is not None:
+                text = subject.decode(errors="replace")
+                self._log.error("nats message lost", subject=text, exc_info=error)
+        self._handled = (self._handled + 1) % MESSAGES_PER_TURN
+        return not self._handled
+
+    def drop(self) -> None:
+        """Count a message whose subject cannot be decoded. Logs at most once a second."""
+        self.dropped += 1
+        if self._log is not None and (now := time.monotonic()) - self._logged_at >= 1:
+            self._logged_at = now
+            self._log.warning(
+                "nats message dropped", reason="a subject that is not UTF-8", dropped=self.dropped
+            )
+
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        """Parse headers, with the status of the first line as `Status` and `Description`."""
+        if not headers:
+            return None
+        first, _, lines = headers.decode("utf-8", "replace").partition("\r\n")
+        parsed: dict[str, str] = {}
+        status, _, description = first[_HEADER_VERSION_BYTES:].strip().partition(" ")
+        if status.isdigit():
+            parsed["Status"] = status
+        if description:
+            parsed["Description"] = description
+        for line in lines.split("\r\n"):
+            name, colon, value = line.partition(":")
+            if colon:
+                parsed[name.strip()] = value.strip()
+        return parsed or None
+
+    # Sending
+
+    def try_publish(self, subject: str, data: bytes) -> bool:
+        """Publish if nothing has to be waited for; returns whether it did. Else use `publish`.
+
+        The subject must be one that the server sent: it is not checked for spaces and line ends.
+        """
+        line = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data)
+        flusher = self._flusher_task
+        if (
+            self._status != Client.CONNECTED
+            or self._flush_queue is None
+            or flusher is None
+            or flusher.done()
+        ):
+            return False
+        if len(data) > self._max_payload or self._pending_data_size + len(line) > PENDING_BYTES_MAX:
+            return False
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(data)
+        self._pending.append(line)
+        self._pending_data_size += len(line)
+        if self._flush_queue.empty():
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        return True
+
+    async def wait_for_space(self) -> None:
+        """Wait while more than PENDING_BYTES_MAX is pending and the server is connected.
+
+        nats-py buffers without a limit: many small requests for large values would fill the memory.
+        """
+        while self._pending_data_size > PENDING_BYTES_MAX and self._status == Client.CONNECTED:
+            flusher = self._flusher_task
+            if self._flush_queue is None or flusher is None or flusher.done():
+                return
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SPACE_CHECK_SECONDS):
+                    await self._flush_queue.put(flushed)
+                    await flushed
+
+    # Permissions
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        """Request as nats-py does. With `raise_denied`, one request at a time: the server does not
+        say which of several it denied."""
+        asked = super().request(subject, payload, timeout, old_style, headers)
+        if self._denial is None:
+            return await asked
+        async with self._request_lock:
+            return await self._until_denied(asked, self._denial)
+
+    async def check_inbox(self) -> None:
+        """Raise PermissionDeniedError if replies could not be received."""
+        inbox = await self.subscribe(f"{self.new_inbox()}.*")
+        await self.flush_all()
+        self._raise_denied()
+        await inbox.unsubscribe()
+
+    async def _until_denied(self, asked: Coroutine[Any, Any, Msg], denial: asyncio.Event) -> Msg:
+        reply = asyncio.ensure_future(asked)
+        denied = asyncio.ensure_future(denial.wait())
+        try:
+            await asyncio.wait((reply, denied), return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                self._raise_denied()
+            return await reply
+        finally:
+            reply.cancel()
+            denied.cancel()
+
+    def _note_denial(self, error_cb: Any) -> Any:
+        """Errors about permissions leave the connection open and have no type of their own."""
+
+        async def note(error: Exception) -> None:
+            if type(error) is Error and self.is_connected and self._denial is not None:
+                self._denied = PermissionDeniedError(str(error))
+                self._denial.set()
+            if error_cb is not None:
+                await error_cb(error)
+
+        return note
+
+    def _raise_denied(self) -> None:
+        denied, self._denied = self._denied, None
+        if denied is not None and self._denial is not None:
+            self._denial.clear()
+            raise denied
+
+
+class Parser:
+    """Splits the server's bytes into operations, and passes each to the client.
+
+    nats-py's parser matches each line with regular expressions, ends a word at any white space, and
+    moves the rest of its buffer at every step. The server ends a word at a space or a tab only.
+    `reset` is called when the connection breaks: bytes of the old connection are then dropped, also
+    those of a `parse` that is waiting.
+    """
+
+    __slots__ = ("_chunks", "_client", "_connection", "_needed", "_size")
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._connection = 0
+        self.reset()
+
+    def reset(self) -> None:
+        self._connection += 1
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._needed = 0
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Raises nats-py's ProtocolError for bytes that are not of the protocol."""
+        if self._chunks:
+            self._chunks.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return
+            data = b"".join(self._chunks)
+            self._chunks = []
+        connection = self._connection
+        start = await self._operations(data, connection)
+        if start < len(data) and self._connection == connection:
+            self._chunks = [data[start:] if start else data]
+            self._size = len(data) - start
+
+    async def _operations(self, data: bytes, connection: int) -> int:
+        """Pass on all complete operations. Returns the start of the first incomplete one, and sets
+        `_needed` to the bytes that it has at least."""
+        client = self._client
+        handlers = client.handlers
+        at = 0
+        while self._connection == connection:
+            end = data.find(_CRLF, at)
+            if end < 0:
+                if len(data) - at > CONTROL_LINE_BYTES_MAX:
+                    raise ProtocolError("nats: control line too long")
+                self._needed = 0
+                break
+            headers_size = 0
+            words = data[at + 4 : end].split(b" ") if data.startswith(b"MSG ", at) else []
+            if not (3 <= len(words) <= 4 and words[1].isdigit() and words[-1].isdigit()):
+                if not data.startswith((b"MSG", b"HMSG"), at):
+                    await self._control(data[at:end])
+                    at = end + 2
+                    continue
+                words, headers_size = _message_words(data[at:end])
+            payload = end + 2
+            stop = payload + _number(words[-1])
+            if stop + 2 > len(data):
+                self._needed = stop + 2 - at
+                break
+            at = stop + 2
+            reply = words[2] if len(words) == 4 else b""
+            handler = handlers.get(words[1])
+            body = data[payload + headers_size : stop]
+            if handler is None:
+                headers = data[payload : payload + headers_size] or None
+                try:
+                    await client._process_msg(_number(words[1]), words[0], reply, body, headers)
+                except UnicodeDecodeError:
+                    client.drop()
+            elif client.deliver(handler, words[0], reply, body):
+                await asyncio.sleep(0)
+        return at
+
+    async def _control(self, line: bytes) -> None:
+        operation, _, rest = line.replace(b"\t", b" ").partition(b" ")
+        client = self._client
+        if operation == b"PING":
+            await client._process_ping()
+        elif operation == b"PONG":
+            await client._process_pong()
+        elif operation == b"-ERR":
+            await client._process_err(rest.strip().decode(errors="replace").lower())
+        elif operation == b"INFO":
+            try:
+                info = json.loads(rest)
+            except ValueError:
+                raise ProtocolError("nats: malformed INFO") from None
+            await client._process_info(info)
+        elif operation != b"+OK":
+            raise ProtocolError("nats: unknown protocol")
+
+
+def _message_words(line: bytes) -> tuple[list[bytes], int]:
+    """Split a MSG or HMSG line that is not the usual one: the words of a MSG, and the bytes of its
+    headers."""
+    operation, *words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
+    size = 0
+    if operation == b"HMSG" and len(words) >= 4:
+        size = _number(words.pop(-2))
+    elif operation != b"MSG":
+        raise ProtocolError("nats: malformed MSG")
+    if not 3 <= len(words) <= 4:
+        raise ProtocolError("nats: malformed MSG")
+    return words, size
+
+
+def _number(digits: bytes) -> int:
+    try:
+        if digits.isdigit():
+            return int(digits)
+    except ValueError:  # more digits than Python converts
+        pass
+    raise ProtocolError("nats: malformed MSG")
+
+
+class _Transport(TcpTransport):
+    """Closes its connection before it opens the next, and one whose TLS handshake failed."""
+
+    @property
+    def is_closing(self) -> bool:
+        return self._io_writer is None or self._io_writer.is_closing()
+
+    def __bool__(self) -> bool:
+        return True  # nats-py would make a transport of its own
+
+    async def connect(self, *arguments: Any, **named: Any) -> None:
+        self.close()  # type: ignore[no-untyped-call]
+        await super().connect(*arguments, **named)
+
+    async def connect_tls(self, *arguments: Any, **named: Any) -> None:
+        """The protocol of a plain connection is not called once TLS has replaced it: `wait_closed`
+        would wait for ever, so a failed handshake leaves no writer."""
+        try:
+            await super().connect_tls(*arguments, **named)
+        except BaseException:
+            self._io_reader = self._io_writer = None
+            raise
+        assert self._io_writer is not None
+        protocol = self._io_writer.transport.get_protocol()
+        vars(protocol)["_over_ssl"] = True  # or asyncio logs a warning at the end of the stream
+
+
+async def _not_called(message: Msg) -> None:
+    """nats-py needs a callback; `Parser` calls the handler instead."""
+    raise AssertionError(message)
