@@ -103,7 +103,7 @@ NATS_IN_FLIGHT_MAX: Final = 1_024
 """NATS requests in flight at once, per service."""
 
 NATS_PENDING_MAX: Final = 65_536
-"""NATS requests that wait to be started, per service. Further ones are rejected as BUSY."""
+"""NATS requests that wait to be started, per service. Further ones are rejected with BusyError."""
 
 NATS_PENDING_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """Data of the NATS requests that wait to be started, per service."""

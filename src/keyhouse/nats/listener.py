@@ -1,7 +1,7 @@
 """The NATS listener: subscribes to endpoints, runs their handlers, and drains.
 
 Requests in flight are bounded. Beyond that bound messages wait in a queue, which is bounded too;
-further ones are rejected at once with a reply (BUSY).
+further ones are rejected at once with a reply (BusyError).
 
 | state of a message | enters when | leaves when |
 |---|---|---|

@@ -241,5 +241,5 @@ def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any])
 
 
 def test_a_service_without_subjects_is_refused() -> None:
-    with pytest.raises(UsageError, match="can't be that"):
+    with pytest.raises(UsageError, match="Invalid setting"):
         read_settings(Settings, {"prefixes": []}, table="rosey")
