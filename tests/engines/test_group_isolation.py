@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from keyhouse.engine import Batch, Engine, Put, Row
-from keyhouse.engines.commit_queue import CommitQueue
 from keyhouse.engines.dynamodb import DynamoDBEngine
 from keyhouse.engines.jetstream.error_map import connection_lost
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
+from keyhouse.engines.thread_commit_queue import ThreadCommitQueue
 from keyhouse.errors import EngineError, LimitError, UnknownOutcomeError
 from tests.support.dynamodb_tables import Between, refusal, settings
 from tests.support.engine_openers import postgres_schema
@@ -87,9 +87,9 @@ class Calls:
     def __init__(self) -> None:
         self.answers: list[asyncio.Future[None]] = []
 
-    async def commit(self, group: Any, patient: bool) -> dict[str, Any]:
+    async def commit(self, group: Any, *, wait_for_locks: bool) -> dict[str, Any]:
         await self._answered()
-        return {"answers": [1] * len(group.jobs), "busy": None, "fault_batch": None}
+        return {"answers": [1] * len(group.writes), "busy": None, "fault_batch": None}
 
     async def read(self, work: object) -> list[Row | None]:
         await self._answered()
@@ -181,7 +181,7 @@ def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_
 
 @pytest.mark.parametrize(
     ("where", "told"),
-    [("_revive", EngineError), ("_prepare", EngineError), ("_commit", UnknownOutcomeError)],
+    [("_recover", EngineError), ("_plan", EngineError), ("_apply", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize(
     "opened",
@@ -201,7 +201,7 @@ def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
 
     async def scenario() -> None:
         engine = opened(tmp_path)
-        writer: CommitQueue = engine._writer
+        writer: ThreadCommitQueue = engine._writer
 
         def failing(*group: object) -> Any:
             raise ZeroDivisionError("nobody foresaw it")
@@ -213,7 +213,7 @@ def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
                 answers = await asyncio.gather(*waiting, return_exceptions=True)
                 assert [type(answer) for answer in answers] == [told] * 3
                 assert "nobody foresaw it" in str(answers[0])
-            if where != "_commit":
+            if where != "_apply":
                 assert await engine.commit("s", one("k9"))
             await engine.close()
 

@@ -25,7 +25,7 @@ def test_errands_are_done_in_order_on_one_thread() -> None:
     done: list[tuple[int, str]] = []
     for number in range(100):
         errands.send(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
-    errands.end()
+    errands.close()
     thread_goes("in-order")
     assert [number for number, _ in done] == list(range(100))
     assert len({name for _, name in done}) == 1
@@ -33,19 +33,19 @@ def test_errands_are_done_in_order_on_one_thread() -> None:
 
 def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no patience at all the thread goes between any two of them."""
-    monkeypatch.setattr(worker_thread, "STAY_SECONDS", 0)
+    monkeypatch.setattr(worker_thread, "IDLE_SECONDS", 0)
     errands = WorkerThread("impatient")
     done = threading.Semaphore(0)
     for _ in range(2_000):
         errands.send(done.release)
     for _ in range(2_000):
         assert done.acquire(timeout=SECONDS_MAX)
-    errands.end()
+    errands.close()
     thread_goes("impatient")
 
 
 def test_a_program_ends_though_nobody_ended_its_errands() -> None:
-    program = "from keyhouse.engines.worker_thread import Errands; Errands('x').send(lambda: print('done', flush=True))"
+    program = "from keyhouse.engines.worker_thread import WorkerThread; WorkerThread('x').send(lambda: print('done', flush=True))"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX
     )
@@ -56,7 +56,7 @@ OUTLIVED = """
 import threading, time
 from keyhouse.engines import worker_thread
 
-worker_thread.STINT_SECONDS = 0.01
+worker_thread.RESUBMIT_SECONDS = 0.01
 errands, main = worker_thread.WorkerThread("x"), threading.main_thread()
 
 def sends_while(more, pause):
@@ -92,9 +92,9 @@ def test_a_thread_that_outlives_the_main_one_has_its_errands_done() -> None:
 def outlives():
     main.join()
     late = iter(range(3))
-    sends_while(lambda: next(late, None) is not None, 2 * worker_thread.STAY_SECONDS)
+    sends_while(lambda: next(late, None) is not None, 2 * worker_thread.IDLE_SECONDS)
     errands.send(lambda: print("done", flush=True))
-    errands.end()
+    errands.close()
 
 errands.send(lambda: None)
 threading.Thread(target=outlives).start()

@@ -1,268 +1,230 @@
-"""Group commit, for the engines that write to a disk of their own: whatever comes in while one group is being made durable
-becomes the next group.
+"""Group commit: the queue in front of every engine that writes to a disk or a server.
 
-A group is prepared on the event loop's thread, where it touches memory and the system's cache only; what waits for the disk
-runs on the writer's own thread. A group is bounded, so that the loop is never held long. A job that is too large for it
-runs on the thread as a whole, and so does a group that its engine is not ready to take, because it has to wait.
+Theory of operation
+===================
 
-Callbacks drive it, not a task: there is nothing that a cancelled caller, or a loop that shuts down, could stop half way.
+Making a commit durable costs about the same for one batch as for a hundred: a sync of the disk, a
+round trip, a transaction. So an engine has one group in flight, and everything that callers submit
+meanwhile becomes the next group. Under load groups grow; a single writer never waits for others.
+
+One write goes through these states:
+
+    state       where it is                   leaves it when
+    ---------   ---------------------------   ------------------------------------------------------
+    queued      in the queue of its lane      a group takes it           -> in flight
+                                              its caller is cancelled    -> withdrawn
+    in flight   in `CommitGroup.writes`       the group is durable       -> settled
+                                              the group fails            -> settled, or queued
+                                              the engine puts it back    -> queued, at the front
+    settled     its future has the outcome    final
+    withdrawn   its future is cancelled       final; the next group that meets it drops it
+
+A write settles with one of four outcomes, each staged while the group is planned and delivered by
+`PendingWrite.settle` when nothing can change it any more:
+
+    committed          `result` is the revision (for a sweep, the number of rows)
+    check failed       `result` is None: nothing of this write was applied
+    error              `error`, the write's own: an invalid counter, a value the engine rejects
+    group failure      one error for the whole group, copied for each caller. UnknownOutcomeError if
+                       the group may have been applied
+
+Rules that every engine relies on:
+
+1. Writes of one lane are applied in the order in which they were submitted, and a lane is in at
+   most one group in flight. SQLite, RocksDB and a JetStream bucket have one lane; PostgreSQL and
+   DynamoDB have one for each space.
+2. A caller hears of an outcome only after the group is durable. A failed check is held back as
+   well: a write before it in the same group may have caused it, and may still fail.
+3. A write that fails on its own account fails alone. Where the engine cannot tell which write of a
+   group caused an error, none of them was applied, and each is run again in a group of its own
+   (`alone`), unless the error is one that no single write causes (`SHARED_FAILURES`).
+4. A cancelled caller withdraws a queued write. In flight, the write runs to its end unobserved.
+5. `stop` rejects new writes and drains those already accepted.
+
+Two runners implement the queue. `thread_commit_queue` is for embedded engines: it plans a group on
+the event loop and makes it durable on a worker thread. `task_commit_queue` is for servers: worker
+tasks send groups, several at once where lanes allow it. This module knows no engine and no runner.
 """
 
 import asyncio
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from keyhouse.engines.worker_thread import WorkerThread
-from keyhouse.errors import EngineError, KeyhouseError, UnknownOutcomeError
+from keyhouse.engine import Batch
+from keyhouse.errors import (
+    ClosedError,
+    EngineError,
+    FullError,
+    KeyhouseError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
 
-GROUP_JOBS_MAX: Final = 128
-"""Jobs in one group."""
-
-GROUP_ROWS_MAX: Final = 512
-"""Rows looked at or written in one group that the event loop prepares: about 2 ms."""
-
-GROUP_BYTES_MAX: Final = 1_024 * 1_024
-"""Bytes of values in one group that the event loop prepares."""
+SHARED_FAILURES: Final = (
+    ClosedError,
+    FullError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UsageError,
+)
+"""Errors of the disk, the server or the connection: running each write alone would not help."""
 
 Answer = TypeVar("Answer")
 
 
-class Wait(Exception):
-    """The engine is not ready to take the group: it is prepared on the thread, which can wait."""
+class PendingWrite(Generic[Answer]):
+    """One caller's write and the caller's wait for its outcome. A commit, a sweep or a prune.
 
-
-class PendingCommit(Generic[Answer]):
-    """One caller's work for one group, and the caller's wait for its answer.
-
-    `alone`: too large for the event loop, so it runs on the writer's thread, in a group of its own. `REFUSALS` are the job's
-    own, and leave nothing behind; `POISON` breaks off in the midst of its writes: then the group must be done again
-    without it. What is neither is the group's, and is raised.
+    `rows` and `bytes` count towards the limits of a group; `alone` keeps the write in a group of
+    its own. `excluded`: the group is planned again without this write, which keeps its `error`.
     """
 
-    REFUSALS: ClassVar[tuple[type[Exception], ...]] = (Exception,)
-    POISON: ClassVar[tuple[type[Exception], ...]] = ()
+    __slots__ = ("alone", "bytes", "error", "excluded", "future", "lane", "result", "rows")
 
-    __slots__ = ("_answer", "_refusal", "_work", "alone", "bytes", "future", "poisoned", "rows")
-
-    def __init__(
-        self, work: Callable[[Any], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False
-    ) -> None:
-        self._work = work
-        self._refusal: Exception | None = None
+    def __init__(self, *, rows: int = 0, bytes: int = 0, alone: bool = False) -> None:
         self.rows = rows
         self.bytes = bytes
-        self.alone = alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
+        self.alone = alone
+        self.error: Exception | None = None
+        self.excluded = False
+        self.result: Answer
         self.future: asyncio.Future[Answer]
-        """Made when it is submitted."""
-        self.poisoned = False
+        """Created by `submit`."""
+        self.lane: Any
+        """Set by the task queue."""
 
-    def run(self, transaction: object) -> None:
-        """Keep the answer, or the refusal, until the group is on disk."""
-        self._refusal = None
-        try:
-            self._answer = self._work(transaction)
-        except self.POISON as fault:
-            self._refusal = fault
-            self.poisoned = True
-        except self.REFUSALS as refusal:
-            self._refusal = refusal
+    def settle(self, failure: KeyhouseError | None = None) -> None:
+        """Deliver the group's failure or else the staged outcome, unless the caller is gone.
 
-    def settle(self, failure: KeyhouseError | None) -> None:
-        """Tell the caller, unless it has gone: its poison, or the group's failure, which may have made a refusal vain, or
-        its own refusal, or the answer."""
-        refusal, self._refusal = self._refusal, None  # whose traceback leads back here
+        The failure takes precedence over the write's own error, which may be a consequence of a
+        write that failed with the group; only an excluded write failed for certain on its own.
+        """
+        error, self.error = self.error, None  # its traceback refers back to this write
         if self.future.done():
             return
-        if failure is not None and not self.poisoned:
+        if failure is not None and not self.excluded:
             self.future.set_exception(failure.copy())
-        elif refusal is not None:
-            self.future.set_exception(refusal)
+        elif error is not None:
+            self.future.set_exception(error)
         else:
-            self.future.set_result(self._answer)
+            self.future.set_result(self.result)
 
 
-Group = list[PendingCommit[Any]]
+class PendingCommit(PendingWrite[int | None]):
+    """A batch of one space. Its result is the revision, or None if a check failed."""
+
+    __slots__ = ("batch", "space")
+
+    def __init__(
+        self, space: str, batch: Batch, *, rows: int = 0, bytes: int = 0, alone: bool = False
+    ) -> None:
+        super().__init__(rows=rows, bytes=bytes, alone=alone)
+        self.space = space
+        self.batch = batch
+
+    @property
+    def identity(self) -> tuple[str, str] | None:
+        """The space and the batch id; None without an id."""
+        return None if self.batch.id is None else (self.space, self.batch.id)
 
 
-def _known(error: Exception) -> KeyhouseError:
-    """What nobody foresaw is told as well: a caller that is not answered waits for ever, and so do all behind it."""
-    if isinstance(error, KeyhouseError):
-        return error
-    return EngineError(
-        "The engine failed in a way that it does not know.", detail=repr(error)
-    ).caused_by(error)
+Write = TypeVar("Write", bound=PendingWrite[Any])
 
 
-def _unknown(error: BaseException) -> KeyhouseError:
-    """On the thread, nobody can tell how far it came."""
-    sentence = "The engine failed in a way that it does not know; repeat with the same batch id."
-    return UnknownOutcomeError(sentence, detail=repr(error)).caused_by(error)
+class CommitGroup(Generic[Write]):
+    """Writes that are applied together, within the limits of one group.
 
+    A single write may exceed the limits of rows and bytes: then it has the group to itself.
+    """
 
-def _told(future: Future[None], work: Callable[[], None]) -> None:
-    try:
-        work()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(None)
+    WRITES_MAX: ClassVar[int] = sys.maxsize
+    ROWS_MAX: ClassVar[int] = sys.maxsize
+    BYTES_MAX: ClassVar[int] = sys.maxsize
+
+    __slots__ = ("bytes", "rows", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def fill(self, queue: deque[Write], count: int = sys.maxsize) -> bool:
+        """Move up to `count` writes from the front of the queue into the group; drop withdrawn ones.
+
+        Return False if the next write does not fit.
+        """
+        while queue and count:
+            write = queue[0]
+            if not write.future.cancelled():
+                if not self.add(write):
+                    return False
+                count -= 1
+            queue.popleft()
+        return True
+
+    def add(self, write: Write) -> bool:
+        """Return False, and change nothing, if the write does not fit."""
+        rows, bytes = self.rows + write.rows, self.bytes + write.bytes
+        writes = self.writes
+        if writes and (
+            rows > self.ROWS_MAX
+            or bytes > self.BYTES_MAX
+            or write.alone
+            or writes[0].alone
+            or len(writes) >= self.WRITES_MAX
+        ):
+            return False
+        self.rows = rows
+        self.bytes = bytes
+        writes.append(write)
+        return True
+
+    def remove(self, writes: Sequence[Write]) -> None:
+        """Leave these writes to a later group. Their rows and bytes still count in this one."""
+        removed = set(writes)
+        self.writes = [write for write in self.writes if write not in removed]
+
+    def settle(self, failure: KeyhouseError | None = None) -> None:
+        """Settle every write: see `PendingWrite.settle`."""
+        for write in self.writes:
+            write.settle(failure)
 
 
 class CommitQueue(ABC):
-    """The queue in front of what writes. An engine says how a group is prepared, made durable and told."""
+    """The part of the contract that both runners share; a runner adds `submit`."""
 
-    def __init__(self, name: str) -> None:
-        self._queue: deque[PendingCommit[Any]] = deque()
-        self._thread = WorkerThread(f"keyhouse-{name}")
-        self._loop: asyncio.AbstractEventLoop
-        self._working = False
-        self._idle: list[asyncio.Future[None]] = []
-        self._closed = False
-        self._closing: Future[None] | None = None
-
-    # What an engine says
+    _closed = False
 
     @abstractmethod
-    def _closed_error(self) -> KeyhouseError: ...
-
-    def _revive(self) -> None:  # noqa: B027  # not every engine has something to do here
-        """Mend what an earlier group has left broken, before the next; a KeyhouseError is told to that one."""
-
-    @abstractmethod
-    def _prepare(self, group: Group) -> bool:
-        """Do the group's work up to, and without, what waits for the disk; whether there is anything to make durable. Wait
-        when it has to wait; any other error is the group's, by `_translated`."""
+    def _closed_error(self) -> KeyhouseError:
+        """Return the error of a write that is submitted after `stop`."""
         ...
 
     @abstractmethod
-    def _whole(self, group: Group) -> KeyhouseError | None:
-        """On the thread: wait until it can be prepared, then do everything. What went wrong, if anything."""
-        ...
-
-    @abstractmethod
-    def _commit(self, group: Group) -> KeyhouseError | None:
-        """On the thread: make the group durable. What went wrong, if anything."""
-        ...
-
-    @abstractmethod
-    def _translated(self, error: Exception) -> Exception:
-        """The group's error for the driver's; what it does not know, as it is."""
-        ...
-
-    def _confirm(self, failure: KeyhouseError | None) -> None:  # noqa: B027  # not every engine has something to do here
-        """On the loop, before the callers are told."""
-
-    def _announce(self) -> None:  # noqa: B027  # not every engine has something to do here
-        """On the loop, after they are told."""
-
-    @abstractmethod
-    def _release(self) -> None:
-        """On the thread: close what is written to."""
-        ...
-
-    # What is the same for all
-
-    def submit(self, job: PendingCommit[Answer]) -> asyncio.Future[Answer]:
-        """The job's answer, when it is on disk. A caller that is cancelled before its job's group begins takes it back."""
-        if self._closed:
-            raise self._closed_error()
-        if not self._working:
-            self._loop = (
-                asyncio.get_running_loop()
-            )  # asks the system for the process's number: not for each job
-            self._working = True
-            self._loop.call_soon(self._next)
-        job.future = self._loop.create_future()
-        self._queue.append(job)
-        return job.future
-
     async def stop(self) -> None:
-        """Take nothing more, and finish what was submitted."""
-        self._closed = True
-        loop = asyncio.get_running_loop()
-        if self._working and loop is self._loop:
-            self._idle.append(loop.create_future())
-            await self._idle[-1]
+        """Reject new writes and wait until every accepted one is settled."""
+        ...
 
-    async def close(self) -> None:
-        """Close what is written to, after `stop`."""
-        if self._closing is None:
-            self._closing = Future()
-            self._thread.send(partial(_told, self._closing, self._release))
-            self._thread.end()
-        await asyncio.shield(asyncio.wrap_future(self._closing))
 
-    def _next(self) -> None:
-        group = self._take()
-        if not group:
-            self._working = False
-            for waiter in self._idle:
-                if not waiter.done():
-                    waiter.set_result(None)
-            return
-        try:
-            self._revive()
-        except Exception as error:
-            self._settle(group, _known(error))
-            return
-        if group[0].alone:
-            self._on_thread(self._whole, group)
-        else:
-            self._inline(group)
+def unexpected_error(error: Exception) -> KeyhouseError:
+    """Return the error of a group that failed before anything was applied.
 
-    def _take(self) -> Group:
-        """The next group, without what was cancelled; empty only when nothing waits."""
-        group: Group = []
-        rows = bytes = 0
-        while self._queue and len(group) < GROUP_JOBS_MAX:
-            job = self._queue[0]
-            rows += job.rows
-            bytes += job.bytes
-            if group and (
-                job.alone or group[0].alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
-            ):
-                break
-            self._queue.popleft()
-            if not job.future.cancelled():
-                group.append(job)
-        return group
+    An unforeseen exception must settle its group too: a caller without an outcome waits for ever,
+    and so does every write after it.
+    """
+    if isinstance(error, KeyhouseError):
+        return error
+    sentence = "The engine failed with an unexpected error."
+    return EngineError(sentence, detail=repr(error)).caused_by(error)
 
-    def _inline(self, group: Group) -> None:
-        try:
-            wrote = self._prepare(group)
-        except Wait:
-            self._on_thread(self._whole, group)
-        except Exception as error:
-            self._settle(group, _known(self._translated(error)))
-        else:
-            if wrote:
-                self._on_thread(self._commit, group)
-            else:
-                self._settle(group, None)
 
-    def _on_thread(self, work: Callable[[Group], KeyhouseError | None], group: Group) -> None:
-        loop = self._loop
-
-        def errand() -> None:
-            try:
-                failure = work(group)
-            except BaseException as error:
-                failure = _unknown(error)
-            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                loop.call_soon_threadsafe(self._settle, group, failure)
-
-        self._thread.send(errand)
-
-    def _settle(self, group: Group, failure: KeyhouseError | None) -> None:
-        self._confirm(failure)
-        for job in group:
-            job.settle(failure)
-        self._loop.call_soon(
-            self._next
-        )  # behind the callers that were just told, so that their next jobs come along
-        self._announce()
+def unexpected_outcome(error: BaseException) -> KeyhouseError:
+    """Return the error of a group that failed at a point where it may have been applied."""
+    if isinstance(error, KeyhouseError):
+        return error
+    sentence = "The engine failed with an unexpected error; repeat with the same batch id."
+    return UnknownOutcomeError(sentence, detail=repr(error)).caused_by(error)

@@ -1,10 +1,19 @@
-"""A thread for errands: one thing after the other that has to wait, for the disk.
+"""A worker thread: runs jobs that wait for the disk, one after the other.
 
-An executor makes a future, with locks of its own, for each; a commit in a group of small writes costs the loop less than
-that does. So here the executor's thread stays while there is more to do, and is given it through a plain queue. When there
-was nothing for a moment it goes, and so a program ends, as with any executor, though nobody closed its engine. It also
-goes now and then when there is more, and asks to come again: a program that ends says no to that, and what is sent from
-then on is done where it is sent.
+An executor creates a future with its own locks for each job; a commit in a group of small writes
+costs the loop less than that. So the executor's thread stays while there are jobs, and receives
+them through a plain queue:
+
+    state      next
+    --------   ---------------------------------------------------------------------------------
+    absent     send: submit the thread to the executor     -> running
+    running    no job for IDLE_SECONDS                     -> absent
+               RESUBMIT_SECONDS passed                     -> running, submitted again
+               close                                       -> absent, for good
+
+An idle thread leaves, so the interpreter can exit although nobody closed the engine. A busy thread
+returns to the executor at least once every RESUBMIT_SECONDS: at interpreter shutdown the executor
+rejects it, and later jobs run inline in the thread that sends them.
 """
 
 import threading
@@ -15,14 +24,14 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final
 
-STAY_SECONDS: Final = 0.05
-"""How long the thread waits for the next errand before it goes."""
+IDLE_SECONDS: Final = 0.05
+"""The thread leaves when no job arrives for this long."""
 
-STINT_SECONDS: Final = 1.0
-"""How long it stays at most before it asks to come again: so long may a program that ends wait for one that never pauses."""
+RESUBMIT_SECONDS: Final = 1.0
+"""The longest that interpreter shutdown waits for a thread that is never idle."""
 
-Errand = Callable[[], None]
-"""It must not raise, nor send another."""
+Job = Callable[[], None]
+"""Must not raise, and must not send another job."""
 
 
 class WorkerThread:
@@ -30,50 +39,50 @@ class WorkerThread:
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._queue: SimpleQueue[Errand | None] = SimpleQueue()
-        self._turn = threading.Lock()
-        self._stays = False
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = False
 
-    def send(self, errand: Errand | None) -> None:
-        """Have it done after those before it."""
-        self._queue.put(errand)
-        with self._turn:
-            if self._stays:
+    def send(self, job: Job | None) -> None:
+        """Run the job after all that were sent before it."""
+        self._queue.put(job)
+        with self._lock:
+            if self._running:
                 return
-            self._stays = True
-        self._come()
+            self._running = True
+        self._start()
 
-    def end(self) -> None:
-        """Let the thread go once all has been done. Nothing may be sent after it."""
+    def close(self) -> None:
+        """Let the thread finish its jobs and leave. No job may be sent after it."""
         self.send(None)
         self._executor.shutdown(wait=False)
 
-    def _come(self) -> None:
+    def _start(self) -> None:
         try:
-            self._executor.submit(self._stay)
-        except RuntimeError:  # the program ends, and there is no thread to be had any more
-            with self._turn:
-                self._stays = False
-                self._do_all()
+            self._executor.submit(self._run)
+        except RuntimeError:  # interpreter shutdown: no thread can be started any more
+            with self._lock:
+                self._running = False
+                self._run_inline()
 
-    def _do_all(self) -> None:
+    def _run_inline(self) -> None:
         with suppress(Empty):
-            while (errand := self._queue.get_nowait()) is not None:
-                errand()
+            while (job := self._queue.get_nowait()) is not None:
+                job()
 
-    def _stay(self) -> None:
-        until = monotonic() + STINT_SECONDS
+    def _run(self) -> None:
+        until = monotonic() + RESUBMIT_SECONDS
         while monotonic() < until:
             try:
-                errand = self._queue.get(timeout=STAY_SECONDS)
+                job = self._queue.get(timeout=IDLE_SECONDS)
             except Empty:
-                with self._turn:
-                    if self._queue.empty():  # what is sent from here on finds that nobody stays
-                        self._stays = False
+                with self._lock:
+                    if self._queue.empty():  # a later `send` finds that no thread runs
+                        self._running = False
                         return
                 continue
-            if errand is None:
+            if job is None:
                 return
-            errand()
-            del errand  # or its callers' answers are kept until the next
-        self._come()
+            job()
+            del job  # it refers to the outcomes of its callers
+        self._start()

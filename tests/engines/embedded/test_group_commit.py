@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from keyhouse.engine import Add, Batch, Check, Put, Row
-from keyhouse.engines.commit_queue import GROUP_BYTES_MAX, GROUP_JOBS_MAX, GROUP_ROWS_MAX
+from keyhouse.engines.thread_commit_queue import GROUP_BYTES_MAX, GROUP_ROWS_MAX, GROUP_WRITES_MAX
 from tests.engines.support.embedded_engines import (
     KINDS,
     Embedded,
@@ -75,7 +75,7 @@ async def test_a_group_is_written_on_the_loop_and_synced_on_the_thread(
 @pytest.mark.parametrize(
     ("batches", "groups"),
     [
-        ([one(number) for number in range(GROUP_JOBS_MAX + 1)], 2),
+        ([one(number) for number in range(GROUP_WRITES_MAX + 1)], 2),
         (
             [
                 Batch(puts=tuple(Put(f"{part}/{row}", b"1") for row in range(200)))

@@ -10,7 +10,7 @@ import pytest
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row
 from keyhouse.engines.postgres import PostgresEngine
-from keyhouse.engines.postgres.group import JOBS_MAX
+from keyhouse.engines.postgres.group import BATCHES_MAX
 from keyhouse.errors import (
     DocumentError,
     FullError,
@@ -31,12 +31,16 @@ def test_what_waits_together_is_committed_together() -> None:
             await put(engine, "first")
             before = await connection.fetchval("SELECT txid_snapshot_xmax(txid_current_snapshot())")
             await asyncio.gather(
-                *(put(engine, f"k{number}", space=f"s{number % 7}") for number in range(JOBS_MAX))
+                *(
+                    put(engine, f"k{number}", space=f"s{number % 7}")
+                    for number in range(BATCHES_MAX)
+                )
             )
             after = await connection.fetchval("SELECT txid_snapshot_xmax(txid_current_snapshot())")
             assert after - before < 20
             assert (
-                await connection.fetchval("SELECT count(*) FROM keyhouse_changes") == JOBS_MAX + 1
+                await connection.fetchval("SELECT count(*) FROM keyhouse_changes")
+                == BATCHES_MAX + 1
             )
 
     asyncio.run(scenario())

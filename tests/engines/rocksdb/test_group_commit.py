@@ -13,10 +13,10 @@ from rocksdict import RdictIter, WriteBatch
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Change, Put, Row, Span
-from keyhouse.engines.commit_queue import GROUP_ROWS_MAX
 from keyhouse.engines.rocksdb import RocksdbEngine, writer
-from keyhouse.engines.rocksdb.database import Database, Stall
+from keyhouse.engines.rocksdb.database import Database, WriteStall
 from keyhouse.engines.rocksdb.engine import SWEEP_ROWS
+from keyhouse.engines.thread_commit_queue import GROUP_ROWS_MAX
 from keyhouse.errors import (
     ClosedError,
     FullError,
@@ -46,7 +46,7 @@ class Disk:
         def failing_write(database: Database, batch: WriteBatch) -> None:
             if self.stalls:
                 self.stalls -= 1
-                raise Stall from Exception("Result incomplete: Write stall")
+                raise WriteStall from Exception("Result incomplete: Write stall")
             self.writes.append(threading.current_thread().name)
             if self.failing == "write":
                 database.failed = FullError("The disk is full; make room, then try again.")
@@ -425,7 +425,7 @@ def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
             database.rows.flush()
             batch = WriteBatch(raw_mode=True)
             batch.put(b"s\0a", b"1")
-            with pytest.raises(Stall):
+            with pytest.raises(WriteStall):
                 database.write(batch)
             assert database.failed is None
             waiting = asyncio.ensure_future(engine.commit("s", one(2)))

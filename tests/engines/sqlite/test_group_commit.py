@@ -12,10 +12,10 @@ import pytest
 
 from keyhouse.clock import ManualClock
 from keyhouse.engine import Add, Batch, Put, Row, Span
-from keyhouse.engines.commit_queue import GROUP_ROWS_MAX
 from keyhouse.engines.sqlite import SqliteEngine, connections
 from keyhouse.engines.sqlite import engine as engine_module
 from keyhouse.engines.sqlite.engine import PRUNE_ROWS, SWEEP_ROWS, SWEEP_ROWS_MAX
+from keyhouse.engines.thread_commit_queue import GROUP_ROWS_MAX
 from keyhouse.errors import FullError, UnavailableError, UnknownOutcomeError
 from tests.engines.support.embedded_engines import Witness, count, one
 from tests.engines.support.faulty_disk import Disk
@@ -60,7 +60,7 @@ def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             with monkeypatch.context() as patch:
-                patch.setattr(engine._writer, "_commit", fails)
+                patch.setattr(engine._writer, "_apply", fails)
                 with pytest.raises(UnknownOutcomeError):
                     await engine.commit("s", one(0))
             assert await engine.commit("s", one(1)) == 1

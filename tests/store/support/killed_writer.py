@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from keyhouse.engine import Batch
-from keyhouse.engines.commit_queue import Group
 from keyhouse.engines.sqlite import SqliteEngine, connections
-from keyhouse.engines.sqlite.writer import Writer
+from keyhouse.engines.sqlite.writer import SqliteWriter
+from keyhouse.engines.thread_commit_queue import TransactionGroup
 from keyhouse.errors import KeyhouseError
 from keyhouse.store import Store
 from tests.store.support.shop_workload import OPERATIONS, SHOP, TASKS, operation, perform
@@ -55,17 +55,16 @@ def checkpoint_often() -> None:
 def acknowledge_before_commit() -> None:
     """With a commit as slow as a disk makes it: where it takes no time, forty kills could all come before or after it."""
 
-    def inline(self: Writer, group: Group) -> None:
-        def commit(group: Group) -> KeyhouseError | None:
+    def inline(self: SqliteWriter, group: TransactionGroup) -> None:
+        def commit(group: TransactionGroup) -> KeyhouseError | None:
             time.sleep(DISK_SECONDS)
-            return self._commit(group)
+            return self._apply(group)
 
-        self._prepare(group)
-        for job in group:
-            job.settle(None)
+        self._plan(group)
+        group.settle()
         self._on_thread(commit, group)
 
-    Writer._inline = inline  # type: ignore[method-assign, assignment]
+    SqliteWriter._on_loop = inline  # type: ignore[method-assign, assignment]
 
 
 def write_derived_rows_apart() -> None:

@@ -20,7 +20,7 @@ from keyhouse.engines.dynamodb.reader import Reader
 from keyhouse.engines.dynamodb.settings import Settings
 from keyhouse.engines.dynamodb.sweeper import Sweeper
 from keyhouse.engines.dynamodb.table import prepare
-from keyhouse.engines.dynamodb.writer import Writer
+from keyhouse.engines.dynamodb.writer import DynamodbWriter
 from keyhouse.limits import CHANGES_KEPT
 
 CONNECT_SECONDS: Final = 3
@@ -53,7 +53,7 @@ class DynamoDBEngine:
         table, items = settings.table, Items(settings.layout)
         self._clock = clock = clock or SystemClock()
         self._client = Client(lambda: _client_of_tables(settings), table)
-        self._writer = Writer(
+        self._writer = DynamodbWriter(
             self._client, items, table, clock, committed=lambda space: self._feed.tell(space)
         )
         self._reader = Reader(self._client, items, table, clock, self._writer)
@@ -114,7 +114,7 @@ class DynamoDBEngine:
 
     async def close(self) -> None:
         self._feed.close()
-        await self._writer.close()
+        await self._writer.stop()
         await self._client.close()
 
 

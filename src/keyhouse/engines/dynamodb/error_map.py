@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 from botocore import exceptions as driver
 
 from keyhouse.errors import (
-    ClosedError,
     EngineError,
     FullError,
     KeyhouseError,
@@ -137,13 +136,6 @@ def translate(error: Exception, table: str) -> KeyhouseError:
     else:
         rule = _UNKNOWN
     return rule.error_type(rule.message, table=table, detail=str(error)).caused_by(error)
-
-
-def is_outage(error: Exception) -> bool:
-    """Whether no one batch of a transaction is to blame for it."""
-    return isinstance(
-        error, (ClosedError, FullError, UnavailableError, UnknownOutcomeError, UsageError)
-    )
 
 
 def invalid_address(error: ValueError, table: str) -> KeyhouseError:

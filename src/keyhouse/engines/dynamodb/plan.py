@@ -1,9 +1,11 @@
-"""One transaction for as many jobs of one space as fit: what they come to, one after the other, on what is known.
+"""One transaction for as many writes of one space as fit. Pure: no I/O.
 
-Everything here is pure. A key's state is known because it was read, because an earlier job of the plan wrote it, or
-because a check assumes it: then the transaction asks for it. What was read is asked for as well, so that a plan made from
-a state that has passed is refused, whatever the head says. Each job that writes gets the next revision; of a key that
-several of them write, only the last state is written and logged, because nobody could have seen the others.
+Writes are decided in order, each on the state that the ones before it leave. A key's state is known
+because it was read, because an earlier write of the plan wrote it, or because a check assumes it;
+an assumed state becomes a condition of the transaction. So does a state that was read, so that a
+plan made from a stale state is rejected whatever the head is. Each write gets the next revision. Of
+a key that several of them write, only the last state is written and logged: no reader could have
+seen the others.
 """
 
 from collections.abc import Mapping
@@ -13,29 +15,29 @@ from keyhouse.counter import sum_of
 from keyhouse.engine import Batch, Put, Row
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.items import Condition, Items, is_live
-from keyhouse.engines.dynamodb.job import Commit, Removal
+from keyhouse.engines.dynamodb.pending import (
+    OWN_ITEMS,
+    TRANSACTION_ITEMS_MAX,
+    DynamodbCommit,
+    DynamodbRemoval,
+    TransactedWrite,
+)
 from keyhouse.errors import CounterError
 
-TRANSACTION_ITEMS_MAX: Final = 100
-"""Items in one TransactWriteItems: DynamoDB's limit."""
-
-OWN_ITEMS: Final = 3
-"""Of those, the head, the entry in the log, and a new space's place in the list of spaces."""
-
 ROWS_MAX: Final = TRANSACTION_ITEMS_MAX - OWN_ITEMS - 1
-"""Rows in one commit: the one less is for its batch id."""
+"""Rows in one commit: one item is for its batch id."""
 
 GROUP_BYTES_MAX: Final = 512 * 1_024
-"""Values that share a transaction with others; a larger commit has its own."""
+"""Bytes of values of several writes in one transaction; a larger write has its own."""
 
 
 class State(NamedTuple):
-    """What was read. `together`: as of one moment, with no transaction half applied, so that it needs no conditions."""
+    """The rows that were read. `consistent`: at one moment, so that they need no conditions."""
 
     head: int
     rows: Mapping[str, Row | None]
     applied: Mapping[str, int | None]
-    together: bool
+    consistent: bool
 
 
 class _Assumed(NamedTuple):
@@ -43,7 +45,7 @@ class _Assumed(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one job adds to the plan."""
+    """The part of the plan that one write adds."""
 
     writes: dict[str, Put | None]
     conditions: dict[str, Condition]
@@ -55,7 +57,7 @@ class Plan:
         self.before = state.head
         self.revision = state.head
         self.now = now
-        self._together = state.together
+        self._consistent = state.consistent
         self._read = state.rows
         self._applied: dict[str, int | None] = dict(state.applied)
         self._now: dict[str, Row | _Assumed | None] = dict(state.rows)
@@ -69,9 +71,9 @@ class Plan:
     def writes(self) -> bool:
         return self.revision > self.before
 
-    def take(self, job: Commit | Removal) -> bool:
-        """Decide the job, unless there is no room for it any more."""
-        step = self._commit(job) if isinstance(job, Commit) else self._removal(job)
+    def take(self, write: TransactedWrite) -> bool:
+        """Stage the outcome of the write; return False if the transaction has no room for it."""
+        step = self._commit(write) if isinstance(write, DynamodbCommit) else self._removal(write)
         if step is None:
             return True
         size = sum([len(put.value) for put in step.writes.values() if put is not None])
@@ -79,8 +81,8 @@ class Plan:
             return False
         self._bytes += size
         self.revision += 1
-        if isinstance(job, Commit):
-            job.answer = self.revision
+        if isinstance(write, DynamodbCommit):
+            write.result = self.revision
         self._conditions.update(step.conditions)
         for key, condition in step.conditions.items():
             self._now.setdefault(key, _Assumed(condition.revision))
@@ -91,7 +93,7 @@ class Plan:
         return True
 
     def items(self, space: str, items: Items, rows: str, token: str) -> list[dict[str, Any]]:
-        """As TransactWriteItems has them."""
+        """Return the items of TransactWriteItems."""
         table = log.table_of(rows)
         entry = log.Entry(self.revision, self.before, token, list(self._changed_keys.values()))
         own: list[dict[str, Any]] = [
@@ -122,12 +124,12 @@ class Plan:
             return {"Delete": {"TableName": table, "Key": items.key(space, key), **asked}}
         return {"Put": {"TableName": table, "Item": items.item(space, row), **asked}}
 
-    def _commit(self, job: Commit) -> _Step | None:
-        """`None`: it is answered, and adds nothing."""
-        batch = job.batch
-        job.answer = job.failure = None
+    def _commit(self, write: DynamodbCommit) -> _Step | None:
+        """Return None if the write is decided and adds nothing."""
+        batch = write.batch
+        write.result = write.error = None
         if batch.id is not None and (revision := self._applied.get(batch.id)) is not None:
-            job.answer = revision
+            write.result = revision
             return None
         conditions: dict[str, Condition] = {}
         for check in batch.checks:
@@ -140,7 +142,7 @@ class Plan:
         try:
             writes = self._written(batch, conditions)
         except CounterError as error:
-            job.failure = error
+            write.error = error
             return None
         return _Step(writes, conditions, batch.id)
 
@@ -156,13 +158,13 @@ class Plan:
             self._rely(add.key, conditions)
         return writes
 
-    def _removal(self, job: Removal) -> _Step | None:
+    def _removal(self, write: DynamodbRemoval) -> _Step | None:
         expired: dict[str, Condition] = {}
-        for key in job.keys:
+        for key in write.keys:
             row = self._read[key]
             if key not in self._writes and row is not None and not is_live(row, self.now):
                 expired[key] = Condition(row.revision)
-        job.answer = len(expired)
+        write.result = len(expired)
         return _Step(dict.fromkeys(expired), expired) if expired else None
 
     def _revision(self, key: str) -> int | None:
@@ -172,8 +174,8 @@ class Plan:
         return row.revision if row is not None and is_live(row, self.now) else None
 
     def _rely(self, key: str, conditions: dict[str, Condition]) -> None:
-        """Ask for the state that was read, unless the plan has written it itself or it is sure."""
-        if key not in self._writes and key in self._read and not self._together:
+        """Add the state that was read as a condition, unless it is certain."""
+        if key not in self._writes and key in self._read and not self._consistent:
             row = self._read[key]
             conditions[key] = Condition(None if row is None else row.revision)
 

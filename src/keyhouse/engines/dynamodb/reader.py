@@ -20,7 +20,7 @@ from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.client import Client, backoff
 from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import Items, is_live
-from keyhouse.engines.dynamodb.writer import Writer
+from keyhouse.engines.dynamodb.writer import DynamodbWriter
 from keyhouse.errors import UnavailableError
 from keyhouse.limits import KEY_BYTES_MAX
 
@@ -45,7 +45,7 @@ class _ScannedRows(NamedTuple):
 
 class Reader:
     def __init__(
-        self, client: Client, items: Items, table: str, clock: Clock, writer: Writer
+        self, client: Client, items: Items, table: str, clock: Clock, writer: DynamodbWriter
     ) -> None:
         self._client = client
         self._items = items
@@ -116,7 +116,7 @@ class Reader:
             page = await tried(None if attempt else self._writer.head(space))
             if page is not None:
                 return page
-        held: Page = await self._writer.alone(space, insisting)
+        held: Page = await self._writer.read_exclusively(space, insisting)
         return held
 
     async def spaces(self) -> AsyncIterator[str]:

@@ -16,11 +16,11 @@ from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client
 from keyhouse.engines.dynamodb.flattening import Item
 from keyhouse.engines.dynamodb.items import SHARDS, Items
-from keyhouse.engines.dynamodb.job import Removal
+from keyhouse.engines.dynamodb.pending import DynamodbRemoval
 from keyhouse.engines.dynamodb.plan import ROWS_MAX
 from keyhouse.engines.dynamodb.reader import Reader
 from keyhouse.engines.dynamodb.table import BY_EXPIRY
-from keyhouse.engines.dynamodb.writer import Writer
+from keyhouse.engines.dynamodb.writer import DynamodbWriter
 
 PRUNED_SPACES: Final = 1_000
 """Spaces whose heads one sweep looks at."""
@@ -37,7 +37,7 @@ class Sweeper:
         table: str,
         clock: Clock,
         reader: Reader,
-        writer: Writer,
+        writer: DynamodbWriter,
         changes_kept: int,
     ) -> None:
         self._client = client
@@ -112,7 +112,7 @@ class Sweeper:
         for space, expired in keys.items():
             for first in range(0, len(expired), ROWS_MAX):
                 removed += await self._writer.submit(
-                    space, Removal(expired[first : first + ROWS_MAX])
+                    DynamodbRemoval(expired[first : first + ROWS_MAX]), space
                 )
         return removed
 

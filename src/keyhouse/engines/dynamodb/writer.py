@@ -1,54 +1,66 @@
-"""Commits: one transaction after the other in each space, each for all that came in while the one before was under way.
+"""Commits to DynamoDB: see `keyhouse.engines.task_commit_queue`. A space is a lane.
 
-Why it is linearizable, and its log without gaps. A space has a head, the revision of its newest commit. Every transaction
-that writes in the space moves the head on, on the condition that it is still where the transaction's revisions were counted
-from; the same transaction writes the rows, their entry in the log, and the batch ids. So of two that start from one head
-DynamoDB lets one through: revisions are given out once, in the order in which transactions take effect, and each has
-its entry in the log the moment that it is the head. There is nothing to leave a gap: no number is drawn beforehand.
+Why a space is linearizable and its log has no gaps. A space has a head, the revision of its newest
+commit. Every transaction that writes in the space moves the head, on the condition that it still is
+where the transaction's revisions were counted from; the same transaction writes the rows, their
+entry in the log, and the batch ids. So of two transactions that start from one head DynamoDB applies
+one: revisions are assigned once, in the order in which transactions take effect, and each has its
+entry in the log as soon as it is the head. No number is drawn beforehand that could leave a gap.
 
-Checks are conditions of the same transaction, judged by DynamoDB with the writes. Counters are read first; the sum is
-written on the condition that the row is still at the revision that was read. When any condition fails, everything is
-read (rows, head and ids) and decided again, here, where it shows whose check it was; a batch whose check fails on what was
-read is answered `None` and leaves the others to go on. Where it matters that all was read at one moment, and for a batch
-with more checks than a transaction has room for, rows and head are read by one transaction; the head's condition
-keeps that valid.
+Checks are conditions of the same transaction, evaluated by DynamoDB with the writes. Counters are
+read first; the sum is written on the condition that the row is still at the revision that was read.
+If any condition fails, everything is read again (rows, head and ids) and decided here, where it shows
+whose check it was; a batch whose check fails on the rows read settles with None and does not affect
+the others. Where all rows must be of one moment, and for a batch with more checks than a transaction
+has room for, one transaction reads rows and head; the condition on the head keeps that valid.
 
-The head of a space is the unit of contention, as the space is the unit of commit. This process remembers the head that it
-has moved, so that a commit of puts, deletes and checks is one request; who shares the space with another process loses to
-it now and then, and reads again.
+A retry takes the group again from the queue, with the writes that arrived meanwhile.
+
+The head of a space is the unit of contention, as the space is the unit of commit. This process
+caches the head that it has moved, so that a commit of puts, deletes and checks is one request; when
+another process writes in the same space, a transaction occasionally fails and reads again.
 """
 
-import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import uuid4
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Row
+from keyhouse.engines.commit_queue import unexpected_error
 from keyhouse.engines.dynamodb import log
 from keyhouse.engines.dynamodb.client import GET_ITEMS_MAX, Client, backoff
-from keyhouse.engines.dynamodb.error_map import is_outage
 from keyhouse.engines.dynamodb.items import Items, is_live
-from keyhouse.engines.dynamodb.job import Alone, Answer, Commit, Job, Removal
-from keyhouse.engines.dynamodb.plan import OWN_ITEMS, TRANSACTION_ITEMS_MAX, Plan, State
-from keyhouse.errors import ClosedError, UnavailableError
+from keyhouse.engines.dynamodb.pending import (
+    DynamodbCommit,
+    DynamodbWrite,
+    ExclusiveRead,
+    TransactedWrite,
+)
+from keyhouse.engines.dynamodb.plan import Plan, State
+from keyhouse.engines.task_commit_queue import Lane, LaneGroup, LanePool, TaskCommitQueue
+from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
-GROUP_JOBS_MAX: Final = 64
-"""Jobs that are looked at for one transaction."""
+GROUP_WRITES_MAX: Final = 64
+"""Writes that are considered for one transaction."""
 
-HEADS_KEPT: Final = 10_000
-"""Spaces whose head is remembered."""
+HEADS_CACHED: Final = 10_000
+"""Spaces whose head is cached."""
 
 ATTEMPTS_MAX: Final = 100
-"""Tries of one group against other processes that write in the same space."""
+"""Attempts of one group against other processes that write in the same space."""
 
-LOST_PAUSE_SECONDS_MAX: Final = 0.2
-
-Queue = deque[Job[Any]]
+BACKOFF_SECONDS_MAX: Final = 0.2
 
 
-class Writer:
+class DynamodbGroup(LaneGroup[DynamodbWrite]):
+    WRITES_MAX = GROUP_WRITES_MAX
+
+    __slots__ = ()
+
+
+class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
     """`committed` is called with the space after each transaction."""
 
     def __init__(
@@ -59,106 +71,82 @@ class Writer:
         clock: Clock,
         committed: Callable[[str], None],
     ) -> None:
+        super().__init__(LanePool(lanes_max=1))
         self._client = client
         self._items = items
         self._table = table
         self._log = log.table_of(table)
         self._clock = clock
         self._committed = committed
-        self._queues: dict[str, Queue] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._heads: OrderedDict[str, int] = OrderedDict()
-        self._closed = False
 
     def head(self, space: str) -> int | None:
-        """The head as this process left it, all of it applied."""
+        """Return the head as this process last moved it; all of it is applied."""
         return self._heads.get(space)
 
     async def commit(self, space: str, batch: Batch) -> int | None:
         if not (batch.puts or batch.deletes or batch.adds):
-            return await self._judge(space, batch)
-        return await self.submit(space, Commit(batch))
+            return await self._check(space, batch)
+        return await self.submit(DynamodbCommit(space, batch), space)
 
-    async def submit(self, space: str, job: Job[Answer]) -> Answer:
-        """The job's answer. A caller that is cancelled before its job's transaction is sent takes it back."""
-        self._check_open()
-        queue = self._queues.get(space)
-        if queue is None:
-            queue = self._queues[space] = deque()
-            task = asyncio.get_running_loop().create_task(self._work(space, queue))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        queue.append(job)
-        return await job.future
+    async def read_exclusively(self, space: str, work: Callable[[], Awaitable[object]]) -> Any:
+        """Run the work while no commit of this process is in flight in the space."""
+        return await self.submit(ExclusiveRead(work), space)
 
-    async def alone(self, space: str, work: Callable[[], Awaitable[object]]) -> Any:
-        return await self.submit(space, Alone(work))
+    def _closed_error(self) -> KeyhouseError:
+        return ClosedError("The engine is closed.", table=self._table)
 
-    async def close(self) -> None:
-        """Take nothing more, and finish what was submitted."""
-        self._closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    def _new_group(self, pool: LanePool) -> DynamodbGroup:
+        return DynamodbGroup(pool)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("The engine is closed.", table=self._table)
+    def _translated(self, error: Exception) -> KeyhouseError:
+        """The client translates all errors of requests; any other one is of planning."""
+        return unexpected_error(error)
 
-    async def _work(self, space: str, queue: Queue) -> None:
+    async def _apply(self, group: LaneGroup[DynamodbWrite]) -> None:
+        (lane,) = group.lanes
         try:
-            while queue:
-                await self._next(space, queue)
-        finally:
-            del self._queues[space]
-            for job in queue:
-                job.future.cancel()
-
-    async def _next(self, space: str, queue: Queue) -> None:
-        """Do and answer one job at least, and all that go along with it."""
-        begun: list[Job[Any]] = [queue[0]]
-        try:
-            if isinstance(queue[0], Alone):
-                queue[0].answer = await queue[0].work()
+            if isinstance(read := group.writes[0], ExclusiveRead):
+                read.result = await read.work()
             else:
-                await self._group(space, queue, begun)
-        except asyncio.CancelledError:
+                await self._transact(lane, group)
+        except Exception:
+            self._heads.pop(lane.name, None)
             raise
-        except Exception as error:
-            self._heads.pop(space, None)
-            if len(begun) > 1 and not is_outage(error):
-                _part(begun)
-            else:
-                self._settle(queue, begun, error)
-        else:
-            self._settle(queue, begun, None)
 
-    def _settle(self, queue: Queue, begun: list[Job[Any]], failure: Exception | None) -> None:
-        for job in begun:
-            job.settle(failure)
-        while queue and queue[0].future.done():
-            queue.popleft()
-
-    async def _group(self, space: str, queue: Queue, begun: list[Job[Any]]) -> None:
-        """`begun` holds, at any time, the jobs whose fate a failure decides."""
+    async def _transact(self, lane: Lane[DynamodbWrite], group: LaneGroup[DynamodbWrite]) -> None:
+        """Apply as many writes of the group as fit into one transaction; put back the others."""
+        space = lane.name
         for attempt in range(ATTEMPTS_MAX):
-            jobs = _waiting(queue)
-            if not jobs:
+            retry = attempt > 0
+            if retry:
+                self._retake(lane, group)
+            writes = [write for write in group.writes if not isinstance(write, ExclusiveRead)]
+            if not writes:
                 return
-            begun[:] = jobs
-            careful = attempt > 0
-            state = await self._state(space, jobs, careful)
+            state = await self._state(space, writes, retry)
             plan = Plan(state, self._clock.now())
-            begun[:] = _taken(plan, [job for job in jobs if not job.future.done()])
-            if not state.together and _is_doubtful(begun):
+            taken = _taken(plan, [write for write in writes if not write.future.done()])
+            if len(taken) < len(group.writes):
+                chosen = set(taken)
+                self._put_back(group, [write for write in group.writes if write not in chosen])
+            if not state.consistent and _mark_doubtful(taken):
                 continue
             if not plan.writes or await self._write(space, plan):
                 return
             self._heads.pop(space, None)
-            if careful:
-                await backoff(attempt, LOST_PAUSE_SECONDS_MAX)
+            if retry:
+                await backoff(attempt, BACKOFF_SECONDS_MAX)
         raise UnavailableError(
-            "Others kept changing the space; try again.", table=self._table, space=space
+            "Other processes kept changing the space; try again.", table=self._table, space=space
         )
+
+    def _retake(self, lane: Lane[DynamodbWrite], group: LaneGroup[DynamodbWrite]) -> None:
+        self._put_back(group, group.writes)
+        group.rows = group.bytes = 0
+        group.fill(lane.queue)
+        if group.writes and isinstance(group.writes[0], ExclusiveRead):
+            self._put_back(group, group.writes)
 
     async def _write(self, space: str, plan: Plan) -> bool:
         token = str(uuid4())
@@ -172,19 +160,26 @@ class Writer:
             return False
         self._heads[space] = plan.revision
         self._heads.move_to_end(space)
-        if len(self._heads) > HEADS_KEPT:
+        if len(self._heads) > HEADS_CACHED:
             self._heads.popitem(last=False)
         self._committed(space)
         return True
 
-    async def _state(self, space: str, jobs: list[Commit | Removal], careful: bool) -> State:
-        if not _fits(jobs[0]):
-            return await self._together(space, jobs[0])
-        head = None if careful else self._heads.get(space)
-        reads = sorted({key for job in jobs for key in job.reads(careful)})
+    async def _state(self, space: str, writes: list[TransactedWrite], retry: bool) -> State:
+        """Read what the writes need to be planned; after a failed condition, everything."""
+        if writes[0].alone:
+            return await self._consistent_state(space, writes[0])
+        head = None if retry else self._heads.get(space)
+        reads = sorted({key for write in writes for key in write.reads(retry)})
         ids = (
-            sorted({job.batch.id for job in jobs if isinstance(job, Commit) and job.batch.id})
-            if careful
+            sorted(
+                {
+                    write.batch.id
+                    for write in writes
+                    if isinstance(write, DynamodbCommit) and write.batch.id
+                }
+            )
+            if retry
             else []
         )
         if head is not None and not reads:
@@ -220,13 +215,13 @@ class Writer:
             log.head_of(own.get("head")).revision if head is None else head, rows, applied, False
         )
 
-    async def _together(self, space: str, job: Commit | Removal) -> State:
-        """The head, the batch id and every row that the job reads, as they stand together."""
-        batch_id = job.batch.id if isinstance(job, Commit) else None
+    async def _consistent_state(self, space: str, write: TransactedWrite) -> State:
+        """Read the head, the batch id and every row of the write as of one moment."""
+        batch_id = write.batch.id if isinstance(write, DynamodbCommit) else None
         own = [(self._log, log.head_key(space))]
         if batch_id is not None:
             own.append((self._log, log.applied_key(space, batch_id)))
-        keys = sorted(job.reads(True))
+        keys = sorted(write.reads(True))
         room = GET_ITEMS_MAX - len(own)
         for attempt in range(ATTEMPTS_MAX):
             rows: dict[str, Row | None] = {}
@@ -246,15 +241,16 @@ class Writer:
                 }
             if len(heads) == 1:
                 return State(heads.pop(), rows, applied, True)
-            await backoff(attempt, LOST_PAUSE_SECONDS_MAX)
+            await backoff(attempt, BACKOFF_SECONDS_MAX)
         raise UnavailableError(
-            "Others kept changing the space; try again.", table=self._table, space=space
+            "Other processes kept changing the space; try again.", table=self._table, space=space
         )
 
-    async def _judge(self, space: str, batch: Batch) -> int | None:
-        """A batch that writes nothing: whether its checks hold, all at one moment."""
-        self._check_open()
-        state = await self._together(space, Commit(batch))
+    async def _check(self, space: str, batch: Batch) -> int | None:
+        """Evaluate a batch that writes nothing: its checks must all hold at one moment."""
+        if self._closed:
+            raise self._closed_error()
+        state = await self._consistent_state(space, DynamodbCommit(space, batch))
         if batch.id is not None and (revision := state.applied[batch.id]) is not None:
             return revision
         now = self._clock.now()
@@ -265,48 +261,20 @@ class Writer:
         return state.head
 
 
-def _waiting(queue: Queue) -> list[Commit | Removal]:
-    """The jobs for the next transaction: the first alone, if it does not fit with its conditions."""
-    jobs: list[Commit | Removal] = []
-    for job in queue:
-        if (
-            len(jobs) == GROUP_JOBS_MAX
-            or not isinstance(job, Commit | Removal)
-            or (jobs and not _fits(job))
-        ):
+def _taken(plan: Plan, writes: list[TransactedWrite]) -> list[TransactedWrite]:
+    taken: list[TransactedWrite] = []
+    for write in writes:
+        if not plan.take(write):
             break
-        if not job.future.done():
-            jobs.append(job)
-            if not _fits(job):
-                break
-    return jobs
-
-
-def _fits(job: Commit | Removal) -> bool:
-    """Whether it can go with others. What can't is decided on what stands together, and goes alone."""
-    if job.together:
-        return False
-    return len(job.touched) + 1 + OWN_ITEMS <= TRANSACTION_ITEMS_MAX
-
-
-def _part(jobs: list[Job[Any]]) -> None:
-    """Let each go alone: one of them is to blame, and its own transaction shows which."""
-    for job in jobs:
-        job.together = True
-
-
-def _taken(plan: Plan, jobs: list[Commit | Removal]) -> list[Job[Any]]:
-    taken: list[Job[Any]] = []
-    for job in jobs:
-        if not plan.take(job):
-            break
-        taken.append(job)
+        taken.append(write)
     return taken
 
 
-def _is_doubtful(jobs: list[Job[Any]]) -> bool:
-    """Whether one of them must be decided anew; it is marked for that."""
-    doubtful = [job for job in jobs if isinstance(job, Commit) and job.is_doubtful]
-    for job in doubtful:
-        job.together = True
+def _mark_doubtful(writes: list[TransactedWrite]) -> bool:
+    """Return True if a staged outcome needs a consistent read; that write then goes alone."""
+    doubtful = [
+        write for write in writes if isinstance(write, DynamodbCommit) and write.is_doubtful
+    ]
+    for write in doubtful:
+        write.alone = True
     return bool(doubtful)

@@ -25,14 +25,14 @@ from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
 from keyhouse.engines.jetstream.bucket import SPACE_METADATA, Bucket
 from keyhouse.engines.jetstream.connection import Connection
-from keyhouse.engines.jetstream.job import CommitJob
 from keyhouse.engines.jetstream.layout import BucketNames, Layout
+from keyhouse.engines.jetstream.pending import JetstreamCommit
 from keyhouse.engines.jetstream.reader import page, rows
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.engines.jetstream.settings import Settings, parse
 from keyhouse.engines.jetstream.sweep import prune, sweep
 from keyhouse.engines.jetstream.watch import changes
-from keyhouse.engines.jetstream.writer import Writer
+from keyhouse.engines.jetstream.writer import JetstreamWriter
 from keyhouse.engines.url import public_url
 from keyhouse.errors import (
     ClosedError,
@@ -70,7 +70,7 @@ class JetstreamEngine:
         self._changes_kept = changes_kept
         self._connection: Connection | None = None
         self._buckets: dict[str, Bucket] = {}
-        self._writers: dict[str, Writer] = {}
+        self._writers: dict[str, JetstreamWriter] = {}
         self._connecting = asyncio.Lock()
         self._closed = False
 
@@ -131,7 +131,7 @@ class JetstreamEngine:
         with self._while_open():
             bucket = await self._bucket_of(space)
             await bucket.open(writing=True)
-            return await self._writer(bucket).submit(CommitJob(space, batch))
+            return await self._writer(bucket).submit(JetstreamCommit(space, batch))
 
     async def watch(
         self, space: str, span: Span, *, since: int | None = None
@@ -198,11 +198,11 @@ class JetstreamEngine:
             )
         return bucket
 
-    def _writer(self, bucket: Bucket) -> Writer:
+    def _writer(self, bucket: Bucket) -> JetstreamWriter:
         writer = self._writers.get(bucket.names.bucket)
         if writer is None:
             self._check_open()
-            writer = self._writers[bucket.names.bucket] = Writer(bucket, self._clock)
+            writer = self._writers[bucket.names.bucket] = JetstreamWriter(bucket, self._clock)
         return writer
 
     async def _all(self) -> list[Bucket]:

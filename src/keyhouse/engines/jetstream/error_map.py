@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from keyhouse.errors import (
-    ClosedError,
     EngineError,
     FullError,
     KeyhouseError,
@@ -70,11 +69,6 @@ def translate(refusal: ApiError) -> KeyhouseError:
 def too_large(limit: int) -> LimitError:
     """Of an atomic batch, the server says only that a message is missing."""
     return LimitError(_TOO_LARGE_FOR_IT, limit=limit)
-
-
-def is_outage(failure: KeyhouseError) -> bool:
-    """Whether the failure is the server's, and no one job of a group is to blame for it."""
-    return isinstance(failure, (ClosedError, FullError, UnavailableError, UnknownOutcomeError))
 
 
 def not_connected(cause: Exception | None = None) -> UnavailableError:

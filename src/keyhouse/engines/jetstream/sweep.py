@@ -14,9 +14,9 @@ from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, translate
 from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, Horizon
-from keyhouse.engines.jetstream.job import Applied, SweepJob
 from keyhouse.engines.jetstream.message import EXPECTED, Message
-from keyhouse.engines.jetstream.writer import Writer
+from keyhouse.engines.jetstream.pending import Applied, JetstreamSweep
+from keyhouse.engines.jetstream.writer import JetstreamWriter
 
 SWEEP_ROWS: Final = 500
 """Rows that are removed in one commit: between two of them, others commit."""
@@ -33,7 +33,7 @@ ID_MARGIN_MILLISECONDS: Final = 3_600_000
 """How much longer than a day a batch id is kept: its time is by the clock of whoever wrote it."""
 
 
-async def sweep(bucket: Bucket, writer: Writer, clock: Clock, limit: int) -> int:
+async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: int) -> int:
     """Remove up to `limit` expired rows; how many went."""
     swept = 0
     while swept < limit:
@@ -41,7 +41,7 @@ async def sweep(bucket: Bucket, writer: Writer, clock: Clock, limit: int) -> int
         if not expired:
             break
         try:
-            swept += await writer.submit(SweepJob(expired))
+            swept += await writer.submit(JetstreamSweep(expired))
         except BaseException:
             bucket.mirror.requeue(expired)
             raise
@@ -111,7 +111,7 @@ async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
 
 
 def _is_expired(found: dict[str, Any], now: int) -> bool:
-    return Applied.read(found["subject"], found.get("data", "")).forgotten(
+    return Applied.read(found["subject"], found.get("data", "")).expired(
         now - ID_MARGIN_MILLISECONDS
     )
 

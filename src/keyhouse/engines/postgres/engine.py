@@ -18,7 +18,7 @@ from keyhouse.engines.postgres.snapshot import (
     snapshot,
 )
 from keyhouse.engines.postgres.sql import statements
-from keyhouse.engines.postgres.writer import CONNECTIONS, Writer
+from keyhouse.engines.postgres.writer import CONNECTIONS, PostgresWriter
 from keyhouse.engines.sql.layout import Layout
 from keyhouse.engines.sql.url import split_layout
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS, CHANGES_KEPT
@@ -52,7 +52,9 @@ class PostgresEngine:
         self._writes = Pool(server, CONNECTIONS + 1)  # one for the sweep
         self._reader = Reader(self._reads, self._sql, clock)
         self._feed = Feed(server, self._reads, self._sql, clock)
-        self._writer = Writer(self._writes, self._sql, clock, committed=self._feed.committed)
+        self._writer = PostgresWriter(
+            self._writes, self._sql, clock, committed=self._feed.committed
+        )
 
     @classmethod
     def open(

@@ -125,8 +125,3 @@ def translate_commit_error(error: Exception, server: str) -> KeyhouseError:
         sentence = "The connection was lost during the commit; repeat it with the same batch id."
         return UnknownOutcomeError(sentence, server=server, detail=str(error)).caused_by(error)
     return translate(error, server)
-
-
-def is_outage(failure: KeyhouseError) -> bool:
-    """Whether the failure is the server's, and no one batch of a call is to blame for it."""
-    return isinstance(failure, (FullError, UnavailableError, UnknownOutcomeError, UnreadableError))

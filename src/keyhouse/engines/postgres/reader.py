@@ -10,7 +10,7 @@ from keyhouse.engine import Row
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
-from keyhouse.engines.postgres.worker_pool import WorkerPool
+from keyhouse.engines.worker_pool import WorkerPool
 from keyhouse.errors import KeyhouseError
 
 KEYS_MAX: Final = 256
@@ -50,7 +50,7 @@ class Reader:
         self._waiting.append(wanted)
         if not self._starting and not self._lanes.full:
             self._starting = True
-            self._lanes.start(self._lane())
+            self._lanes.start(self._lane)
         return await wanted.future
 
     async def _lane(self) -> None:

@@ -36,7 +36,7 @@ ROOM_BYTES: Final = 4 * 1_024 * 1_024
 """What opening needs on the disk, besides as much as the log that it reads again."""
 
 
-class Stall(Exception):
+class WriteStall(Exception):
     """RocksDB has to flush or compact before it takes more. Nothing was written: prepare the batch again."""
 
 
@@ -117,7 +117,7 @@ class Database:
             self.rows.write(batch, self._writing)
         except Exception as error:
             if is_stall(error):
-                raise Stall from error
+                raise WriteStall from error
             self.failed = translate(error, self.folder)
             raise self.failed from error
 

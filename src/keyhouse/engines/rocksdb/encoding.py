@@ -55,7 +55,7 @@ _NUMBER = Struct(">Q")
 _SIGN = 2**63
 
 
-class Keys(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class CommittedKeys(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What one commit did, for the watches: keys only, because a watch gives out the newest row."""
 
     space: str
@@ -64,7 +64,7 @@ class Keys(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 encode_keys = msgspec.json.Encoder().encode
-decode_keys = msgspec.json.Decoder(Keys).decode
+decode_keys = msgspec.json.Decoder(CommittedKeys).decode
 
 
 @lru_cache(maxsize=4_096)

@@ -7,12 +7,12 @@ from typing import Final
 
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.engine import Batch, Capabilities, Change, Page, Row, Span
-from keyhouse.engines.commit_queue import PendingCommit
 from keyhouse.engines.rocksdb.database import Database
 from keyhouse.engines.rocksdb.feed import Feed
 from keyhouse.engines.rocksdb.snapshot import Snapshot
-from keyhouse.engines.rocksdb.transaction import Swept
-from keyhouse.engines.rocksdb.writer import Writer
+from keyhouse.engines.rocksdb.transaction import SweepResult
+from keyhouse.engines.rocksdb.writer import RocksdbWriter
+from keyhouse.engines.thread_commit_queue import TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS: Final = 500
@@ -38,7 +38,7 @@ class RocksdbEngine:
         self._changes_kept = changes_kept
         self._feed = Feed(database, clock)
         self._view = self._feed.view
-        self._writer = Writer(database, self._view, clock, committed=self._feed.offer)
+        self._writer = RocksdbWriter(database, self._view, clock, committed=self._feed.offer)
 
     @classmethod
     def open(
@@ -73,7 +73,7 @@ class RocksdbEngine:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            PendingCommit(
+            TransactionWrite(
                 lambda transaction: transaction.apply(space, batch), rows=rows, bytes=size
             )
         )
@@ -92,15 +92,15 @@ class RocksdbEngine:
             pass
         return swept
 
-    async def _sweep(self, rows: int) -> Swept:
+    async def _sweep(self, rows: int) -> SweepResult:
         return await self._writer.submit(
-            PendingCommit(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
+            TransactionWrite(lambda transaction: transaction.sweep(rows, SWEEP_ROWS), alone=True)
         )
 
     async def _prune(self) -> bool:
         kept = self._changes_kept
         return await self._writer.submit(
-            PendingCommit(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
+            TransactionWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
     async def spaces(self) -> AsyncIterator[str]:

@@ -9,10 +9,10 @@ from typing import Final
 from keyhouse.clock import Clock
 from keyhouse.engine import Row, check_since, outdated
 from keyhouse.engines.rocksdb.database import Database
-from keyhouse.engines.rocksdb.encoding import Keys, decode_keys, number, number_of
+from keyhouse.engines.rocksdb.encoding import CommittedKeys, decode_keys, number, number_of
 from keyhouse.engines.rocksdb.error_map import CLOSED
 from keyhouse.engines.rocksdb.iterators import bounded, steps
-from keyhouse.engines.rocksdb.view import View
+from keyhouse.engines.rocksdb.view import CommittedView
 from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
@@ -24,11 +24,11 @@ class Feed(LogFeed):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(clock)
         self._database = database
-        self.view = View(
+        self.view = CommittedView(
             database, clock, reopened=self._miss
         )  # what was never confirmed may be in the log all the same
 
-    def offer(self, commits: list[tuple[int, Keys]]) -> None:
+    def offer(self, commits: list[tuple[int, CommittedKeys]]) -> None:
         """What has just become durable, and is in the view."""
         if self._watchers:
             for revision, keys in commits:
@@ -62,7 +62,7 @@ class Feed(LogFeed):
         watcher.position = last
         return mentions
 
-    def _log(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
+    def _log(self, first: int, last: int) -> Iterator[tuple[int, CommittedKeys]]:
         """The commits from `first` to `last`, both in. The newest may still be on their way to the disk: `last` is not."""
         reading = bounded(number(last + 1))
         for key, value in steps(

@@ -14,14 +14,14 @@ from keyhouse.engine import Page, Span
 from keyhouse.engines.rocksdb.encoding import bounds, prefix_of
 from keyhouse.engines.rocksdb.error_map import CLOSED
 from keyhouse.engines.rocksdb.iterators import steps
-from keyhouse.engines.rocksdb.view import View, live_rows, live_space
+from keyhouse.engines.rocksdb.view import CommittedView, live_rows, live_space
 from keyhouse.errors import ClosedError
 
 
 class Snapshot:
     """Is a View."""
 
-    def __init__(self, view: View, clock: Clock, folder: str) -> None:
+    def __init__(self, view: CommittedView, clock: Clock, folder: str) -> None:
         moment = view.moment()
         self._at: RdictIter | None = moment[0]
         self._before = moment[1]

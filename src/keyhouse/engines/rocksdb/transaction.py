@@ -23,7 +23,7 @@ from keyhouse.engines.rocksdb.encoding import (
     IDS,
     IDS_BY_TIME,
     NEVER,
-    Keys,
+    CommittedKeys,
     encode_keys,
     moment,
     moment_of,
@@ -39,21 +39,21 @@ _head = HEAD.pack
 _head_of = HEAD.unpack_from
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """How many rows went, and whether more may be due."""
 
     rows: int
     more: bool
 
 
-class Transaction:
+class RocksdbTransaction:
     """One group at one moment `now`. `commits` is what it did, for the watches; `oldest`: of the changes that are kept."""
 
     __slots__ = (
         "_database",
         "_families",
         "_ids",
-        "_known",
+        "_overlay",
         "batch",
         "commits",
         "now",
@@ -64,12 +64,12 @@ class Transaction:
     def __init__(self, database: Database, revision: int, oldest: int, now: int) -> None:
         self._database = database
         self._families = database.families
-        self._known: dict[
+        self._overlay: dict[
             bytes, bytes | None
         ] = {}  # rows as they are now, those that were looked at or written
         self._ids: dict[bytes, int] = {}
         self.batch = WriteBatch(raw_mode=True)
-        self.commits: list[tuple[int, Keys]] = []
+        self.commits: list[tuple[int, CommittedKeys]] = []
         self.revision = revision
         self.oldest = oldest
         self.now = now
@@ -77,7 +77,7 @@ class Transaction:
     @property
     def rows(self) -> Collection[bytes]:
         """The keys of all rows that it writes, and of some that it only looked at."""
-        return self._known.keys()
+        return self._overlay.keys()
 
     def apply(self, space: str, batch: Batch) -> int | None:
         prefix = prefix_of(space)
@@ -91,7 +91,7 @@ class Transaction:
         revision = self.revision + 1
         rows, due = self._encoded(prefix, puts, revision)
         deleted = [prefix + key.encode() for key in batch.deletes]
-        keys = Keys(space, [put.key for put in puts], batch.deletes)
+        keys = CommittedKeys(space, [put.key for put in puts], batch.deletes)
         change = encode_keys(keys)
         self._write(rows, due, deleted)
         if batch.id is not None:
@@ -99,7 +99,7 @@ class Transaction:
         self._record(keys, change)
         return revision
 
-    def sweep(self, limit: int, looks: int) -> Swept:
+    def sweep(self, limit: int, looks: int) -> SweepResult:
         """Delete up to `limit` expired rows, as one change of each space they were in; look at no more than `looks`. It is
         alone in its transaction, so the database is all there is to look at."""
         gone: dict[str, list[str]] = {}
@@ -117,9 +117,9 @@ class Transaction:
                 gone.setdefault(space, []).append(key)
                 count += 1
         for space, keys in gone.items():
-            swept = Keys(space, (), keys)
+            swept = CommittedKeys(space, (), keys)
             self._record(swept, encode_keys(swept))
-        return Swept(count, len(found) == looks)
+        return SweepResult(count, len(found) == looks)
 
     def prune(self, kept: int, looks: int) -> bool:
         """Drop the changes beyond the newest `kept`, and up to `looks` forgotten batch ids; whether more may be left."""
@@ -195,7 +195,7 @@ class Transaction:
     def _write(
         self, rows: dict[bytes, bytes], due: list[tuple[int, bytes]], deleted: list[bytes]
     ) -> None:
-        batch, known = self.batch, self._known
+        batch, known = self.batch, self._overlay
         if not known.keys().isdisjoint(rows):
             self._expire_no_more(rows)
         self._expire_no_more(deleted)
@@ -210,7 +210,9 @@ class Transaction:
 
     def _expire_no_more(self, keys: Iterable[bytes]) -> None:
         for key in keys:
-            if (old := self._known.get(key)) is not None and (expires := _head_of(old)[1]) != NEVER:
+            if (old := self._overlay.get(key)) is not None and (
+                expires := _head_of(old)[1]
+            ) != NEVER:
                 self.batch.delete(moment(expires) + key, self._families[EXPIRY])
 
     def _remember(self, prefix: bytes, batch_id: str, revision: int) -> None:
@@ -220,15 +222,15 @@ class Transaction:
         self.batch.put(IDS_BY_TIME + moment(self.now) + named, b"", applied)
         self._ids[IDS + named] = revision
 
-    def _record(self, keys: Keys, change: bytes) -> None:
+    def _record(self, keys: CommittedKeys, change: bytes) -> None:
         self.revision += 1
         self.batch.put(number(self.revision), change, self._families[CHANGES])
         self.commits.append((self.revision, keys))
 
     def _stored(self, key: bytes) -> bytes | None:
-        if key in self._known:
-            return self._known[key]
-        data = self._known[key] = self._got(self._database.rows, key)
+        if key in self._overlay:
+            return self._overlay[key]
+        data = self._overlay[key] = self._got(self._database.rows, key)
         return data
 
     def _got(self, family: Rdict, key: bytes) -> bytes | None:

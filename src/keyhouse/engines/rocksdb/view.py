@@ -25,7 +25,7 @@ from keyhouse.errors import ClosedError
 _head_of = HEAD.unpack_from
 
 
-class View:
+class CommittedView:
     """`oldest`: the first revision whose change is kept. `reopened` is called when the database had to be opened anew: it
     may hold what was never confirmed."""
 
@@ -40,14 +40,14 @@ class View:
     def refresh(self, revision: int, oldest: int) -> None:
         """Show everything that is in the database: it is durable, and of this revision."""
         self._snapshot = self._database.snapshot()
-        self._unsure = _Unsure(())
+        self._in_flight = _InFlightKeys(())
         self.revision = revision
         self.oldest = oldest
 
     def hold(self, keys: Collection[bytes]) -> None:
         """Go on showing these rows as they are, though they are about to be written, until the next `refresh`. This alone
         is called on the writer's thread as well, before it writes."""
-        self._unsure = _Unsure(keys)
+        self._in_flight = _InFlightKeys(keys)
 
     def reopen(self) -> None:
         """Open the database anew after a write has failed, and show what it holds. Until there is room for that, the old
@@ -113,7 +113,7 @@ class View:
         that it finds at some keys. As long as anyone has the iterator, the folder can't be closed."""
         self._shown()
         at = self._iterator(None)
-        return at, {key: self._row(key) for key in self._unsure.keys}
+        return at, {key: self._row(key) for key in self._in_flight.keys}
 
     def _walk(
         self, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -123,19 +123,19 @@ class View:
             return iter(())
         self._shown()
         newest = steps(self._iterator(stop), start, self._database.folder, reverse=reverse)
-        unsure = (
-            self._unsure
+        in_flight = (
+            self._in_flight
         )  # asked after the iterator was made: else the writer's thread could write between the two
-        held = unsure.within(start, stop)
+        held = in_flight.within(start, stop)
         if not held:
             return newest
-        sure = (row for row in newest if row[0] not in unsure.keys)
+        durable = (row for row in newest if row[0] not in in_flight.keys)
         before = (
             (key, data)
             for key in (reversed(held) if reverse else held)
             if (data := self._row(key)) is not None
         )
-        return merge(sure, before, reverse=reverse)
+        return merge(durable, before, reverse=reverse)
 
     def _iterator(self, stop: bytes | None) -> RdictIter:
         return self._database.rows.iter(bounded(stop))
@@ -188,7 +188,7 @@ def live_space(found: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
     return None
 
 
-class _Unsure:
+class _InFlightKeys:
     """The keys of rows that may be on their way to the disk. They are put in order only when a scan asks for it."""
 
     __slots__ = ("_in_order", "keys")

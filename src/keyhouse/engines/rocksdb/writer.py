@@ -1,7 +1,8 @@
-"""RocksDB's writer, in groups: see `keyhouse.engines.commit_queue`.
+"""RocksDB's writer, in groups: see `keyhouse.engines.thread_commit_queue`.
 
-A group is prepared and written on the event loop's thread, in memory and into the system's cache; the sync that makes it
-durable runs on the writer's own thread. RocksDB may not be ready to take a group, because it has to wait.
+A group is planned and written on the event loop's thread, into memory and the system's cache; the
+sync that makes it durable runs on the writer's thread. A write stall, in which RocksDB takes no
+writes until it has flushed or compacted, is waited for on the thread.
 """
 
 import time
@@ -9,70 +10,76 @@ from collections.abc import Callable
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engines.commit_queue import CommitQueue, Group, Wait
-from keyhouse.engines.rocksdb.database import Database, Stall
-from keyhouse.engines.rocksdb.encoding import Keys
+from keyhouse.engines.rocksdb.database import Database, WriteStall
+from keyhouse.engines.rocksdb.encoding import CommittedKeys
 from keyhouse.engines.rocksdb.error_map import CLOSED, STALLED
-from keyhouse.engines.rocksdb.transaction import Transaction
-from keyhouse.engines.rocksdb.view import View
+from keyhouse.engines.rocksdb.transaction import RocksdbTransaction
+from keyhouse.engines.rocksdb.view import CommittedView
+from keyhouse.engines.thread_commit_queue import ThreadCommitQueue, TransactionGroup, WouldBlock
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
 STALL_SECONDS: Final = 60.0
-"""How long RocksDB may take to be ready for a write, before the caller is told."""
+"""A write stall that lasts longer fails the group."""
 
 STALL_RETRY_SECONDS: Final = 0.002
 
-Committed = Callable[[list[tuple[int, Keys]]], None]
+Commits = list[tuple[int, CommittedKeys]]
 
 
-class Writer(CommitQueue):
-    """`committed` is told, on the loop, what each durable group did."""
+class RocksdbWriter(ThreadCommitQueue):
+    """`committed` is called on the loop with the commits of each durable group."""
 
-    def __init__(self, database: Database, view: View, clock: Clock, committed: Committed) -> None:
+    def __init__(
+        self,
+        database: Database,
+        view: CommittedView,
+        clock: Clock,
+        committed: Callable[[Commits], None],
+    ) -> None:
         super().__init__("rocksdb")
         self._database = database
         self._view = view
         self._clock = clock
         self._committed = committed
-        self._written: Transaction | None = None  # and not yet known to be durable
-        self._told: list[tuple[int, Keys]] = []
+        self._in_flight: RocksdbTransaction | None = None  # written, not known to be durable
+        self._unannounced: Commits = []
 
     def _closed_error(self) -> KeyhouseError:
         return ClosedError(CLOSED, folder=self._database.folder)
 
     def _translated(self, error: Exception) -> Exception:
-        return error  # the database has
+        return error  # the database has done so
 
-    def _revive(self) -> None:
-        """Open the database anew after a failure. On the loop, so that no read comes between: rare, and slow."""
+    def _recover(self) -> None:
+        """Reopen the database after a failure. On the loop, so that no read interferes: rare, slow."""
         if self._database.failed is not None or not self._database.is_open:
             self._view.reopen()
 
-    def _prepare(self, group: Group) -> bool:
+    def _plan(self, group: TransactionGroup) -> bool:
         try:
             return self._write(group)
-        except Stall as stall:
-            raise Wait from stall
+        except WriteStall as stall:
+            raise WouldBlock from stall
 
-    def _write(self, group: Group) -> bool:
-        transaction = Transaction(
+    def _write(self, group: TransactionGroup) -> bool:
+        transaction = RocksdbTransaction(
             self._database, self._view.revision, self._view.oldest, self._clock.now()
         )
-        for job in group:
-            job.run(transaction)
+        for write in group.writes:
+            write.plan(transaction)
         if transaction.batch.is_empty():
             return False
         self._view.hold(transaction.rows)
         self._database.write(transaction.batch)
-        self._written = transaction
+        self._in_flight = transaction
         return True
 
-    def _whole(self, group: Group) -> KeyhouseError | None:
+    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
         deadline = time.monotonic() + STALL_SECONDS
         while True:
             try:
-                return self._commit(group) if self._write(group) else None
-            except Stall as stall:
+                return self._apply(group) if self._write(group) else None
+            except WriteStall as stall:
                 if time.monotonic() >= deadline:
                     return UnavailableError(
                         STALLED, folder=self._database.folder, detail=str(stall.__cause__)
@@ -81,23 +88,23 @@ class Writer(CommitQueue):
             except KeyhouseError as error:
                 return error
 
-    def _commit(self, group: Group) -> KeyhouseError | None:
+    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
             self._database.sync()
         except KeyhouseError as error:
             return error
         return None
 
-    def _confirm(self, failure: KeyhouseError | None) -> None:
-        written, self._written = self._written, None
-        if written is not None and failure is None:
-            self._view.refresh(written.revision, written.oldest)
-            self._told = written.commits
+    def _finish(self, failure: KeyhouseError | None) -> None:
+        durable, self._in_flight = self._in_flight, None
+        if durable is not None and failure is None:
+            self._view.refresh(durable.revision, durable.oldest)
+            self._unannounced = durable.commits
 
     def _announce(self) -> None:
-        if self._told:
-            told, self._told = self._told, []
-            self._committed(told)
+        if self._unannounced:
+            commits, self._unannounced = self._unannounced, []
+            self._committed(commits)
 
-    def _release(self) -> None:
+    def _close_files(self) -> None:
         self._database.close()

@@ -17,8 +17,8 @@ from keyhouse.engines.sqlite.feed import Feed
 from keyhouse.engines.sqlite.reader import Reader
 from keyhouse.engines.sqlite.snapshot import Snapshot
 from keyhouse.engines.sqlite.sql import Statements, statements, stop_of
-from keyhouse.engines.sqlite.transaction import Transaction
-from keyhouse.engines.sqlite.writer import SqliteJob, Writer
+from keyhouse.engines.sqlite.transaction import SqliteTransaction
+from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS: Final = 64
@@ -63,7 +63,7 @@ class SqliteEngine:
         self._reader = Reader(reader, sql, clock)
         self._rows = self._reader.rows
         self._feed = Feed(self._reader, sql, clock)
-        self._writer = Writer(writer, sql, clock, committed=self._feed.pull)
+        self._writer = SqliteWriter(writer, sql, clock, committed=self._feed.pull)
 
     @classmethod
     def open(
@@ -113,7 +113,7 @@ class SqliteEngine:
         rows = len(batch.checks) + len(batch.puts) + len(batch.deletes) + len(batch.adds)
         size = sum([len(put.value) for put in batch.puts])
         return await self._writer.submit(
-            SqliteJob(
+            SqliteWrite(
                 lambda transaction: transaction.apply(space, batch, size), rows=rows, bytes=size
             )
         )
@@ -128,7 +128,7 @@ class SqliteEngine:
         swept, rows, most, last = 0, SWEEP_ROWS, SWEEP_ROWS_MAX, None
         while swept < limit:
             asked = min(rows, limit - swept)
-            step = await self._writer.submit(SqliteJob(_sweeping(asked), rows=asked))
+            step = await self._writer.submit(SqliteWrite(_sweeping(asked), rows=asked))
             swept += step.gone
             if step.gone < asked:
                 break
@@ -146,7 +146,7 @@ class SqliteEngine:
     async def _prune(self) -> int:
         kept = self._changes_kept
         return await self._writer.submit(
-            SqliteJob(lambda found: found.prune(kept, PRUNE_ROWS), alone=True)
+            SqliteWrite(lambda found: found.prune(kept, PRUNE_ROWS), alone=True)
         )
 
     async def spaces(self) -> AsyncIterator[str]:
@@ -170,8 +170,8 @@ class SqliteEngine:
         )  # last, so that it is the one that checkpoints, on its own thread
 
 
-def _sweeping(rows: int) -> Callable[[Transaction], _Step]:
-    def step(transaction: Transaction) -> _Step:
+def _sweeping(rows: int) -> Callable[[SqliteTransaction], _Step]:
+    def step(transaction: SqliteTransaction) -> _Step:
         before, begun = transaction.revision, perf_counter()
         gone = transaction.sweep(rows)
         return _Step(gone, perf_counter() - begun, before, transaction.revision)

@@ -5,7 +5,7 @@ other batches of the transaction go on.
 
 The puts of all batches are gathered and written by one statement, at the end or before something reads one of their rows:
 half the cost of a small batch is that of calling SQLite for it. Where SQLite refuses one of them it does not say whose it
-was: `SpoiledError`, and the transaction is done again with `gathers=False`, each batch by itself.
+was: `RejectedValueError`, and the transaction is done again with `gathers=False`, each batch by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from keyhouse.engines.sqlite.change_log import Keys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
-POISON = (
+REJECTED_VALUE = (
     ArithmeticError,
     TypeError,
     ValueError,
@@ -31,11 +31,11 @@ POISON = (
 PutRow = tuple[str | bytes | int | None, ...]
 
 
-class SpoiledError(Exception):
+class RejectedValueError(Exception):
     """One of several batches holds a value that SQLite can't keep."""
 
 
-class Transaction:
+class SqliteTransaction:
     """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
 
     __slots__ = (
@@ -188,8 +188,8 @@ class Transaction:
             self._cursor.executemany(self._sql.put_small, rows)
             if changes() - before < len(rows):
                 self._cursor.executemany(self._sql.put, rows)
-        except POISON as error:
-            raise SpoiledError from error
+        except REJECTED_VALUE as error:
+            raise RejectedValueError from error
 
     def _apart(self, row: PutRow) -> PutRow:
         """The row, with its value in the other table if it is a large one."""

@@ -1,37 +1,44 @@
-"""The one connection that writes, in groups: see `keyhouse.engines.commit_queue`.
+"""The one connection that writes, in groups: see `keyhouse.engines.thread_commit_queue`.
 
-The statements of a group run on the event loop's thread, where they touch cached pages only; COMMIT, which writes and
-syncs the WAL and sometimes checkpoints it, runs on the writer's own thread. To run the statements there too was measured,
-and lost: the driver lets go of Python's lock at every statement, and has to win it back from a busy loop. Only one of the
-two threads uses the connection at any moment.
+The statements of a group run on the event loop's thread, where they touch cached pages only; COMMIT,
+which writes and syncs the WAL and sometimes checkpoints it, runs on the writer's thread. Running the
+statements there too was measured and is slower: the driver releases Python's lock at every statement
+and has to win it back from a busy loop. Only one of the two threads uses the connection at a time.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import apsw
 
 from keyhouse.clock import Clock
-from keyhouse.engines.commit_queue import CommitQueue, Group, PendingCommit, Wait
+from keyhouse.engines.commit_queue import Answer
 from keyhouse.engines.sqlite.connections import until_available
 from keyhouse.engines.sqlite.error_map import translate, translate_commit_error
 from keyhouse.engines.sqlite.sql import Statements
-from keyhouse.engines.sqlite.transaction import POISON, SpoiledError, Transaction
+from keyhouse.engines.sqlite.transaction import (
+    REJECTED_VALUE,
+    RejectedValueError,
+    SqliteTransaction,
+)
+from keyhouse.engines.thread_commit_queue import (
+    ThreadCommitQueue,
+    TransactionGroup,
+    TransactionWrite,
+    WouldBlock,
+)
 from keyhouse.errors import ClosedError, KeyhouseError
 
-Answer = TypeVar("Answer")
 
+class SqliteWrite(TransactionWrite[Answer]):
+    """Any error not listed here is one of the whole transaction."""
 
-class SqliteJob(PendingCommit[Answer]):
-    """What is no refusal and no poison is the transaction's own error."""
-
-    REFUSALS = (KeyhouseError,)
-    POISON = POISON
+    OWN_ERRORS = (KeyhouseError,)
+    EXCLUDING_ERRORS = REJECTED_VALUE
 
     __slots__ = ()
 
 
-class Writer(CommitQueue):
+class SqliteWriter(ThreadCommitQueue):
     """`committed` is called on the loop after each group."""
 
     def __init__(
@@ -58,55 +65,57 @@ class Writer(CommitQueue):
     def _translated(self, error: Exception) -> KeyhouseError:
         return translate(error, self._path)
 
-    def _revive(self) -> None:
-        """A transaction that neither ended nor could be rolled back: every group behind it would fail."""
+    def _recover(self) -> None:
+        """Roll back a transaction that an earlier group left open: every later group would fail."""
         self._roll_back()
 
-    def _prepare(self, group: Group) -> bool:
+    def _plan(self, group: TransactionGroup) -> bool:
         try:
-            return self._prepared(group)
+            return self._planned(group)
         except apsw.BusyError as error:
-            raise Wait from error
+            raise WouldBlock from error
 
-    def _prepared(self, group: Group) -> bool:
+    def _planned(self, group: TransactionGroup) -> bool:
+        """Run the group's statements, again without the writes that turn out to be excluded."""
         gathers = True
         while True:
             self._cursor.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(
+                transaction = SqliteTransaction(
                     self._cursor, self._sql, self._clock.now(), gathers=gathers
                 )
-                sound = self._run(group, transaction)
-            except SpoiledError:
+                complete = self._run(group, transaction)
+            except RejectedValueError:
                 self._roll_back()
                 gathers = False
                 continue
             except BaseException:
                 self._roll_back()
                 raise
-            if sound and transaction.wrote:
+            if complete and transaction.wrote:
                 return True
             self._roll_back()
-            if sound:
+            if complete:
                 return False
 
-    def _run(self, group: Group, transaction: Transaction) -> bool:
-        for job in group:
-            if not job.poisoned:
-                job.run(transaction)
-                if job.poisoned:
+    def _run(self, group: TransactionGroup, transaction: SqliteTransaction) -> bool:
+        """Return False if a write failed half-way: the transaction holds a part of it."""
+        for write in group.writes:
+            if not write.excluded:
+                write.plan(transaction)
+                if write.excluded:
                     return False
         transaction.finish()
         return True
 
-    def _whole(self, group: Group) -> KeyhouseError | None:
+    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
-            wrote = until_available(lambda: self._prepared(group))
+            wrote = until_available(lambda: self._planned(group))
         except Exception as error:
             return translate(error, self._path)
-        return self._commit(group) if wrote else None
+        return self._apply(group) if wrote else None
 
-    def _commit(self, group: Group) -> KeyhouseError | None:
+    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
         try:
             self._cursor.execute("COMMIT")
         except Exception as error:
@@ -115,10 +124,10 @@ class Writer(CommitQueue):
         return None
 
     def _roll_back(self) -> None:
-        """SQLite has often done so itself, after an error that spoils the transaction."""
+        """After an error that spoils the transaction, SQLite has often done so itself."""
         if self.connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
-    def _release(self) -> None:
-        """The last connection to go checkpoints the WAL."""
+    def _close_files(self) -> None:
+        """The last connection to close checkpoints the WAL."""
         self.connection.close()

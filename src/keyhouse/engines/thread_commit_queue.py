@@ -1,0 +1,243 @@
+"""Group commit with one worker thread, for engines with a disk of their own: SQLite and RocksDB.
+
+See `commit_queue` for the theory. The queue is always in one of these states; callbacks move it
+on, not a task, so neither a cancelled caller nor a loop that shuts down can stop it half-way:
+
+    state       runs on       next
+    ---------   -----------   ------------------------------------------------------------------
+    idle        nothing       submit                       -> scheduled
+    scheduled   loop          queue empty                  -> idle
+                              first write is `alone`       -> blocking
+                              otherwise                    -> planning
+    planning    loop          nothing to make durable      -> settling
+                              rows written                 -> applying
+                              WouldBlock                   -> blocking
+                              error                        -> settling, as the group's failure
+    applying    thread        durable, or failed           -> settling
+    blocking    thread        planned and applied there    -> settling
+    settling    loop          always                       -> scheduled
+
+Planning touches memory and the system's cache only, and a group is bounded, so the loop is never
+held for long. Work that waits for the disk or for a lock runs on the thread, and so does a write
+that is too large for the loop. `scheduled` comes one loop turn after `settling`, so the callers
+that were just settled can submit their next writes to the next group.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from keyhouse.engines.commit_queue import (
+    Answer,
+    CommitGroup,
+    CommitQueue,
+    PendingWrite,
+    unexpected_error,
+    unexpected_outcome,
+)
+from keyhouse.engines.worker_thread import WorkerThread
+from keyhouse.errors import KeyhouseError
+
+GROUP_WRITES_MAX: Final = 128
+"""Writes in one group."""
+
+GROUP_ROWS_MAX: Final = 512
+"""Rows read or written by a group that is planned on the event loop: about 2 ms."""
+
+GROUP_BYTES_MAX: Final = 1_024 * 1_024
+"""Bytes of values in a group that is planned on the event loop."""
+
+
+class WouldBlock(Exception):
+    """The engine cannot take the group without waiting: it is planned on the thread instead."""
+
+
+class TransactionWrite(PendingWrite[Answer]):
+    """A write as a callable on the group's transaction.
+
+    Errors of type `OWN_ERRORS` are the write's own and leave nothing to undo. Those of type
+    `EXCLUDING_ERRORS` interrupt the write half-way: the group is planned again without it. Any
+    other error is the group's, and is raised.
+    """
+
+    OWN_ERRORS: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    EXCLUDING_ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
+
+    __slots__ = ("_work",)
+
+    def __init__(
+        self, work: Callable[[Any], Answer], *, rows: int = 0, bytes: int = 0, alone: bool = False
+    ) -> None:
+        self._work = work
+        self.rows = rows
+        self.bytes = bytes
+        self.alone = alone or rows > GROUP_ROWS_MAX or bytes > GROUP_BYTES_MAX
+        self.error = None
+        self.excluded = False
+
+    def plan(self, transaction: object) -> None:
+        """Run the write, and stage its result or its error."""
+        self.error = None
+        try:
+            self.result = self._work(transaction)
+        except self.EXCLUDING_ERRORS as error:
+            self.error = error
+            self.excluded = True
+        except self.OWN_ERRORS as error:
+            self.error = error
+
+
+class TransactionGroup(CommitGroup[TransactionWrite[Any]]):
+    WRITES_MAX = GROUP_WRITES_MAX
+    ROWS_MAX = GROUP_ROWS_MAX
+    BYTES_MAX = GROUP_BYTES_MAX
+
+    __slots__ = ()
+
+
+class ThreadCommitQueue(CommitQueue):
+    """The engine plans a group on the loop, applies it on the thread and finishes it on the loop."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: deque[TransactionWrite[Any]] = deque()
+        self._thread = WorkerThread(f"keyhouse-{name}")
+        self._loop: asyncio.AbstractEventLoop
+        self._running = False
+        self._drained: list[asyncio.Future[None]] = []
+        self._closing: Future[None] | None = None
+
+    # Implemented by the engine
+
+    def _recover(self) -> None:  # optional
+        """Repair the state that an earlier group left; an error fails the next group."""
+
+    @abstractmethod
+    def _plan(self, group: TransactionGroup) -> bool:
+        """On the loop: do all but the waiting for the disk. Return False if nothing was written.
+
+        Raises WouldBlock if it would have to wait; any other error is the group's.
+        """
+        ...
+
+    @abstractmethod
+    def _apply(self, group: TransactionGroup) -> KeyhouseError | None:
+        """On the thread: make the planned group durable. Return the group's failure, if any."""
+        ...
+
+    @abstractmethod
+    def _plan_and_apply(self, group: TransactionGroup) -> KeyhouseError | None:
+        """On the thread: wait until the group can be planned, then do both."""
+        ...
+
+    def _finish(self, failure: KeyhouseError | None) -> None:  # optional
+        """On the loop, before the callers are settled: make the group visible to readers."""
+
+    def _announce(self) -> None:  # optional
+        """On the loop, after the callers are settled: notify the watches."""
+
+    @abstractmethod
+    def _translated(self, error: Exception) -> Exception:
+        """Return the engine's error for one of the driver; an unknown one unchanged."""
+        ...
+
+    @abstractmethod
+    def _close_files(self) -> None:
+        """On the thread, after the last group."""
+        ...
+
+    # The same for every engine
+
+    def submit(self, write: TransactionWrite[Answer]) -> asyncio.Future[Answer]:
+        """Queue the write; the future has its outcome once the write is on disk."""
+        if self._closed:
+            raise self._closed_error()
+        if not self._running:
+            # Once per group, not per write: it asks the system for the process id.
+            self._loop = asyncio.get_running_loop()
+            self._running = True
+            self._loop.call_soon(self._run_next)
+        write.future = self._loop.create_future()
+        self._queue.append(write)
+        return write.future
+
+    async def stop(self) -> None:
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        if self._running and loop is self._loop:
+            self._drained.append(loop.create_future())
+            await self._drained[-1]
+
+    async def close(self) -> None:
+        """Close the files, after `stop`."""
+        if self._closing is None:
+            self._closing = Future()
+            self._thread.send(partial(_resolve, self._closing, self._close_files))
+            self._thread.close()
+        await asyncio.shield(asyncio.wrap_future(self._closing))
+
+    def _run_next(self) -> None:
+        group = TransactionGroup()
+        group.fill(self._queue)
+        if not group.writes:
+            self._running = False
+            for waiter in self._drained:
+                if not waiter.done():
+                    waiter.set_result(None)
+            return
+        try:
+            self._recover()
+        except Exception as error:
+            self._settle(group, unexpected_error(error))
+            return
+        if group.writes[0].alone:
+            self._on_thread(self._plan_and_apply, group)
+        else:
+            self._on_loop(group)
+
+    def _on_loop(self, group: TransactionGroup) -> None:
+        try:
+            wrote = self._plan(group)
+        except WouldBlock:
+            self._on_thread(self._plan_and_apply, group)
+        except Exception as error:
+            self._settle(group, unexpected_error(self._translated(error)))
+        else:
+            if wrote:
+                self._on_thread(self._apply, group)
+            else:
+                self._settle(group, None)
+
+    def _on_thread(
+        self, step: Callable[[TransactionGroup], KeyhouseError | None], group: TransactionGroup
+    ) -> None:
+        loop = self._loop
+
+        def run() -> None:
+            try:
+                failure = step(group)
+            except BaseException as error:
+                failure = unexpected_outcome(error)
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+                loop.call_soon_threadsafe(self._settle, group, failure)
+
+        self._thread.send(run)
+
+    def _settle(self, group: TransactionGroup, failure: KeyhouseError | None) -> None:
+        self._finish(failure)
+        group.settle(failure)
+        self._loop.call_soon(self._run_next)
+        self._announce()
+
+
+def _resolve(future: Future[None], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
