@@ -18,7 +18,7 @@ def reading_report(reading: Reading) -> Report:
         else f"A derived row ({of.kind}) of the record `{of.record}`"
     )
     parts = [
-        Part("Key", [("schema", of.schema), ("template", f"`{of.template}`")]),
+        Part("Key", [("schema", of.schema), ("template", f"`{of.template}`"), *_current(of)]),
         Part("Fields", [(field.name, _value(field.value), field.type) for field in of.fields]),
     ]
     if reading.stored is None:
@@ -40,6 +40,10 @@ def reading_report(reading: Reading) -> Report:
 def misses_report(key: str, misses: list[Miss]) -> Report:
     nearest = Part("Nearest", [(f"`{miss.template}`", miss.why) for miss in misses])
     return Report(key, "No template builds this key.", [nearest])
+
+
+def _current(of: Explanation) -> list[tuple[str, str]]:
+    return [] if of.current_key is None else [("legacy key of", f"`{of.current_key}`")]
 
 
 def _record(of: Explanation) -> tuple[str, ...]:

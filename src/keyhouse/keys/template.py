@@ -10,7 +10,7 @@ proves for each template when a schema is declared.
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -119,6 +119,21 @@ class Template:
             for reading, tail in zip(readings, self.literals[1:], strict=True)
         )
         return re.escape(self.head) + "".join(fields)
+
+    def tail(self, bound: Collection[str]) -> list[tuple[str, str, str]]:
+        """Return name, pattern and following text of each field from the first on that is not `bound`.
+
+        Keys of two templates with equal tails order alike once the bound fields are fixed, and differ only before.
+        """
+        fields = [
+            (name, segment_.pattern, literal)
+            for name, segment_, literal in zip(
+                self.fields, self.segments, self.literals[1:], strict=True
+            )
+        ]
+        while fields and fields[0][0] in bound:
+            fields.pop(0)
+        return fields
 
     def segment(self, field: str) -> Segment:
         """The type of a field, as it is in this template."""

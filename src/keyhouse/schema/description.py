@@ -213,6 +213,11 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
             f"`{member_name(record.type, name)}`" for name in attributes if name is not None
         )
 
+    if record.legacy is not None:
+        yield (
+            "legacy keys",
+            f"`{record.legacy.template.text}`: read where the key above has no row; a write moves the record",
+        )
     if record.expiry is not None:
         yield "TTL", _expiry(record.expiry, named(record.expiry.field))
     if record.version is not None:

@@ -27,8 +27,8 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """`earns`: the rows derived from it, if it is a record. `record_key`: its record, if it is a derived row; fields that
-    the row's value holds are in `held`."""
+    """`earns`: the rows derived from it, if it is a record. `record_key`: the key of its record, if it is a derived row;
+    fields that the row's value holds are in `held`. `current_key`: the key to which a write moves it, if it is a legacy key."""
 
     schema: str
     key: str
@@ -38,6 +38,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fields: list[FieldValue]
     earns: list[Relation] = []
     record_key: str | None = None
+    current_key: str | None = None
     held: list[str] = []
 
 
@@ -72,9 +73,10 @@ def explain(schema: Schema, key: str) -> Explanation | None:
     if isinstance(declared, Record):
         earns = [
             Relation(kind_of(derived), _earned_key(derived, found.fields))
-            for derived in declared.derived
+            for derived in record.derived
         ]
-        return msgspec.structs.replace(explanation, earns=earns)
+        current = None if declared is record else record.template.join(found.values)
+        return msgspec.structs.replace(explanation, earns=earns, current_key=current)
     carried = declared.carried()
     known = {
         name: value

@@ -47,6 +47,10 @@ class Record(Generic[T]):
     `version`: the attribute with the version of the JSON, and the version that this code writes. `created`, `updated`:
     attributes stamped in the form of `times`. `unknown`: the attribute (a dict) that carries members this code does not
     know. `private`: attributes that `shown` leaves out. `upgrade`: turns the JSON of an older version into today's.
+    `legacy_at`: the keys that the record had before a key migration. A record is read at its current key, else at its
+    legacy key; a write moves it to the current key and removes the legacy row in the same commit (unless the store
+    has `writes_legacy_keys`). Scans, pages and counts merge both. The two templates differ only before their first
+    field. `current` and `legacy` are the record at one of its two keys alone, for code that migrates keys.
     """
 
     appended: ClassVar[bool] = False
@@ -70,6 +74,7 @@ class Record(Generic[T]):
         private: tuple[str, ...] = (),
         expiry: Expiry | None = None,
         upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        legacy_at: str | Template | None = None,
     ) -> None:
         self.type = type
         self.name = name or getattr(type, "__name__", "value").lower()
@@ -86,6 +91,8 @@ class Record(Generic[T]):
         self.expiry = expiry
         self.upgrade = upgrade
         self.derived = derived
+        self.legacy: Record[T] | None = None
+        self._current: Record[T] | None = None
         self._decoder = _decoder(type)
         self._members = (
             {f.name: f.encode_name for f in msgspec.structs.fields(type)}
@@ -100,6 +107,16 @@ class Record(Generic[T]):
         for each in derived:
             each.attach(self.name, self.template, self._attributes, frozenset(self.fields))
         self._settle_rows()
+        if legacy_at is not None:
+            template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
+            if self.appended or template.fields != self.template.fields:
+                raise DeclarationError(
+                    "Only a record has legacy keys, and they have the fields of its keys.",
+                    record=self.name,
+                    legacy=template.text,
+                )
+            self.legacy, self._current = self._alone_at(template), self._alone_at(self.template)
+            self._settle_rows()
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
@@ -107,7 +124,34 @@ class Record(Generic[T]):
     @property
     def templates(self) -> list[Template]:
         """The record's own, and those of its derived rows."""
-        return [self.template, *(each.template for each in self.derived)]
+        legacy = [] if self.legacy is None else [self.legacy.template]
+        return [self.template, *legacy, *(each.template for each in self.derived)]
+
+    @property
+    def current(self) -> "Record[T]":
+        """The record at its current key alone, without derived rows, if it has legacy keys; else the record itself."""
+        return self if self._current is None else self._current
+
+    def legacy_key(self, key: str) -> str:
+        """Return the legacy key of the record at this current key."""
+        assert self.legacy is not None
+        return self.legacy.template.head + key[len(self.template.head) :]
+
+    def current_key(self, key: str) -> str:
+        """Return the current key of a record that was found at `key`, which may be its legacy key."""
+        head = self.template.head
+        if self.legacy is None or not key.startswith(self.legacy.template.head):
+            return key
+        if key.startswith(head) and self.template.split(key) is not None:
+            return key
+        return head + key[len(self.legacy.template.head) :]
+
+    def _alone_at(self, template: Template) -> "Record[T]":
+        alone = copy.copy(self)
+        alone.template, alone.derived = template, ()
+        alone._settle()
+        alone._settle_rows()
+        return alone
 
     @property
     def needs_previous(self) -> bool:
@@ -126,6 +170,8 @@ class Record(Generic[T]):
             if isinstance(each, First):
                 each.among = copies[id(each.among)]  # type: ignore[assignment]  # an Index binds to an Index
         bound.derived = tuple(copies.values())
+        if self.legacy is not None:
+            bound.legacy, bound._current = self.legacy.bind(values), self.current.bind(values)
         bound._settle_rows()
         return bound
 
@@ -287,7 +333,7 @@ class Record(Generic[T]):
         put writes none that is shared; `alone`: and but one row, whatever was there before."""
         self.owned_rows = OwnedRows(self.derived)
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
-        self.owns_all_rows = not self.shared_rows and not self.appended
+        self.owns_all_rows = not self.shared_rows and not self.appended and self.legacy is None
         self.is_single_row = self.owns_all_rows and not self.derived and not self.needs_previous
 
     def holder(self, name: str) -> Callable[[Any], object] | None:

@@ -65,7 +65,10 @@ class Space:
 
 
 class KeyMatch(msgspec.Struct, frozen=True):
-    """What a key is: the declaration whose key it is, the record behind it, and the values of its fields."""
+    """What a key is: the declaration whose key it is, the record behind it, and the values of its fields.
+
+    The declaration of a legacy key is its record's `legacy`.
+    """
 
     declared: Any
     record: Any
@@ -85,6 +88,8 @@ class Finder:
         self._places: list[tuple[str, Template, Declared, Record[Any]]] = []
         for record in records:
             self._places.append((record.template.head, record.template, record, record))
+            if (legacy := record.legacy) is not None:
+                self._places.append((legacy.template.head, legacy.template, legacy, record))
             self._places += [
                 (each.template.head, each.template, each, record) for each in record.derived
             ]
@@ -124,6 +129,7 @@ class Schema:
         self.filtered = frozenset(id(scanned) for scanned, _ in overlaps)
         self._owners = {id(migration.over): migration.over for migration in migrations}
         self._owners |= {id(declared): record for record, declared in self.declared()}
+        self._owners |= {id(record.current): record for record in self.records}
         self._finder = Finder(self.records)
         self._check_names()
         self._check_migrations()
@@ -138,9 +144,11 @@ class Schema:
         return self.migrations[-1].id if self.migrations else 0
 
     def declared(self) -> Iterator[tuple[Record[Any], Declared]]:
-        """Every record and derived row, with the record it belongs to, in the order declared."""
+        """Every record, its legacy keys and its derived rows, with the record, in the order declared."""
         for record in self.records:
             yield record, record
+            if record.legacy is not None:
+                yield record, record.legacy
             for derived in record.derived:
                 yield record, derived
 
@@ -193,4 +201,13 @@ class Schema:
         )
 
         bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
+        for record in self.records:
+            legacy = record.legacy
+            if legacy is not None and legacy.template.tail(bound) != record.template.tail(bound):
+                raise DeclarationError(
+                    "Legacy keys differ from the record's keys before the first field alone.",
+                    record=record.name,
+                    key=record.template.text,
+                    legacy=legacy.template.text,
+                )
         prove([declared for _, declared in self.declared()], bound, self.overlaps)

@@ -18,10 +18,13 @@ class Binding:
     reads a few records each. The values are checked at once.
     """
 
-    __slots__ = ("_bound", "_finder", "_originals", "schema", "values")
+    __slots__ = ("_bound", "_finder", "_originals", "schema", "values", "writes_legacy_keys")
 
-    def __init__(self, schema: Schema, values: Mapping[str, object]) -> None:
+    def __init__(
+        self, schema: Schema, values: Mapping[str, object], *, writes_legacy_keys: bool = False
+    ) -> None:
         self.schema = schema
+        self.writes_legacy_keys = writes_legacy_keys
         self.values = dict(values)
         self._bound: dict[int, Declared] = {}
         self._originals: dict[int, Declared] = {}
@@ -86,4 +89,5 @@ class Binding:
 
 
 def _all(record: Record[object]) -> list[Declared]:
-    return [record, *record.derived]
+    one_key = [] if record.legacy is None else [record.legacy, record.current]
+    return [record, *record.derived, *one_key]

@@ -14,6 +14,7 @@ from keyhouse.arguments import checked
 from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
 from keyhouse.schema import JobState, Record
 from keyhouse.store.entry import Entry
+from keyhouse.store.scan import Scan
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -151,19 +152,17 @@ async def _advance(
 ) -> JobState:
     bound = store.binding.record(over)
     span = bound.template.span({})
-    page = await store.engine.scan(
-        store.space, span.after(state.cursor) if state.cursor else span, limit=chunk_rows
-    )
+    scan = Scan(store.engine, store.space, store.binding, bound, span, reverse=False)
+    page, position = await scan.rows_after(chunk_rows, state.cursor or None)
     await tx.prefetch([row.key for row in page.rows])
     for row in page.rows:
-        values = bound.template.split(row.key)
-        if values is None or (written := await tx.row(row.key)) is None:
+        key = await tx.stored_key(bound, bound.current_key(row.key))
+        if (written := await tx.row(key)) is None:
             continue
-        await step(
-            tx, Entry(bound.decode(written[0], row.key), row.key, values, row.revision, written[1])
-        )
+        value, values = bound.decode(written[0], key), scan.values(key)
+        await step(tx, Entry(value, key, values, row.revision, written[1]))
         state.done += 1
     state.changed += tx.pending
-    state.cursor = page.rows[-1].key if page.rows else state.cursor
-    state.finished = not page.more
+    state.cursor = position or state.cursor
+    state.finished = position is None
     return state

@@ -34,10 +34,16 @@ class MigrationResult(msgspec.Struct, frozen=True):
 
 @checked(UsageError)
 async def open_store(
-    schema: Schema, engine: Engine, space: str, *, ids: IdSource | None = None, **fixed: str
+    schema: Schema,
+    engine: Engine,
+    space: str,
+    *,
+    ids: IdSource | None = None,
+    writes_legacy_keys: bool = False,
+    **fixed: str,
 ) -> Store:
     """A store that is at the version of its schema: migrated if it was behind, refused with NewerError if it is ahead."""
-    store = Store(schema, engine, space, ids=ids, **fixed)
+    store = Store(schema, engine, space, ids=ids, writes_legacy_keys=writes_legacy_keys, **fixed)
     if schema.migrations:
         await migrate(store)
     return store

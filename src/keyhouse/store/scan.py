@@ -9,16 +9,17 @@ import base64
 import binascii
 import zlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from keyhouse.engine import Engine, Page, Row, Span
 from keyhouse.errors import CursorError, UsageError
 from keyhouse.limits import PAGE_ROWS_MAX
-from keyhouse.schema import Declared, Index, Record
+from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, RecordPage, UsagePage
+from keyhouse.store.record_reader import read_records
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 class Scan:
     """One scan of a declaration's rows: where it runs, in which direction, and what it leaves out."""
 
-    __slots__ = ("_binding", "_engine", "_space", "declared", "reverse", "span")
+    __slots__ = ("_binding", "_engine", "_legacy", "_space", "declared", "reverse", "span")
 
     def __init__(
         self,
@@ -44,6 +45,9 @@ class Scan:
         self._space = space
         self._binding = binding
         self.declared = declared
+        self._legacy: Record[Any] | None = None
+        if isinstance(declared, Record) and declared.legacy is not None:
+            self._legacy = declared
         self.span = span
         self.reverse = reverse
 
@@ -52,19 +56,70 @@ class Scan:
     ) -> tuple[Page, str | None]:
         """Up to `limit` rows of this shape, and the cursor to what follows."""
         check_page_limit(limit)
-        span = self.span if cursor is None else self._left(self.span, self._opened(cursor))
-        if not self._binding.filters(self.declared):
-            page = await self._engine.scan(
-                self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
+        position = None if cursor is None else self._opened(cursor)
+        page, position = await self.rows_after(limit, position, keys_only=keys_only)
+        return page, None if position is None else self._cursor(position)
+
+    async def rows_after(
+        self, limit: int, position: str | None, *, keys_only: bool = False
+    ) -> tuple[Page, str | None]:
+        """Return up to `limit` rows after a position, and the position of the last one if there are more.
+
+        The position of a row is its key; of a record at its legacy key, the current key.
+        """
+        span = self.span if position is None else self._left(self.span, position)
+        if self._legacy is None:
+            page = await self._page(self.declared, span, limit, keys_only=keys_only)
+        else:
+            page = await self._merged(self._legacy, span, limit, keys_only=keys_only)
+        return page, self._position(page.rows[-1]) if page.more else None
+
+    def values(self, key: str) -> Keys:
+        """Return the values of a key that this scan returned."""
+        current = key if self._legacy is None else self._legacy.current_key(key)
+        return self.declared.template.split(current) or ()
+
+    def _position(self, row: Row) -> str:
+        """Return the row's place in the scan: its key, or its record's current key."""
+        return row.key if self._legacy is None else self._legacy.current_key(row.key)
+
+    async def _merged(
+        self, record: Record[Any], span: Span, limit: int, *, keys_only: bool
+    ) -> Page:
+        """Return a page of the records at current and legacy keys, in the order of current keys, each once.
+
+        Both templates have the same tail, so legacy keys order as current ones do. Legacy keys are read first: a
+        record that moves meanwhile is seen at both keys, not at neither.
+        """
+        assert record.legacy is not None
+        pages = [
+            await self._page(declared, each, limit, keys_only=keys_only)
+            for declared, each in (
+                (record.legacy, _legacy_span(record, span)),
+                (record, span),
             )
-            return page, self._cursor(page.rows[-1].key) if page.more else None
-        return await self._filtered(span, limit, keys_only=keys_only)
+        ]
+        rows = {self._position(row): row for page in pages for row in page.rows}
+        ends = [self._position(page.rows[-1]) for page in pages if page.more]
+        keys = sorted(rows, reverse=self.reverse)
+        if ends:  # beyond the end of a page that has more, rows are missing
+            end = max(ends) if self.reverse else min(ends)
+            keys = [key for key in keys if (key >= end if self.reverse else key <= end)]
+        more = bool(ends) or len(keys) > limit
+        return Page([rows[key] for key in keys[:limit]], more, pages[0].revision)
+
+    async def _page(self, declared: Declared, span: Span, limit: int, *, keys_only: bool) -> Page:
+        if self._binding.filters(declared):
+            return await self._filtered(declared, span, limit, keys_only=keys_only)
+        return await self._engine.scan(
+            self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
+        )
 
     async def _filtered(
-        self, span: Span, limit: int, *, keys_only: bool
-    ) -> tuple[Page, str | None]:
+        self, declared: Declared, span: Span, limit: int, *, keys_only: bool
+    ) -> Page:
         kept: list[Row] = []
-        split = self.declared.template.split
+        split = declared.template.split
         first: Page | None = None
         while len(kept) <= limit:
             page = await self._engine.scan(
@@ -76,10 +131,7 @@ class Scan:
                 break
             span = self._left(span, page.rows[-1].key)
         assert first is not None
-        more = len(kept) > limit
-        return Page(kept[:limit], more, first.revision), self._cursor(
-            kept[limit - 1].key
-        ) if more else None
+        return Page(kept[:limit], len(kept) > limit, first.revision)
 
     def _left(self, span: Span, key: str) -> Span:
         return span.before(key) if self.reverse else span.after(key)
@@ -120,6 +172,8 @@ async def usage(
 ) -> AsyncGenerator[UsagePage, None]:
     """Count the rows of these declarations, or all rows if there are none, a page at a time."""
     check_page_limit(page_rows)
+    moved = [each for each in declared if isinstance(each, Record) and each.legacy is not None]
+    declared = [*declared, *(each.legacy for each in moved if each.legacy is not None)]
     matches = [each.template.split for each in declared]
     spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
     while spans:
@@ -129,6 +183,8 @@ async def usage(
             for row in page.rows
             if not matches or any(match(row.key) is not None for match in matches)
         ]
+        for record in moved:
+            rows = await _without_copies(engine, space, record, rows)
         size = sum([len(row.key.encode()) + len(row.value) for row in rows])
         if page.more:
             last: str | None = page.rows[-1].key
@@ -139,6 +195,21 @@ async def usage(
         if last is None:
             return
         await asyncio.sleep(0)  # an engine that never blocks would keep all other tasks waiting
+
+
+async def _without_copies(
+    engine: Engine, space: str, record: Record[Any], rows: list[Row]
+) -> list[Row]:
+    """Return the rows without those at a legacy key whose record is at its current key too."""
+    assert record.legacy is not None
+    current = {
+        row.key: record.current_key(row.key)
+        for row in rows
+        if record.legacy.template.split(row.key) is not None
+    }
+    found = await engine.read(space, list(current.values())) if current else []
+    copied = {key for key, row in zip(current, found, strict=True) if row is not None}
+    return [row for row in rows if row.key not in copied]
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
@@ -156,12 +227,30 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:
     """A page of the records at their own keys."""
     page, following = await scan.rows(limit, cursor)
-    split, decode = record.template.split, record.decode
+    split = scan.values if record.legacy is not None else record.template.split
+    decode = record.decode
     entries = [
         Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires)
         for row in page.rows
     ]
     return RecordPage(entries, following, page.revision)
+
+
+def _legacy_span(record: Record[Any], span: Span) -> Span:
+    """Return the legacy keys of the records whose current keys are in a span of the record's keys."""
+    assert record.legacy is not None
+    head, whole = record.template.head, Span.prefix(record.legacy.template.head)
+    start = record.legacy_key(span.start) if span.start.startswith(head) else whole.start
+    if span.stop is None or not span.stop.startswith(head):
+        return Span(start, whole.stop)
+    return Span(start, record.legacy_key(span.stop))
+
+
+def covering_span(record: Record[Any], span: Span) -> Span:
+    """Return one span over a span of the record's current keys and its legacy keys, and what lies between."""
+    legacy = _legacy_span(record, span)
+    stop = None if span.stop is None or legacy.stop is None else max(span.stop, legacy.stop)
+    return Span(min(span.start, legacy.start), stop)
 
 
 async def records_by(
@@ -181,7 +270,7 @@ async def records_by(
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
     owners = [index.owner_at(row.key, row.value) for row in page.rows]
-    rows = await engine.read(space, [key for _, key in owners]) if owners else []
+    rows = await read_records(engine, space, record, [key for _, key in owners])
     entries: list[Entry[T]] = []
     for listed, (values, _), row in zip(page.rows, owners, rows, strict=True):
         if row is None:

@@ -50,7 +50,8 @@ from keyhouse.schema import (
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
-from keyhouse.store.scan import Scan, check_page_limit, records, records_by, usage
+from keyhouse.store.record_reader import read_records
+from keyhouse.store.scan import Scan, check_page_limit, covering_span, records, records_by, usage
 from keyhouse.store.transaction import Transaction
 from keyhouse.store.write_plan import changed, keyed
 
@@ -69,7 +70,11 @@ _PATIENCE_ATTEMPTS = 8
 
 
 class Store:
-    """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs."""
+    """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
+
+    `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their current keys already.
+    So that old readers find them, until every program knows the current keys.
+    """
 
     def __init__(
         self,
@@ -78,6 +83,7 @@ class Store:
         space: str,
         *,
         ids: IdSource | None = None,
+        writes_legacy_keys: bool = False,
         **fixed: str,
     ) -> None:
         if not isinstance(schema, Schema):
@@ -94,7 +100,11 @@ class Store:
         self.engine = engine
         self.space = space
         self.ids: IdSource = ids or UlidSource(engine.clock)
-        self.binding = Binding(schema, {**schema.fixed, **fixed, **schema.space.bound(space)})
+        self.binding = Binding(
+            schema,
+            {**schema.fixed, **fixed, **schema.space.bound(space)},
+            writes_legacy_keys=writes_legacy_keys,
+        )
         self._now = engine.clock.now
         self._capabilities = engine.capabilities
         self._turn = asyncio.Lock()
@@ -107,10 +117,13 @@ class Store:
         """The record, or `None`. An absent counter is 0."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        row = (await self.engine.read(self.space, (key,)))[0]
+        if bound.legacy is None:
+            row = (await self.engine.read(self.space, (key,)))[0]
+        else:
+            row = (await read_records(self.engine, self.space, bound, (key,)))[0]
         if row is None:
             return 0 if isinstance(record, Counter) else None  # type: ignore[return-value]  # a Counter's T is int
-        return bound.decode(row.value, key)
+        return bound.decode(row.value, row.key)
 
     async def get_many(
         self, record: Record[T], addresses: Iterable[Mapping[str, Any]], /
@@ -120,7 +133,8 @@ class Store:
         An address holds the key fields of one record: `get_many(BOOK, [{"id": "a"}, {"id": "b"}])`.
         """
         bound = self.binding.record(record)
-        rows = await self._read([bound.template.build(fields) for fields in addresses])
+        keys = [bound.template.build(fields) for fields in addresses]
+        rows = await read_records(self.engine, self.space, bound, keys)
         absent: Any = 0 if isinstance(record, Counter) else None
         return [absent if row is None else bound.decode(row.value, row.key) for row in rows]
 
@@ -138,11 +152,11 @@ class Store:
             if row is None or row.revision == seen:
                 return None  # it is free, or leads to no record that holds it
             values, owner = index.owner_at(key, row.value)
-            [found] = await self.engine.read(self.space, (owner,))
+            [found] = await read_records(self.engine, self.space, bound, (owner,))
             if found is not None:
-                value = bound.decode(found.value, owner)
+                value = bound.decode(found.value, found.key)
                 if key in index.rows(value, values):
-                    return Entry(value, owner, values, found.revision, found.expires)
+                    return Entry(value, found.key, values, found.revision, found.expires)
             seen = row.revision  # unless it moved while we looked
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
@@ -252,9 +266,13 @@ class Store:
                 "A watch begins after a revision, a whole number as an entry or a page has it.",
                 since=since,
             )
-        async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
+        legacy = bound.legacy is not None
+        watched = covering_span(bound, span) if legacy else span
+        async with aclosing(self.engine.watch(self.space, watched, since=since)) as changes:
             async for change in changes:
-                if (values := bound.template.split(change.key)) is not None:
+                if legacy and await self._is_shadowed(bound, span, change.key):
+                    continue
+                if (values := bound.template.split(bound.current_key(change.key))) is not None:
                     gone = change.value is None
                     try:
                         record = (
@@ -265,6 +283,12 @@ class Store:
                         raise
                     yield Event(record, change.key, values, change.revision, change.expires, gone)
 
+    async def _is_shadowed(self, bound: Record[Any], span: Span, key: str) -> bool:
+        """Tell whether a change is none of the records of a span: it is of another key, or of a legacy key whose
+        record is at its current key."""
+        current = bound.current_key(key)
+        return current not in span or (current != key and await self.row(current) is not None)
+
     # Raw rows: what is stored, whether or not it decodes
 
     async def row(self, key: str) -> Row | None:
@@ -272,11 +296,40 @@ class Store:
         check_key(key)
         return (await self.engine.read(self.space, (key,)))[0]
 
+    async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
+        """Return the row of a record without decoding it, or None; at its legacy key if it is there."""
+        bound = self.binding.record(record)
+        key = bound.template.build(fields)
+        return (await read_records(self.engine, self.space, bound, (key,)))[0]
+
+    async def record_rows(
+        self,
+        record: Record[Any],
+        /,
+        *,
+        after: Keys | None = None,
+        keys_only: bool = False,
+        **fields: Any,
+    ) -> AsyncGenerator[tuple[Keys, Row], None]:
+        """Iterate over the rows of records whose leading key fields have these values, without decoding them.
+
+        Each comes with the values of its key, once, in key order. `after` resumes behind the record of these values.
+        """
+        bound = self.binding.record(record)
+        scan = self._scan(bound, None, False, fields)
+        position = None if after is None else bound.template.join(after)
+        while True:
+            page, position = await scan.rows_after(_SCAN_PAGE_ROWS, position, keys_only=keys_only)
+            for row in page.rows:
+                yield scan.values(row.key), row
+            if position is None:
+                return
+
     async def rows(self, keys: Sequence[str]) -> list[Row | None]:
         """Return the rows at these keys, in their order, by one read of the engine; None where there is none."""
         for key in keys:
             check_key(key)
-        return await self._read(keys)
+        return await self.engine.read(self.space, keys) if keys else []
 
     async def row_page(
         self,
@@ -466,9 +519,6 @@ class Store:
             if isinstance(declared, Derived)
             else self.binding.record(declared)
         )
-
-    async def _read(self, keys: Sequence[str]) -> list[Row | None]:
-        return await self.engine.read(self.space, keys) if keys else []
 
     async def _pause(self, attempt: int) -> None:
         if attempt >= _PATIENCE_ATTEMPTS:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from keyhouse.counter import sum_of
-from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_limits
+from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_key, check_limits
 from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
@@ -158,6 +158,8 @@ class Transaction:
         """`kept`: when the record expires, if that and its times are settled."""
         value, keys, key = keyed(bound, value, fields)
         before: Entry[T] | None = None
+        if bound.legacy is not None:
+            return await self._put_at_either_key(bound, value, keys, key, ttl, expect, kept)
         looks = not bound.is_single_row or expect is not ANY or key in self._adds
         if looks and (
             key in self._writes or key in self._adds or await self._read(key) is not None
@@ -168,6 +170,31 @@ class Transaction:
         after, put = settled(bound, value, keys, key, before, ttl, self._now, kept)
         self._writes[key] = put
         self._adds.pop(key, None)
+        for merge in self._derive(bound, before, after):
+            await self.merge(*merge)
+        return after
+
+    async def _put_at_either_key(
+        self,
+        bound: Record[T],
+        value: T,
+        keys: Keys,
+        key: str,
+        ttl: int | None,
+        expect: int | Unset | None,
+        kept: tuple[int | None] | None,
+    ) -> Entry[T]:
+        """Write a record that has legacy keys: at its current key, and then not at its legacy key; or at its legacy
+        key, if the store writes those and the record is not at its current key yet."""
+        before, legacy = await self._entry(bound, key, keys), bound.legacy_key(key)
+        if expect is not ANY:
+            self._check_expected(key, before, expect)
+        if self.binding.writes_legacy_keys and await self.row(key) is None:
+            check_key(legacy)
+            key = legacy
+        elif await self.row(legacy) is not None:
+            self._writes[legacy] = None
+        after, self._writes[key] = settled(bound, value, keys, key, before, ttl, self._now, kept)
         for merge in self._derive(bound, before, after):
             await self.merge(*merge)
         return after
@@ -184,7 +211,9 @@ class Transaction:
                 self._check_expected(key, before, expect)
             if before is None:
                 return False
-            self._writes[key] = None
+            self._writes[before.key] = None
+            if bound.legacy is not None and await self.row(bound.legacy_key(key)) is not None:
+                self._writes[bound.legacy_key(key)] = None
             self._adds.pop(key, None)
             for merge in self._derive(bound, before, None):
                 await self.merge(*merge)
@@ -283,7 +312,22 @@ class Transaction:
             ):
                 self._rows.setdefault(key, row)
 
+    async def stored_key(self, bound: Record[Any], key: str) -> str:
+        """Return the key at which a bound record is: its legacy key while there is no row at its current one."""
+        if bound.legacy is None:
+            return key
+        legacy = bound.legacy_key(key)
+        is_first_read = key not in self._rows and legacy not in self._rows
+        await self.prefetch((legacy, key))
+        if is_first_read and self._rows[key] is None and self._rows[legacy] is None:
+            # it may have moved between the two reads
+            [self._rows[key]] = await self._engine.read(self._space, (key,))
+        is_legacy = await self.row(key) is None and await self.row(legacy) is not None
+        return legacy if is_legacy else key
+
     async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        if bound.legacy is not None:
+            key = await self.stored_key(bound, key)
         written = await self.row(key)
         if written is None:
             return None

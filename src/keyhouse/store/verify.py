@@ -6,9 +6,9 @@ Memory grows with the number of Count rows only.
 
 Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
 earns it), `miscounted`, `unfolded` (events of a log that its state does not know of), `conflict` (two records claim one
-unique row: a person must decide), `unreadable` (a row that does not decode as its record), `unknown` (a key of no template).
-The last three are not repaired: there is nothing to go by. Those of the last two can be dropped, when a person has seen what
-is in them and says so.
+unique row, or a record differs at its current and legacy keys: a person must decide), `unreadable` (a row that does not
+decode as its record), `unknown` (a key of no template). The last three are not
+repaired: there is nothing to go by. Those of the last two can be dropped, when a person has seen what is in them and says so.
 """
 
 from collections import Counter as Tally
@@ -31,6 +31,7 @@ from keyhouse.errors import (
 )
 from keyhouse.schema import Count, Derived, KeyMatch, Keys, Record, Summary, Unique
 from keyhouse.store.finding import Finding, Kind, confirmed
+from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.streams import check_streams
 from keyhouse.store.transaction import Transaction
@@ -128,6 +129,11 @@ async def _check_record(
     store: Store, found: KeyMatch, row: Row, counted: Tally[str], *, repair: bool
 ) -> AsyncIterator[Finding]:
     record: Record[Any] = found.record
+    if record.current_key(row.key) != row.key and await _has_current(store, record, row.key):
+        work = partial(_compare_copies, record, row.key)
+        if (conflict := await confirmed(store, work)) is not None:
+            yield conflict
+        return  # derived rows are those of the record at its current key
     try:
         value = record.decode(row.value, row.key)
         earned = [(derived, derived.rows(value, found.values)) for derived in record.derived]
@@ -149,6 +155,23 @@ async def _check_record(
                 yield finding
 
 
+async def _has_current(store: Store, record: Record[Any], legacy_key: str) -> bool:
+    return await store.row(record.current_key(legacy_key)) is not None
+
+
+async def _compare_copies(record: Record[Any], legacy_key: str, tx: Transaction) -> Finding | None:
+    """Report a row at a legacy key that differs from its record at the current key: no store writes such a pair."""
+    legacy, current = await tx.row(legacy_key), await tx.row(record.current_key(legacy_key))
+    if legacy is None or current is None or legacy == current:
+        return None
+    try:
+        same = record.decode(legacy[0]) == record.decode(current[0]) and legacy[1] == current[1]
+    except DataError:
+        same = False
+    detail = "differs from the record at its current key"
+    return None if same else Finding("conflict", legacy_key, record.name, detail)
+
+
 async def _mend_missing(
     record: Record[Any],
     derived: Derived,
@@ -159,7 +182,7 @@ async def _mend_missing(
     tx: Transaction,
 ) -> Finding | None:
     """Look again at a record and one row it should have; report what is wrong, and mend it."""
-    written = await tx.row(owner)
+    written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
     if written is None:
         return None
     earned = derived.rows(record.decode(written[0], owner), keys)
@@ -197,7 +220,7 @@ async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transact
         values, owner = derived.owner_at(key, b"" if there is None else there[0])
     except DataError:
         return False
-    written = await tx.row(owner)
+    written = await tx.row(await tx.stored_key(record, owner))
     return _earns(
         record, derived, key, None if written is None else Row(owner, written[0], 0), values
     )
@@ -228,7 +251,7 @@ async def _check_derived(
     owners = derived.owners(row.key, row.value)
     keys = [[record.template.join(values) for values in candidates] for candidates in owners]
     flat = [key for candidates in keys for key in candidates]
-    rows = iter(await store.engine.read(store.space, flat) if flat else [])
+    rows = iter(await read_records(store.engine, store.space, record, flat))
     for candidates, their_keys in zip(owners, keys, strict=True):
         there = [next(rows) for _ in their_keys]
         if not any(
@@ -267,7 +290,7 @@ async def _mend_dangling(
         return None  # it has gone, or to another record, which wrote it
     for values in candidates:
         owner = record.template.join(values)
-        written = await tx.row(owner)
+        written = await tx.row(await tx.stored_key(record, owner))
         if written is not None and _earns(
             record, derived, key, Row(owner, written[0], 0, None), values
         ):
@@ -335,16 +358,9 @@ async def _recount(store: Store, found: KeyMatch, key: str) -> tuple[int, int]:
     """How many records earn the row, and how many can't be read, so that nobody knows whether they do."""
     total = doubtful = 0
     record: Record[Any] = found.record
-    span: Span | None = record.template.span({})
-    while span is not None:
-        page = await store.engine.scan(store.space, span, limit=_PAGE_ROWS)
-        for row in page.rows:
-            values = record.template.split(row.key)
-            if values is None:
-                continue
-            try:
-                total += key in found.declared.rows(record.decode(row.value, row.key), values)
-            except (DataError, KeyFieldError):
-                doubtful += 1
-        span = span.after(page.rows[-1].key) if page.more else None
+    async for values, row in store.record_rows(store.schema.record(record.name)):
+        try:
+            total += key in found.declared.rows(record.decode(row.value, row.key), values)
+        except (DataError, KeyFieldError):
+            doubtful += 1
     return total, doubtful

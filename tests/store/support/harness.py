@@ -60,7 +60,12 @@ class Harness:
         **fixed: str,
     ) -> Store:
         return Store(
-            schema, engine or self.engine, space, ids=UlidSource(self.clock, seed=7), **fixed
+            schema,
+            engine or self.engine,
+            space,
+            ids=UlidSource(self.clock, seed=7),
+            writes_legacy_keys=False,
+            **fixed,
         )
 
     def faulty(self, *faults: Fault, yields: bool = False) -> FaultyEngine:

@@ -1,0 +1,27 @@
+"""Reads of records by key, for all callers: a record that has legacy keys is found at either of its keys."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from keyhouse.engine import Engine, Row
+from keyhouse.schema import Record
+
+
+async def read_records(
+    engine: Engine, space: str, bound: Record[Any], keys: Sequence[str]
+) -> list[Row | None]:
+    """Return the rows of the records at these current keys, in their order; None where there is none.
+
+    The rows of one read are not of one moment, and a record moves in one direction only, from its legacy key to its
+    current one. So a record that was found at neither key is looked up once more at its current key.
+    """
+    if bound.legacy is None or not keys:
+        return await engine.read(space, keys) if keys else []
+    count = len(keys)
+    rows = await engine.read(space, [*map(bound.legacy_key, keys), *keys])
+    found = [current or legacy for legacy, current in zip(rows[:count], rows[count:], strict=True)]
+    if missing := [at for at, row in enumerate(found) if row is None]:
+        again = await engine.read(space, [keys[at] for at in missing])
+        for at, row in zip(missing, again, strict=True):
+            found[at] = row
+    return found
