@@ -96,11 +96,11 @@ def constants(path: Path) -> dict[str, object]:
     return found
 
 
-def test_the_sqlite_settings_of_the_operations_page_are_true() -> None:
+def test_the_sqlite_guide_shows_the_engines_constants() -> None:
     real = constants(SOURCE / "engines/sqlite/connections.py") | constants(
         SOURCE / "engines/sqlite/feed.py"
     )
-    for name, value, _ in table((DOCS / "operations.md").read_text(), "## Durability"):
+    for name, value, _ in table((DOCS / "guides" / "sqlite.md").read_text(), "## Durability"):
         assert f"{real[code(name)]:,}" == value
 
 
@@ -109,7 +109,10 @@ def test_the_operations_page_lists_the_findings_of_verify() -> None:
         r"Kind = Literal\[(.*?)\]", (SOURCE / "store/finding.py").read_text(), re.DOTALL
     )
     assert kinds is not None
-    named = {code(row[0]) for row in table((DOCS / "operations.md").read_text(), "## Verify")}
+    named = {
+        code(row[0])
+        for row in table((DOCS / "guides" / "verify.md").read_text(), "# Verify and repair")
+    }
     assert named == set(re.findall(r'"(\w+)"', kinds[1]))
 
 
@@ -131,7 +134,7 @@ def test_the_engines_page_lists_every_method_of_the_contract() -> None:
 
 
 def named_tests() -> list[tuple[str, str]]:
-    """Return every test that the reliability page names, with the file or package it is in."""
+    """Return every test that the reliability page names, with its file or package."""
     found = []
     place = ""
     for name in re.findall(r"`([\w./]+)`", (DOCS / "reliability.md").read_text()):
@@ -145,16 +148,17 @@ def named_tests() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("place", "name"), named_tests(), ids=lambda part: str(part).rpartition("/")[2]
 )
-def test_a_test_named_by_a_promise_exists(place: str, name: str) -> None:
+def test_a_named_test_exists(place: str, name: str) -> None:
     path = ROOT / place if place.endswith(".py") else SOURCE.parent / place.replace(".", "/")
     files = [path] if path.is_file() else list(path.rglob("*.py"))
     assert any(re.search(rf"def {name}\(", file.read_text()) for file in files)
 
 
-def test_every_promise_names_a_test() -> None:
-    promises = table((DOCS / "reliability.md").read_text(), "## The promise")
-    assert len(promises) == 8
-    assert all("`test_" in proof for _, _, proof in promises)
+def test_every_guarantee_names_a_test() -> None:
+    page = (DOCS / "reliability.md").read_text()
+    guarantees = page.split("## Guarantees\n", 1)[1].split("\n## ", 1)[0].split("### ")[1:]
+    assert [guarantee.partition(".")[0] for guarantee in guarantees] == list("12345678")
+    assert all("`test_" in guarantee for guarantee in guarantees)
 
 
 # Systems and indexes
@@ -170,9 +174,10 @@ def test_a_system_has_its_page_and_its_keyspace(name: str) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = (DOCS / "README.md").read_text()
-    pages_there = [path.name for path in sorted(DOCS.glob("*.md")) if path.name != "README.md"]
-    assert [name for name in pages_there if f"({name})" not in index] == []
+    for folder in (DOCS, DOCS / "guides", DOCS / "reports"):
+        index = (folder / "README.md").read_text()
+        names = [path.name for path in sorted(folder.glob("*.md")) if path.name != "README.md"]
+        assert [name for name in names if f"({name})" not in index] == []
 
 
 def test_the_readme_program_prints_what_the_readme_shows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The walk through the tool in docs/operations.md: every command runs as it stands there, and prints what stands there."""
+"""The tour in docs/guides/cli-tour.md: every command runs and prints the output shown."""
 
 import os
 import re
@@ -13,25 +13,23 @@ from keyhouse.testing.servers.postgres import postgres_server
 from tests.cli.running import SOURCE
 from tests.docs.pages import DOCS
 
-HEADING = "## The tool in one sitting\n"
 SERVER = "postgresql://keyhouse@localhost/clips"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Each block with its language: `sh`, `text`, and `sh watch`, `text watch` for the second terminal."""
-    page = (DOCS / "operations.md").read_text()
-    section = page.split(HEADING, 1)[1].split("\n## ", 1)[0]
-    return re.findall(r"^```([^\n]*)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    """Return each block with its language; `sh watch` and `text watch` are the second terminal."""
+    page = (DOCS / "guides" / "cli-tour.md").read_text()
+    return re.findall(r"^```([^\n]*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def alike(text: str) -> str:
-    """Without what differs from run to run."""
+def normalised(text: str) -> str:
+    """Replace times and digests, which differ from run to run."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z", "<time>", text)
     return re.sub(r"\b[0-9a-f]{16,64}\b", "<digest>", text)
 
 
 def script(shown: list[tuple[str, str]]) -> str:
-    """One program of the shell: the blocks in order, the output of each in a file of its own."""
+    """Return one shell script: the blocks in order, the output of each in its own file."""
     lines = []
     for number, (language, text) in enumerate(shown):
         if language == "sh":
@@ -43,7 +41,7 @@ def script(shown: list[tuple[str, str]]) -> str:
 
 
 @pytest.mark.long
-def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
+def test_the_tour_prints_the_output_it_shows(tmp_path: Path) -> None:
     url = postgres_server().url
     program = tmp_path / "bin" / "keyhouse"
     program.parent.mkdir()
@@ -75,10 +73,10 @@ def test_the_walk_runs_as_it_stands_there(tmp_path: Path) -> None:
         elif language == "sh watch":
             watched = (tmp_path / f"out.{number}").read_text()
         else:
-            assert alike(watched if language == "text watch" else ran) == alike(text)
+            assert normalised(watched if language == "text watch" else ran) == normalised(text)
 
 
-def test_the_walk_goes_through_all_that_an_operator_does() -> None:
+def test_the_tour_uses_the_commands_of_an_operator() -> None:
     commands = "".join(text for language, text in blocks() if language.startswith("sh"))
     for command in (
         "put",
