@@ -149,6 +149,30 @@ PUBLIC_ONLY = ("systems", "cli", "demo")
 FILE_LINES_MAX = 550
 
 
+ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch"})
+ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
+"""Layers that call an engine: the store, engines and wrappers of them, and what measures or tests them."""
+
+ENGINE_CALLING_MODULES = {
+    "keyhouse.serve.server": "its readiness probe",
+    "keyhouse.serve.traces": "a wrapper of an engine",
+    "keyhouse.cli.access": "to convert",
+    "keyhouse.cli.completion": "to convert",
+    "keyhouse.cli.examining": "to convert",
+    "keyhouse.cli.query": "to convert",
+    "keyhouse.cli.rows": "to convert",
+    "keyhouse.cli.screens": "to convert",
+    "keyhouse.cli.stored": "to convert",
+    "keyhouse.demo.presenter": "to convert",
+    "keyhouse.demo.story": "to convert",
+    "keyhouse.systems.rosey.quota": "to convert",
+    "keyhouse.systems.rosey.view": "to convert",
+    "keyhouse.systems.streamkit.routes": "to convert",
+    "keyhouse.systems.streamkit.versions": "to convert",
+}
+"""Modules elsewhere that call an engine, with the reason. The list only shrinks."""
+
+
 class Import(NamedTuple):
     line: int
     module: str
@@ -290,6 +314,33 @@ def pure_core(source: Source) -> Iterator[str]:
                 yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time, or the text, as an argument"
 
 
+def only_the_store_calls_engines(source: Source) -> Iterator[str]:
+    """A schema meets an engine in the store and nowhere else."""
+    if source.layer in ENGINE_CALLERS:
+        return
+    calls = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and node.attr in ENGINE_CALLS and _is_engine(node.value)
+    ]
+    if source.module in ENGINE_CALLING_MODULES:
+        if not calls:
+            yield f"{source.at(1)} no longer calls an engine: take it off ENGINE_CALLING_MODULES"
+        return
+    for call in calls:
+        yield (
+            f"{source.at(call.lineno)} calls engine.{call.attr}: ask a Store, which has `row`, `rows`, `row_page`,"
+            " `row_scan`, `row_watch`, `record_row`, `usage` and `transact`"
+        )
+
+
+def _is_engine(node: ast.expr) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lstrip("_") == "engine"
+    return False
+
+
 def no_hidden_cycle(source: Source) -> Iterator[str]:
     """`TYPE_CHECKING` hides a cycle; the cycle is the fault."""
     for node in ast.walk(source.tree):
@@ -392,6 +443,7 @@ RULES: tuple[Rule, ...] = (
     systems_apart,
     libraries_in_their_place,
     pure_core,
+    only_the_store_calls_engines,
     no_hidden_cycle,
     telling_names,
     one_idea_a_file,

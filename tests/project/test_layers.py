@@ -97,6 +97,16 @@ PLANTED = [
         "from keyhouse.schema import Record",
         "imports keyhouse.schema, which is not below keys",
     ),
+    (
+        "systems/rosey/schema.py",
+        "async def rows(engine):\n    return await engine.read('a', ['b'])",
+        "calls engine.read: ask a Store",
+    ),
+    (
+        "cli/commands.py",
+        "async def put(self, batch):\n    return await self._store.engine.commit('a', batch)",
+        "calls engine.commit: ask a Store",
+    ),
     ("keys/key.py", "from keyhouse.clock import Clock", "take the time or the id as an argument"),
     (
         "keys/key.py",
