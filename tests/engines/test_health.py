@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.health import CLOCK_SECONDS_MAX, HealthCheck, check_health, clock_skew
-from keyhouse.engines.jetstream.health import _kept, _microseconds, _room
+from keyhouse.engines.jetstream.health import _bucket, _microseconds, _storage
 from keyhouse.engines.registry import open_engine
 from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_server
 from tests.support.nats_servers import nats_server
@@ -33,7 +33,10 @@ def test_nats_tells_its_version_how_it_keeps_rows_and_its_clock() -> None:
     assert found["NATS"].value.startswith("2.") and found["clock"].value.startswith(
         "the server's is "
     )
-    assert found["durability"].value == "sync_interval always, as the server's monitoring says"
+    assert (
+        found["durability"].value
+        == "sync_interval always, according to the server's monitoring endpoint"
+    )
     assert (
         "in files" in found["bucket"].value
         and found["replicas"].value == "1: one disk holds every row"
@@ -45,19 +48,19 @@ def test_of_a_bucket_for_each_space_nats_tells_what_is_the_server_s() -> None:
     found = facts(f"{nats_server().url}/?prefix=health-{secrets.token_hex(4)}-&sync=always")
     assert (
         set(found) == {"NATS", "durability", "storage"}
-        and "as the URL says" in found["durability"].value
+        and "according to the URL" in found["durability"].value
     )
 
 
 def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
     state = {"bytes": 0}
-    [memory, _] = _kept({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
+    [memory, _] = _bucket({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
     assert memory.state == "bad" and "keyhouse move" in memory.fix
     replicas = [{"name": "n2", "current": True}, {"name": "n3", "current": False, "offline": True}]
     config = {"name": "KV_a", "storage": "file", "num_replicas": 3}
-    [_, away] = _kept({"config": config, "state": state, "cluster": {"replicas": replicas}})
-    assert (away.state, away.value) == ("warn", "3, of which behind or away: n3")
-    [full] = _room({"storage": 95, "limits": {"max_storage": 100}})
+    [_, away] = _bucket({"config": config, "state": state, "cluster": {"replicas": replicas}})
+    assert (away.state, away.value) == ("warn", "3, lagging or offline: n3")
+    [full] = _storage({"storage": 95, "limits": {"max_storage": 100}})
     assert full.state == "warn"
     assert _microseconds("2026-11-15T10:00:00.123456789Z") == "2026-11-15T10:00:00.123456+00:00"
     assert _microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"

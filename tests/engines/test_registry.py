@@ -92,9 +92,9 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
         ("sqlite:rows.db?layout=rosey&sync=off", "one setting"),
         ("rocksdb:rows?sync=always", "no settings"),
         ("postgresql://ann@127.0.0.1:99999/rows", "A PostgreSQL URL is"),
-        ("nats://127.0.0.1:99999", "A NATS URL names"),
-        ("nats://127.0.0.1:port", "A NATS URL names"),
-        ("nats://[::1/?bucket=rows", "A NATS URL names"),
+        ("nats://127.0.0.1:99999", "Invalid NATS URL"),
+        ("nats://127.0.0.1:port", "Invalid NATS URL"),
+        ("nats://[::1/?bucket=rows", "Invalid NATS URL"),
         ("nats://127.0.0.1:1/?credentials=gone.creds", "The credentials file can't be opened"),
     ],
 )

@@ -311,7 +311,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_n
         assert connection is not None
 
         async def broken(*message: object, **options: object) -> None:
-            connection._break_off()
+            connection._abandon_pending()
             raise ConnectionClosedError
 
         with monkeypatch.context() as patch:

@@ -41,7 +41,7 @@ def test_a_wrong_password_is_said_to_be_one_at_once(guarded: ConfiguredServer) -
 def test_a_user_without_rights_is_told_what_the_server_says(guarded: ConfiguredServer) -> None:
     error = refusal(f"{guarded.address(f'bob:{SECRET}@')}/?bucket=rows")
     assert isinstance(error, UnavailableError)
-    assert error.sentence.endswith("if of permissions, grant them to this user.")
+    assert error.sentence.endswith("if it is about permissions, grant them.")
     assert "permissions violation" in str(error.fields["detail"])
 
 
@@ -80,7 +80,7 @@ def test_a_server_without_jetstream_is_said_to_be_so(tmp_path: Path, layout: str
     assert isinstance(error, UnavailableError)
     assert (
         error.sentence
-        == "The NATS server answers without JetStream; enable it there, and for this account."
+        == "JetStream is not enabled on the NATS server, or for this account; enable it."
     )
 
 
@@ -94,5 +94,5 @@ def test_a_bucket_that_is_not_there_is_not_made_unless_told_to(tmp_path: Path) -
     with configured(tmp_path) as server:
         url = f"{server.address()}/?bucket=rows"
         error = refusal(url, create=False)
-        assert (type(error), error.sentence) == (UsageError, "There is no such bucket.")
+        assert (type(error), error.sentence) == (UsageError, "The bucket does not exist.")
         asyncio.run(made(url))

@@ -1,6 +1,6 @@
-"""The NATS JetStream engine: rows as plain JSON in key-value buckets that any NATS client reads. Through `nats-py`.
+"""The NATS JetStream engine, through `nats-py`: rows in key-value buckets that any client can read.
 
-`JetstreamEngine.open(url)` is all there is to call.
+Open it with `JetstreamEngine.open(url)`.
 """
 
 from keyhouse.engines.jetstream.engine import JetstreamEngine

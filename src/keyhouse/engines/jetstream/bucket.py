@@ -1,12 +1,21 @@
-"""One bucket: its stream as JetStream has it, and the mirror that is read.
+"""One bucket: its stream in JetStream, and the mirror that serves reads.
 
-A bucket is an ordinary KV bucket, and one that another program made is taken as it is and given what it lacks: atomic
-batches, a time to live for each message, markers for what the server expires, and the subjects of `$KEYHOUSE`. Reading
-needs none of that, so a bucket is changed, or made, by the first commit (or watch), not before.
+A bucket is an ordinary KV bucket. One that another program created is used as it is and given the
+features it lacks: atomic batches, per-message TTL, markers for rows that the server expires, and
+the `$KEYHOUSE` subjects. Reading needs none of them, so a bucket is created or changed by the first
+commit or watch.
+
+| state    | meaning                               | next                                        |
+|----------|---------------------------------------|---------------------------------------------|
+| UNKNOWN  | not found yet, or deleted since       | READABLE: found. WRITABLE: opened to write  |
+| READABLE | exists; the feed fills the mirror     | WRITABLE: opened to write. UNKNOWN: deleted |
+| WRITABLE | its stream also has what commits need | UNKNOWN: deleted                            |
 """
 
 import asyncio
 from base64 import b64decode
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Any, Final
 
 from keyhouse.clock import Clock
@@ -21,13 +30,19 @@ from keyhouse.engines.jetstream.value_cache import ValueCache
 from keyhouse.errors import ClosedError, UnavailableError, UsageError
 
 BEHIND_SECONDS: Final = 1.0
-"""How long the mirror may lack what the stream has, before we ask whether it is still to come."""
+"""Time to wait for the mirror before asking the stream whether the message still exists."""
 
 MARKER_NANOSECONDS: Final = 10 * 365 * 24 * 3_600 * 1_000_000_000
-"""The server's own markers stay for ten years: the sweep prunes them as it does our own."""
+"""The server keeps its own markers for ten years: the sweep prunes them like other tombstones."""
 
 SPACE_METADATA: Final = "keyhouse-space"
-"""In the metadata of a space's own bucket: what the space is called."""
+"""Metadata member of a bucket that holds one space: the space's name."""
+
+
+class BucketState(Enum):
+    UNKNOWN = auto()
+    READABLE = auto()
+    WRITABLE = auto()
 
 
 class Bucket:
@@ -38,38 +53,41 @@ class Bucket:
         self.names = names
         self.mirror: Mirror
         self.acknowledged = 0
-        """The newest sequence that we were told is written. Reads wait for it: one reads what one wrote."""
+        """The newest sequence that the server acknowledged. Reads wait for it (read your writes).
+        """
         self.message_bytes_max = 0
-        """With its headers, as somebody may have configured it; 0: no limit of the bucket's own."""
+        """Limit for a message with its headers, as configured on the bucket; 0: no limit."""
         self._settings = settings
         self._clock = clock
         self._feed = Feed(connection, names, clock, self._renew)
-        self._found = False
-        self._fit = False
+        self._state = BucketState.UNKNOWN
         self._closed = False
         self._lock = asyncio.Lock()
-        self._sync = _Sync(self)
+        self._shared_sync = _SingleFlight(lambda: until_available(self.sync))
 
     async def open(self, *, writing: bool = False) -> bool:
-        """Whether it is there, with its mirror filled. It is, after this, for `writing`."""
-        if not (self._fit if writing else self._found):
+        """Return whether the bucket exists, after filling its mirror. Creates it for `writing`."""
+        if self._state is BucketState.UNKNOWN or (
+            writing and self._state is not BucketState.WRITABLE
+        ):
             async with self._lock:
                 await until_available(lambda: self._prepare(writing))
-        if self._found:
-            await self.wait_live()
-        return self._found
+        if not self._exists:
+            return False
+        await self.wait_live()
+        return self._exists
 
     async def refresh(self) -> bool:
-        """Wait until the mirror shows what a read must see; whether the bucket is (still) there."""
+        """Wait until the mirror holds what a read must see; return whether the bucket exists."""
         if self._settings.fresh_reads:
-            return await self._sync.join()
+            return await self._shared_sync.run()
         await self.wait_for(self.acknowledged)
         return True
 
     async def sync(self) -> bool:
-        """Wait until the mirror shows every commit that anyone was told of before this call."""
+        """Wait until the mirror holds every commit acknowledged to any client before this call."""
         info = await self._info()
-        if info is None:  # it was there: ask again before we say that it is not
+        if info is None:  # it existed: ask again before reporting it deleted
             await asyncio.sleep(BEHIND_SECONDS)
             info = await self._info()
         if info is None:
@@ -79,7 +97,7 @@ class Bucket:
         return True
 
     async def wait_for(self, sequence: int) -> None:
-        """Wait until the mirror shows everything up to there."""
+        """Wait until the mirror has published everything up to `sequence`."""
         for _ in range(int(TIMEOUT_SECONDS / BEHIND_SECONDS)):
             await self.wait_live()
             if self.mirror.position >= sequence:
@@ -91,11 +109,12 @@ class Bucket:
                 await self._feed.settle(sequence)
         if self.mirror.position < sequence:
             raise UnavailableError(
-                "The mirror of the bucket is behind; try again.", bucket=self.names.bucket
+                "The mirror of the bucket lags behind its stream; try again.",
+                bucket=self.names.bucket,
             )
 
     async def value(self, entry: Entry) -> bytes | None:
-        """The value of an entry; `None` when the row has been written again meanwhile."""
+        """Return the value of an entry, or None if the row has been written again since."""
         value = self.mirror.values.get(entry.sequence)
         if value is None:
             value = await self._fetch(entry.sequence)
@@ -104,8 +123,10 @@ class Bucket:
         return value
 
     async def reconcile(self, row_keys: list[RowKey]) -> None:
-        """Ask the server for the sequence of each row, where it and the mirror do not agree though both are up to date:
-        somebody has purged a message, which no consumer is told of."""
+        """Remove rows from the mirror whose messages another program purged.
+
+        Consumers are not notified of a purge, so the server and an up-to-date mirror can disagree.
+        """
         position = self.mirror.position
         for row_key in row_keys:
             found = await self.last_message(self.names.row(*row_key))
@@ -113,21 +134,24 @@ class Bucket:
                 self.mirror.remove_purged(row_key, position)
 
     async def last_message(self, subject: str) -> dict[str, Any] | None:
-        """The newest message of a subject, from the leader."""
+        """Return the newest message of a subject, read from the leader."""
         found = await self.connection.api(
             f"STREAM.MSG.GET.{self.names.stream}", last_by_subj=subject
         )
         return None if found is None else found["message"]
 
     def on_disconnect(self) -> None:
-        """The connection is lost."""
+        """Restart the feed: the connection was lost."""
         self._feed.restart()
 
     async def close(self) -> None:
         self._closed = True
-        await self._feed.stop()
-        self._feed.live.set()
+        await self._feed.close()
         self.mirror.close()
+
+    @property
+    def _exists(self) -> bool:
+        return self._state is not BucketState.UNKNOWN
 
     def _renew(self) -> Mirror:
         self.mirror = Mirror(ValueCache(self._settings.values_bytes_max))
@@ -151,14 +175,15 @@ class Bucket:
                     f"STREAM.{'CREATE' if before is None else 'UPDATE'}.{self.names.stream}",
                     **wanted,
                 )
-                if self._found:
+                if self._exists:
                     self._feed.restart()
-            self._fit = True
-        self._found = True
+            self._state = BucketState.WRITABLE
+        elif self._state is BucketState.UNKNOWN:
+            self._state = BucketState.READABLE
         self._feed.start()
 
     def _wanted(self, before: dict[str, Any] | None) -> dict[str, Any]:
-        """The stream's configuration as we need it; all that another program has set is kept."""
+        """Return the stream configuration that commits need; other programs' settings are kept."""
         if before is None:
             before = {
                 "name": self.names.stream,
@@ -173,10 +198,11 @@ class Bucket:
             }
         if before["num_replicas"] != self._settings.replicas:
             raise UsageError(
-                "The bucket has another number of replicas; change it with the nats tool, or name the number that it has.",
+                "The bucket has a different number of replicas; change it with the nats CLI, or set"
+                " replicas= in the URL to its number.",
                 bucket=self.names.bucket,
                 replicas=before["num_replicas"],
-                named=self._settings.replicas,
+                configured=self._settings.replicas,
             )
         metadata = dict(before.get("metadata") or {})
         if self.names.space is not None:
@@ -192,7 +218,7 @@ class Bucket:
         }
 
     async def wait_live(self) -> None:
-        """Wait until the mirror is fed, and filled."""
+        """Wait until the feed is live: the mirror is loaded and follows the stream."""
         while not self._feed.live.is_set():
             delivered = self.mirror.delivered
             try:
@@ -201,18 +227,18 @@ class Bucket:
             except TimeoutError:
                 if delivered == self.mirror.delivered:
                     raise UnavailableError(
-                        "The bucket can't be read at this moment; try again.",
+                        "The bucket cannot be read at the moment; try again.",
                         bucket=self.names.bucket,
                     ) from None
         if self._closed:
             raise ClosedError("The engine is closed.")
 
     async def _on_deleted(self) -> None:
-        """Somebody has deleted the bucket."""
+        """Start over: another program deleted the bucket."""
         async with self._lock:
             await self._feed.stop()
             self.mirror.close()
-            self._found = self._fit = False
+            self._state = BucketState.UNKNOWN
             self.acknowledged = 0
             self._feed = Feed(self.connection, self.names, self._clock, self._renew)
 
@@ -224,21 +250,22 @@ class Bucket:
         return None if found is None else b64decode(found["message"].get("data", ""))
 
 
-class _Sync:
-    """Many that ask at once ask once: all that come while one question is under way share the next."""
+class _SingleFlight:
+    """Coalesces concurrent calls. Callers that arrive while one call runs share the next one, never
+    the running call: it may have started before their own request."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
+    def __init__(self, call: Callable[[], Awaitable[bool]]) -> None:
+        self._call = call
+        self._running: asyncio.Task[bool] | None = None
         self._next: asyncio.Task[bool] | None = None
-        self._under_way: asyncio.Task[bool] | None = None
 
-    async def join(self) -> bool:
+    async def run(self) -> bool:
         if self._next is None:
-            self._next = asyncio.ensure_future(self._ask(self._under_way))
+            self._next = asyncio.ensure_future(self._run_after(self._running))
         return await asyncio.shield(self._next)
 
-    async def _ask(self, before: asyncio.Task[bool] | None) -> bool:
+    async def _run_after(self, before: asyncio.Task[bool] | None) -> bool:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        self._under_way, self._next = self._next, None
-        return await until_available(self._bucket.sync)
+        self._running, self._next = self._next, None
+        return await self._call()

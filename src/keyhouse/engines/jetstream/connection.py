@@ -1,9 +1,9 @@
-"""The connection, and requests on it. Knows messages and answers; knows no row.
+"""The connection to NATS and requests on it. Knows messages and replies, not rows.
 
-Two ways in which a message that nobody waits for any more could still be written are closed here and in `writer`. The
-driver keeps what is published while it is disconnected and sends it later, unless its buffer has no room: it has none.
-What had been handed to the socket when the connection broke may still arrive; it carries what it expects, so it is refused
-if anything was written since.
+A message whose caller has given up must not be written later. There are two ways it could be. The
+driver buffers messages while it is disconnected and sends them afterwards: its buffer size is set
+to 0. Messages in the socket when the connection broke may still arrive: they carry the sequence
+that they expect (see `writer`), so the server rejects them if anything was written since.
 """
 
 import asyncio
@@ -39,41 +39,39 @@ from keyhouse.nats.credentials import sign_in
 from keyhouse.nats.errors import is_permanent, unreachable
 
 VERSION_NEEDED: Final = "2.12.0"
-"""The first server that commits a batch of messages at once."""
+"""The first server with atomic batches."""
 
 MESSAGE_BYTES_NEEDED: Final = VALUE_BYTES_MAX + 16 * 1_024
-"""The server's `max_payload` must hold a value and its headers."""
+"""The server's `max_payload` must fit a value and its headers."""
 
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 5.0
-"""How long an answer is waited for, before its outcome is unknown."""
+REPLY_SECONDS: Final = 5.0
+"""Timeout of a commit; after it, the outcome is unknown."""
 
 API_SECONDS: Final = 2.5
-"""The same, for what may be asked again: a leader that is chosen meanwhile does not hear what was asked before."""
+"""Timeout of requests that are safe to repeat: a newly elected leader never saw the first one."""
 
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED_MAX: Final = 2
-"""A server that hangs is left after about three times that."""
+"""A server that hangs is dropped after about three ping intervals."""
 
 RECONNECT_SECONDS: Final = 0.1
 
-_NO_ROOM: Final = -1
+_UNLIMITED: Final = -1
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Connection:
-    """`lost` is called when the connection breaks."""
+    """`on_disconnect` is called when the connection is lost."""
 
     def __init__(self, settings: Settings, *, on_disconnect: Callable[[], None]) -> None:
         self._settings = settings
         self._on_disconnect = on_disconnect
         self._client = NatsClient()
-        self._waiting: dict[
-            str, asyncio.Future[Msg | None]
-        ] = {}  # nothing comes, when the connection breaks
-        self._asked = 0
+        self._pending: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection was lost
+        self._requests = 0
         self._inbox = ""
-        self._trouble: Exception | None = None
+        self._reported: Exception | None = None
         self._opening: asyncio.Timeout | None = None
         self._closed = False
         self._reopening: asyncio.Task[None] | None = None
@@ -84,25 +82,25 @@ class Connection:
 
     @property
     def version(self) -> str:
-        """Of the server that it is connected to."""
-        found = self._client.connected_server_version
-        return f"{found.major}.{found.minor}.{found.patch}"
+        """Version of the connected server."""
+        version = self._client.connected_server_version
+        return f"{version.major}.{version.minor}.{version.patch}"
 
     async def open(self) -> None:
-        """Connect, or say why that can't be; then it can be called again."""
+        """Connect, or raise; a failed call may be repeated."""
         client = NatsClient()
-        self._trouble = None
+        self._reported = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS) as self._opening:
                 await self._connect(client)
                 self._check(client)
                 self._inbox = client.new_inbox()
-                await client.subscribe(f"{self._inbox}.*", cb=self._answered)
+                await client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
         except (NatsError, OSError) as error:  # TimeoutError is an OSError
-            await _end(client)
-            raise unreachable(self._settings.address, self._heard() or error) from error
+            await _close_quietly(client)
+            raise unreachable(self._settings.address, self._reported_error() or error) from error
         except BaseException:
-            await _end(client)
+            await _close_quietly(client)
             raise
         finally:
             self._opening = None
@@ -112,25 +110,29 @@ class Connection:
         self._closed = True
         if self._reopening is not None:
             self._reopening.cancel()
-        await _end(self._client)
-        self._break_off()
+        await _close_quietly(self._client)
+        self._abandon_pending()
 
-    async def request(self, messages: Sequence[Message], *, seconds: float = ANSWER_SECONDS) -> Msg:
-        """Send all, and wait for the answer to the last. `UnavailableError`: that one was not sent, or had no receiver."""
+    async def request(self, messages: Sequence[Message], *, seconds: float = REPLY_SECONDS) -> Msg:
+        """Publish all messages and return the reply to the last.
+
+        Raises UnavailableError if the last one was not sent or had no receiver, and
+        UnknownOutcomeError if no reply arrived.
+        """
         if self._closed:
             raise ClosedError("The engine is closed.")
-        self._asked += 1
-        token = str(self._asked)
-        answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = answer
+        self._requests += 1
+        token = str(self._requests)
+        reply: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
+        self._pending[token] = reply
         try:
             await self._send(messages, f"{self._inbox}.{token}")
             async with asyncio.timeout(seconds):
-                message = await answer
+                message = await reply
         except TimeoutError:
             raise reply_timeout(seconds) from None
         finally:
-            self._waiting.pop(token, None)
+            self._pending.pop(token, None)
         if message is None:
             raise connection_lost()
         if message.headers is not None and message.headers.get("Status") == "503":
@@ -138,39 +140,39 @@ class Connection:
         return message
 
     async def find_jetstream(self, subject: str) -> bool:
-        """Ask a first thing of JetStream's API; whether what it asks for is there."""
+        """Make a first API request; return whether the requested object exists."""
         try:
             return await until_available(lambda: self.api(subject)) is not None
         except NoResponders:
             raise no_jetstream(self._settings.address) from None
 
     async def api(self, subject: str, /, **body: object) -> dict[str, Any] | None:
-        """A request of JetStream's API that may be made twice. `None`: what it asks for is not there."""
+        """Make an idempotent JetStream API request; return None if the object does not exist."""
         payload = msgspec.json.encode(body) if body else b""
-        answer = _decode((await self._api_request(subject, payload)).data)
-        if "error" not in answer:
-            return answer
-        refusal = msgspec.convert(answer["error"], ApiError)
-        if refusal.err_code in ABSENT:
+        reply = _decode((await self._api_request(subject, payload)).data)
+        if "error" not in reply:
+            return reply
+        error = msgspec.convert(reply["error"], ApiError)
+        if error.err_code in ABSENT:
             return None
-        raise translate(refusal)
+        raise translate(error)
 
     async def get_direct(self, stream: str, sequence: int) -> Msg | None:
-        """A message by its sequence, from any replica: `None` also where that one is behind."""
-        answer = await self._api_request(
+        """Return a message by sequence from any replica, or None if missing there: it may lag."""
+        reply = await self._api_request(
             f"DIRECT.GET.{stream}", msgspec.json.encode({"seq": sequence})
         )
-        return None if answer.headers is not None and "Status" in answer.headers else answer
+        return None if reply.headers is not None and "Status" in reply.headers else reply
 
     async def request_many(self, subject: str, /, **body: object) -> list[Msg]:
-        """A request of JetStream's API that is answered with messages, and then with one that says it was the last."""
-        found: list[Msg] = []
+        """Make a JetStream API request whose reply is a series of messages with an end marker."""
+        replies: list[Msg] = []
         end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def receive(message: Msg) -> None:
             status = None if message.headers is None else message.headers.get("Status")
             if status is None:
-                found.append(message)
+                replies.append(message)
             elif not end.done():
                 end.set_result(status)
 
@@ -181,12 +183,12 @@ class Connection:
             async with asyncio.timeout(API_SECONDS):
                 status = await end
         except TimeoutError:
-            raise no_reply(subject, self._heard()) from None
+            raise no_reply(subject, self._reported_error()) from None
         finally:
             await self.unsubscribe(subscription)
         if status not in ("204", "404"):
             raise no_responders()
-        return found
+        return replies
 
     def new_inbox(self) -> str:
         return self._client.new_inbox()
@@ -196,7 +198,7 @@ class Connection:
     ) -> Subscription:
         try:
             return await self._client.subscribe(
-                subject, cb=receive, pending_msgs_limit=_NO_ROOM, pending_bytes_limit=_NO_ROOM
+                subject, cb=receive, pending_msgs_limit=_UNLIMITED, pending_bytes_limit=_UNLIMITED
             )
         except NatsError as error:
             raise not_connected(error) from error
@@ -206,7 +208,7 @@ class Connection:
             await subscription.unsubscribe()
 
     async def publish_empty(self, subject: str) -> None:
-        """An empty message that nobody answers."""
+        """Publish an empty message without a reply."""
         with suppress(NatsError):
             await self._client.publish(subject)
 
@@ -215,9 +217,9 @@ class Connection:
         await client.connect(
             servers=list(self._settings.servers),
             name="keyhouse",
-            error_cb=self._troubled,
-            disconnected_cb=self._disconnected,
-            closed_cb=self._dropped,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            closed_cb=self._on_closed,
             connect_timeout=2,
             reconnect_time_wait=RECONNECT_SECONDS,
             max_reconnect_attempts=-1,
@@ -235,7 +237,7 @@ class Connection:
             raise server_too_old(f"{version.major}.{version.minor}.{version.patch}", VERSION_NEEDED)
         if client.max_payload < MESSAGE_BYTES_NEEDED:
             raise UsageError(
-                "The NATS server takes no message as large as a value may be; raise its max_payload.",
+                "The max_payload of the NATS server is below the largest value; raise it.",
                 max_payload=client.max_payload,
                 needed=MESSAGE_BYTES_NEEDED,
             )
@@ -251,37 +253,36 @@ class Connection:
             raise not_connected(error) from error
 
     async def _api_request(self, subject: str, payload: bytes) -> Msg:
-        self._trouble = None
+        self._reported = None
         try:
             return await self.request(
                 [Message(f"$JS.API.{subject}", payload, {})], seconds=API_SECONDS
             )
         except UnknownOutcomeError as error:
-            raise no_reply(subject, self._heard()) from error
+            raise no_reply(subject, self._reported_error()) from error
 
-    async def _answered(self, message: Msg) -> None:
-        answer = self._waiting.get(message.subject.rpartition(".")[2])
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+    async def _on_reply(self, message: Msg) -> None:
+        reply = self._pending.get(message.subject.rpartition(".")[2])
+        if reply is not None and not reply.done():
+            reply.set_result(message)
 
-    async def _troubled(self, error: Exception) -> None:
+    async def _on_error(self, error: Exception) -> None:
         if self._opening is None:
-            self._trouble = error
-        elif is_permanent(error):  # which the driver answers by asking again and again
-            self._trouble = error
-            with suppress(RuntimeError):  # it is over already
+            self._reported = error
+        elif is_permanent(error):  # the driver would retry it forever
+            self._reported = error
+            with suppress(RuntimeError):  # the timeout has fired
                 self._opening.reschedule(asyncio.get_running_loop().time() + RECONNECT_SECONDS / 2)
-        elif self._trouble is None or not is_permanent(
-            self._trouble
-        ):  # a refused connection is often cut off besides
-            self._trouble = error
+        elif self._reported is None or not is_permanent(self._reported):
+            # A rejected connection is often also closed: keep the first error.
+            self._reported = error
 
-    async def _disconnected(self) -> None:
-        self._break_off()
+    async def _on_disconnected(self) -> None:
+        self._abandon_pending()
         self._on_disconnect()
 
-    async def _dropped(self) -> None:
-        """The driver has given up for good, as it does when a server sends an error that it does not know."""
+    async def _on_closed(self) -> None:
+        """Reopen: the driver closes for good when a server sends an error that it does not know."""
         if not self._closed and self._client.is_closed:
             self._reopening = asyncio.ensure_future(self._reopen())
 
@@ -294,18 +295,20 @@ class Connection:
             else:
                 return
 
-    def _heard(self) -> Exception | None:
-        """What went wrong beside the last request, or while connecting."""
-        return self._trouble
+    def _reported_error(self) -> Exception | None:
+        """Return the last error that the driver reported outside of a request."""
+        return self._reported
 
-    def _break_off(self) -> None:
-        """Whoever waits is told that nothing comes. Not by an error: where sending fails as well, nobody looks at that, and
-        the loop would log it."""
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_result(None)
+    def _abandon_pending(self) -> None:
+        """Complete all pending requests with None: no reply will come.
+
+        Not with an exception: if sending fails as well, nobody retrieves it and the loop logs it.
+        """
+        for reply in self._pending.values():
+            if not reply.done():
+                reply.set_result(None)
 
 
-async def _end(client: NatsClient) -> None:
-    with suppress(NatsError, OSError, AssertionError):  # the last: it never came to connect
+async def _close_quietly(client: NatsClient) -> None:
+    with suppress(NatsError, OSError, AssertionError):  # AssertionError: it never connected
         await client.close()

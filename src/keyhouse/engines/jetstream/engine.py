@@ -1,15 +1,16 @@
 """The engine on NATS JetStream: reads from a mirror of the bucket, writes through its writer.
 
-What is read is as fresh as on any other engine: before a read looks at the mirror, the stream's leader is asked how far the
-stream is, and the mirror waited for; reads at the same time share one question. `reads=mirror` in the URL leaves the
-question out: then one reads what one wrote, and what others wrote comes some milliseconds later, or, while the network is
-divided, not at all.
+Reads are linearizable by default: before a read uses the mirror, the stream's leader is asked for
+its last sequence and the mirror is awaited; concurrent reads share one request. `reads=mirror` in
+the URL skips the request: a client then reads its own writes, and those of others some milliseconds
+late, or not at all during a network partition.
 
-**Durability.** `durable` says what the operator said: JetStream does not tell a client how it syncs. With
-`sync_interval: always` an acknowledged commit is on the disk of the one server (R1), or of most of the three (R3). With the
-server's default it is in their memory for up to two minutes: the process may be killed, the machine may not lose its power;
-and with R3 even one machine that lost its power can make the others forget. Say `sync=always` where it is so, and
-`monitor=http://host:8222` to have it looked up.
+**Durability.** `durable` reports what the operator declared: JetStream does not tell a client how
+it syncs. With `sync_interval: always`, an acknowledged commit is on the disk of the one server (R1)
+or of a majority (R3). With the server's default it is in memory for up to two minutes: it survives
+a killed process but not a power failure, and even with R3 one machine that loses power can make the
+others lose the commit. Set `sync=always` where it applies, and `monitor=http://host:8222` to have
+it verified.
 """
 
 import asyncio
@@ -44,10 +45,10 @@ from keyhouse.errors import (
 from keyhouse.limits import CHANGES_KEPT
 
 COMMIT_ROWS_MAX: Final = 999
-"""An atomic batch has up to 1,000 messages, and the batch's id is one of them."""
+"""An atomic batch holds up to 1,000 messages, including the one for the batch id."""
 
 COMMIT_BYTES_MAX: Final = 16 * 1_024 * 1_024
-"""Key and value bytes of one commit. All of it is in the server's memory at once, and in one proposal to its replicas."""
+"""Key and value bytes of one commit: the server holds it in memory and replicates it as a whole."""
 
 CAPABILITIES: Final = Capabilities(
     name="jetstream",
@@ -56,11 +57,11 @@ CAPABILITIES: Final = Capabilities(
     commit_rows_max=COMMIT_ROWS_MAX,
     commit_bytes_max=COMMIT_BYTES_MAX,
 )
-"""Durable is what the operator says: see above."""
+"""`durable` follows the URL: see above."""
 
 
 class JetstreamEngine:
-    """See `keyhouse.engine` for what each method promises. It connects when it is first used."""
+    """See `keyhouse.engine` for each method's contract. It connects on first use."""
 
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
@@ -83,11 +84,11 @@ class JetstreamEngine:
         changes_kept: int = CHANGES_KEPT,
         create: bool = True,
     ) -> "JetstreamEngine":
-        """The engine on the bucket that a URL names: see `settings`. `create`: a bucket that is not there is made."""
+        """Open the engine for a URL (see `settings`). `create`: create a missing bucket."""
         return cls(replace(parse(url), create=create), clock=clock, changes_kept=changes_kept)
 
     async def connect(self) -> None:
-        """Reach the server and its JetStream, or say why that can't be. The bucket is opened when it is first used."""
+        """Connect to the server and check JetStream. The bucket is opened on first use."""
         with self._while_open():
             connection = await self._connected()
             bucket = self._settings.layout.bucket
@@ -98,7 +99,7 @@ class JetstreamEngine:
                 and not self._settings.create
             ):
                 raise UsageError(
-                    "There is no such bucket.", server=self._settings.address, bucket=bucket
+                    "The bucket does not exist.", server=self._settings.address, bucket=bucket
                 )
 
     @property
@@ -141,14 +142,14 @@ class JetstreamEngine:
             await bucket.open(writing=True)
             async with aclosing(
                 changes(bucket, space, span, since, self._clock, self._check_open)
-            ) as found:
-                async for change in found:
+            ) as changes_found:
+                async for change in changes_found:
                     yield change
 
     async def sweep(self, *, limit: int) -> int:
         with self._while_open():
             swept = 0
-            for bucket in await self._all():
+            for bucket in await self._all_buckets():
                 await bucket.open(writing=True)
                 swept += await sweep(bucket, self._writer(bucket), self._clock, limit - swept)
                 await prune(bucket, self._clock, self._changes_kept)
@@ -158,7 +159,11 @@ class JetstreamEngine:
         with self._while_open():
             now = self._clock.now()
             for space in sorted(
-                [space for bucket in await self._all() for space in bucket.mirror.spaces(now)]
+                [
+                    space
+                    for bucket in await self._all_buckets()
+                    for space in bucket.mirror.spaces(now)
+                ]
             ):
                 yield space
 
@@ -176,7 +181,7 @@ class JetstreamEngine:
 
     @contextmanager
     def _while_open(self) -> Iterator[None]:
-        """Whatever fails because the engine was closed meanwhile says so; not what may have been written."""
+        """Raise ClosedError for errors caused by a close, unless a write may have happened."""
         self._check_open()
         try:
             yield
@@ -205,16 +210,16 @@ class JetstreamEngine:
             writer = self._writers[bucket.names.bucket] = JetstreamWriter(bucket, self._clock)
         return writer
 
-    async def _all(self) -> list[Bucket]:
-        """Every bucket that holds rows of ours, up to date."""
+    async def _all_buckets(self) -> list[Bucket]:
+        """Return every bucket of this engine, its mirror up to date."""
         connection = await self._connected()
         layout = self._settings.layout
-        named = (
+        all_names = (
             [BucketNames(layout.bucket)]
             if layout.bucket is not None
-            else await until_available(lambda: _named(connection, layout))
+            else await until_available(lambda: _find_buckets(connection, layout))
         )
-        buckets = [self._bucket(connection, names) for names in named]
+        buckets = [self._bucket(connection, names) for names in all_names]
         return [bucket for bucket in buckets if await bucket.open() and await bucket.refresh()]
 
     async def _connected(self) -> Connection:
@@ -237,9 +242,9 @@ class JetstreamEngine:
             bucket.on_disconnect()
 
 
-async def _named(connection: Connection, layout: Layout) -> list[BucketNames]:
-    """The buckets of this layout that say which space they hold."""
-    found: list[BucketNames] = []
+async def _find_buckets(connection: Connection, layout: Layout) -> list[BucketNames]:
+    """Return the buckets whose metadata names a space of this layout."""
+    buckets: list[BucketNames] = []
     offset, total = 0, 1
     while offset < total:
         answer = await connection.api("STREAM.LIST", offset=offset, subject="$KV.>")
@@ -248,23 +253,24 @@ async def _named(connection: Connection, layout: Layout) -> list[BucketNames]:
         for stream in answer["streams"]:
             space = (stream["config"].get("metadata") or {}).get(SPACE_METADATA)
             if space and (names := layout.names(space)).stream == stream["config"]["name"]:
-                found.append(names)
+                buckets.append(names)
         offset, total = offset + len(answer["streams"]), answer["total"]
-    return found
+    return buckets
 
 
 def _check_sync(monitor: str) -> None:
-    """Refuse a server that does not sync as the URL says it does."""
+    """Raise UsageError if the server does not sync as the URL states."""
     try:
         with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=5) as answer:
             state = json.load(answer)
     except (OSError, ValueError) as error:
         raise UnavailableError(
-            "The monitoring of the NATS server does not answer; look at its address in the URL.",
+            "The NATS server's monitoring endpoint does not answer; check monitor= in the URL.",
             monitor=public_url(monitor),
         ) from error
     if not state.get("jetstream", {}).get("config", {}).get("sync_always", False):
         raise UsageError(
-            "The NATS server acknowledges before it syncs; run it with sync_interval: always, or leave sync=always out.",
+            "The NATS server acknowledges before it syncs; run it with sync_interval: always, or"
+            " remove sync=always from the URL.",
             monitor=public_url(monitor),
         )

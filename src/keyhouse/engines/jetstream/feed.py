@@ -1,17 +1,43 @@
-"""What keeps a mirror up to date: one consumer of the bucket's stream, in order, which starts over whenever anything is odd.
+"""Keeps a mirror up to date with an ordered consumer of the bucket's stream, and restarts it.
 
-It is odd when a message is missing, when nothing was heard for a while (the server sends heartbeats), when the connection
-was lost, and when the stream is another one than before. A consumer that starts over goes on behind the last message that
-came; the mirror is filled anew only where that would miss something: the stream is another, or went back, or entries that
-we have not seen have been pruned from it.
+Theory of operation
+-------------------
+One task runs the cycle *start, follow, tear down* until the feed is stopped. A cycle ends whenever
+the consumer can no longer be trusted:
 
-What is far behind is asked for, a thousand messages at a time, before the consumer starts: a server sends a consumer as
-much as the network takes, and the driver lets nothing else run while it reads it. The answers may come from a replica that
-is behind the leader: it has an earlier part of the same stream, and the consumer goes on behind it.
+- a message is missing: the consumer's own numbering has a gap;
+- the server is silent: no message and no heartbeat for `SILENCE_SECONDS`;
+- the connection was lost, or the bucket's configuration changed (`restart`);
+- the stream is a different one, or entries may have been pruned unseen.
 
-Pruning is announced: the `horizon` row says up to where entries of rows that are gone may go, and they go only
-`PRUNE_DELAY_SECONDS` later. Whoever hears of it in time has seen all of them before. What somebody else has written in its
-place says nothing: then all that lies before it may have been pruned, until the sweep has put a horizon there again.
+The next cycle resumes after the last delivered message. It replaces the mirror by an empty one only
+where resuming would miss something: the stream was created again, its last sequence is lower than
+before (a restore), or tombstones that the mirror has not seen have been pruned.
+
+| state     | meaning                                         | next                        |
+|-----------|-------------------------------------------------|-----------------------------|
+| STOPPED   | no task; the mirror is not updated              | STARTING: `start`           |
+| STARTING  | reads the stream's state and its backlog        | FOLLOWING: consumer created |
+| FOLLOWING | the consumer delivers; the mirror lags          | LIVE: target reached        |
+| LIVE      | the mirror has everything up to the target      | STALE: consumer lost        |
+| STALE     | messages are ignored; the consumer is torn down | STARTING: the next cycle    |
+| CLOSED    | stopped for good; waiters for LIVE are released | none                        |
+
+Every running state goes to STALE on a fault or `restart`, and to STOPPED on `stop`. The target is
+the stream's last sequence when the cycle started.
+
+A LIVE mirror lags the stream only by messages in flight. Readers that need more wait for a sequence
+(`Bucket.wait_for`); `settle` resolves the case that the awaited messages no longer exist.
+
+A consumer that starts far behind is not used for the backlog. The server sends as much as the
+network takes, and the driver blocks the event loop while it reads, so the backlog is requested in
+batches before the consumer is created. Batches may come from a replica that lags the leader: it
+holds an earlier part of the same stream, and the consumer continues from there.
+
+Pruning is announced. The `horizon` message states up to where tombstones may be purged; they are
+purged `PRUNE_DELAY_SECONDS` later. A feed that receives the message in time has seen all of them. A
+foreign message at that subject states nothing: everything before it may have been pruned, until the
+sweep writes a valid horizon again.
 """
 
 import asyncio
@@ -19,6 +45,7 @@ import time
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 from typing import Any, Final
 
 import msgspec
@@ -29,29 +56,41 @@ from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.connection import Connection
 from keyhouse.engines.jetstream.layout import BucketNames
 from keyhouse.engines.jetstream.message import entry
-from keyhouse.engines.jetstream.mirror import Mirror
+from keyhouse.engines.jetstream.mirror import Mirror, MirrorState
 from keyhouse.errors import KeyhouseError, UnavailableError
 
 HEARTBEAT_SECONDS: Final = 1
 SILENCE_SECONDS: Final = 3.0
-"""Without a message or a heartbeat for so long, the consumer is taken for lost: its node may be."""
+"""Without a message or heartbeat for this long, the consumer counts as lost."""
 
 PRUNE_DELAY_SECONDS: Final = 60
-"""Between the announcement of a horizon and the pruning up to it."""
+"""Delay between announcing a horizon and purging up to it."""
 
 RESTART_SECONDS: Final = 0.1
-"""Between two tries to start."""
+"""Delay before a failed start is retried."""
 
 BATCH_MESSAGES: Final = 1_000
-"""Messages that are asked for at a time: the event loop is theirs while they come, about 40 ms."""
+"""Messages per backlog request: they block the event loop for about 40 ms."""
 
 BATCH_BYTES: Final = 2 * 1_024 * 1_024
 
 _SECOND: Final = 1_000_000_000
 
+_UNKNOWN_STREAM: Final = ""
 
-class Horizon(msgspec.Struct, frozen=True):
-    """The row `horizon`: watches can't begin before it, and rows that are gone are pruned up to `pruned`."""
+
+class FeedState(Enum):
+    STOPPED = auto()
+    STARTING = auto()
+    FOLLOWING = auto()
+    LIVE = auto()
+    STALE = auto()
+    CLOSED = auto()
+
+
+class HorizonRecord(msgspec.Struct, frozen=True):
+    """The `horizon` message. Watches cannot resume before `horizon`; tombstones are purged up to
+    `pruned`."""
 
     horizon: int
     pruned: int
@@ -59,30 +98,37 @@ class Horizon(msgspec.Struct, frozen=True):
 
 
 class Feed:
-    """`renew` makes a new, empty mirror, in place of the one that was fed before."""
+    """`renew` makes a new, empty mirror that replaces the previous one."""
 
     def __init__(
-        self, connection: Connection, names: BucketNames, clock: Clock, renew: Callable[[], Mirror]
+        self,
+        connection: Connection,
+        names: BucketNames,
+        clock: Clock,
+        renew: Callable[[], Mirror],
     ) -> None:
         self._connection = connection
         self._names = names
         self._clock = clock
         self._renew = renew
         self._mirror = renew()
-        self._created = ""  # by when it was made, one knows a stream again
-        self._run: _Run | None = None
+        self._stream_created = _UNKNOWN_STREAM
+        """Creation time of the mirrored stream: identifies it across a delete and re-create."""
+        self._consumer: _Consumer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._odd = asyncio.Event()
+        self._stale = asyncio.Event()
         self.live = asyncio.Event()
+        """Set while LIVE, and when CLOSED so that waiters wake up."""
+        self.state = FeedState.STOPPED
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.ensure_future(self._keep_up())
+            self._task = asyncio.ensure_future(self._run())
 
     def restart(self) -> None:
-        """Something is odd."""
-        self.live.clear()
-        self._odd.set()
+        """End the current cycle: the consumer can no longer be trusted."""
+        if self.state not in (FeedState.STOPPED, FeedState.CLOSED):
+            self._enter(FeedState.STALE)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -90,11 +136,18 @@ class Feed:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        await self._end()
-        self.live.clear()
+        await self._tear_down()
+        self._enter(FeedState.STOPPED)
+
+    async def close(self) -> None:
+        await self.stop()
+        self._enter(FeedState.CLOSED)
 
     async def settle(self, last: int) -> None:
-        """Nothing was delivered though the stream has come to `last`: find out whether anything is still to come."""
+        """Advance the mirror to `last` if the stream holds no undelivered message up to there.
+
+        A message can be replaced or purged before it is delivered; nothing would ever arrive.
+        """
         newest = 0
         for subject in (self._names.rows, self._names.horizon):
             found = await self._connection.api(
@@ -106,67 +159,81 @@ class Feed:
             self._mirror.advance(last)
             self._check_live(last)
 
-    async def _keep_up(self) -> None:
+    def _enter(self, state: FeedState) -> None:
+        self.state = state
+        if state in (FeedState.LIVE, FeedState.CLOSED):
+            self.live.set()
+        else:
+            self.live.clear()
+        if state is FeedState.STALE:
+            self._stale.set()
+        else:
+            self._stale.clear()
+
+    async def _run(self) -> None:
         while True:
-            self._odd.clear()
+            self._enter(FeedState.STARTING)
             try:
-                await self._begin()
-                await self._watch_over()
+                await self._start_consumer()
+                await self._follow()
             except KeyhouseError:
                 await asyncio.sleep(RESTART_SECONDS)
-            self.live.clear()
-            await self._end()
+            self._enter(FeedState.STALE)
+            await self._tear_down()
 
-    async def _begin(self) -> None:
+    async def _start_consumer(self) -> None:
         info = await self._connection.api(f"STREAM.INFO.{self._names.stream}")
         if info is None:
-            raise UnavailableError(
-                "The bucket is gone; it is made again by the next commit.",
-                bucket=self._names.bucket,
-            )
+            raise self._bucket_missing()
         last = info["state"]["last_seq"]
-        if info["created"] != self._created or last < self._mirror.delivered:
-            self._fill_anew()
-            self._created = info["created"]
+        if info["created"] != self._stream_created or last < self._mirror.delivered:
+            self._replace_mirror()
+            self._stream_created = info["created"]
         filters = [self._names.rows]
         if set(self._names.all) <= set(info["config"]["subjects"]):
             filters.append(self._names.horizon)
             await self._check_horizon()
-        await self._catch_up(last)
-        if self._odd.is_set():
+        await self._fetch_backlog(last)
+        if self.state is FeedState.STALE:
             return
-        run = self._run = _Run(self._receive, self._connection.new_inbox(), last)
-        run.subscription = await self._connection.subscribe(run.inbox, run.receive)
-        made = await self._connection.api(
+        consumer = self._consumer = _Consumer(self._receive, self._connection.new_inbox(), last)
+        consumer.subscription = await self._connection.subscribe(consumer.inbox, consumer.receive)
+        created = await self._connection.api(
             f"CONSUMER.CREATE.{self._names.stream}",
             stream_name=self._names.stream,
-            config=self._consumer(run, filters),
+            config=self._consumer_config(consumer, filters),
         )
-        if made is None:
-            raise UnavailableError(
-                "The bucket is gone; it is made again by the next commit.",
-                bucket=self._names.bucket,
-            )
-        run.consumer = made["name"]
-        if made["num_pending"] == 0 and self._mirror.delivered < last:
+        if created is None:
+            raise self._bucket_missing()
+        consumer.name = created["name"]
+        if self.state is FeedState.STARTING:
+            self._enter(FeedState.FOLLOWING)
+        if created["num_pending"] == 0 and self._mirror.delivered < last:
             await self.settle(last)
         self._check_live(last)
 
+    def _bucket_missing(self) -> UnavailableError:
+        return UnavailableError(
+            "The bucket does not exist; the next commit creates it again.",
+            bucket=self._names.bucket,
+        )
+
     async def _check_horizon(self) -> None:
-        """The newest, which may be one that we have not heard of, or that lies before what we ask for."""
+        """Apply the newest horizon, which may lie before the first message to be requested."""
         found = await self._connection.api(
             f"STREAM.MSG.GET.{self._names.stream}", last_by_subj=self._names.horizon
         )
         if found is not None and found["message"]["seq"] > self._mirror.horizon_sequence:
-            self._announced(found["message"]["seq"], b64decode(found["message"].get("data", "")))
+            self._on_horizon(found["message"]["seq"], b64decode(found["message"].get("data", "")))
 
-    async def _catch_up(self, last: int) -> None:
-        """Ask for what is behind, while it is much."""
-        while last - self._mirror.delivered > BATCH_MESSAGES and not self._odd.is_set():
+    async def _fetch_backlog(self, last: int) -> None:
+        """Request messages in batches while the mirror is far behind `last`."""
+        while last - self._mirror.delivered > BATCH_MESSAGES and self.state is not FeedState.STALE:
             messages = await self._connection.request_many(
                 f"DIRECT.GET.{self._names.stream}",
                 seq=self._mirror.delivered + 1,
-                next_by_subj=">",  # of all: for a part of the subjects, the server counts what is left, each time
+                # All subjects: for a subset the server counts the remaining messages every time.
+                next_by_subj=">",
                 batch=BATCH_MESSAGES,
                 max_bytes=BATCH_BYTES,
             )
@@ -178,12 +245,12 @@ class Feed:
                     int(headers["Nats-Sequence"]), headers["Nats-Subject"], headers, message.data
                 )
 
-    def _consumer(self, run: "_Run", filters: list[str]) -> dict[str, Any]:
+    def _consumer_config(self, consumer: "_Consumer", filters: list[str]) -> dict[str, Any]:
         return {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self._mirror.delivered + 1,
             "filter_subjects": filters,
-            "deliver_subject": run.inbox,
+            "deliver_subject": consumer.inbox,
             "ack_policy": "none",
             "max_deliver": 1,
             "flow_control": True,
@@ -193,117 +260,125 @@ class Feed:
             "num_replicas": 1,
         }
 
-    async def _watch_over(self) -> None:
-        """Until something is odd."""
-        while self._run is not None and time.monotonic() - self._run.heard < SILENCE_SECONDS:
+    async def _follow(self) -> None:
+        """Return when the feed is stale or the server has been silent for too long."""
+        while (
+            self._consumer is not None
+            and time.monotonic() - self._consumer.last_heard < SILENCE_SECONDS
+        ):
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._odd.wait()
+                    await self._stale.wait()
             except TimeoutError:
-                if not self.live.is_set():
-                    await self.settle(self._run.last)
+                if self.state is not FeedState.LIVE:
+                    await self.settle(self._consumer.target)
             else:
                 return
 
-    async def _end(self) -> None:
-        run, self._run = self._run, None
-        if run is not None and run.subscription is not None:
-            await self._connection.unsubscribe(run.subscription)
-            if run.consumer:  # it would go by itself; that it does so at once is not waited for
+    async def _tear_down(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None and consumer.subscription is not None:
+            await self._connection.unsubscribe(consumer.subscription)
+            if consumer.name:  # it would expire by itself, so no reply is awaited
                 await self._connection.publish_empty(
-                    f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{run.consumer}"
+                    f"$JS.API.CONSUMER.DELETE.{self._names.stream}.{consumer.name}"
                 )
 
-    def _fill_anew(self) -> None:
+    def _replace_mirror(self) -> None:
         before, self._mirror = self._mirror, self._renew()
         before.close()
 
-    async def _receive(self, run: "_Run", message: Msg) -> None:
-        if run is not self._run or self._odd.is_set():
+    async def _receive(self, consumer: "_Consumer", message: Msg) -> None:
+        if consumer is not self._consumer or self.state is FeedState.STALE:
             return
         headers = message.headers
         if headers is not None and headers.get("Status") == "100":
             if stalled := headers.get("Nats-Consumer-Stalled") or message.reply:
                 await self._connection.publish_empty(stalled)
-            if headers.get("Nats-Last-Consumer", str(run.number)) != str(run.number):
+            received = str(consumer.received)
+            if headers.get("Nats-Last-Consumer", received) != received:
                 self.restart()
             return
-        sequence, number, pending = _numbers(message.reply)
-        run.number += 1
-        if number != run.number:
+        sequence, number, pending = _positions(message.reply)
+        consumer.received += 1
+        if number != consumer.received:
             return self.restart()
         self._deliver(sequence, message.subject, headers, message.data)
-        self._check_live(run.last)
-        if pending == 0 and not self.live.is_set():
+        self._check_live(consumer.target)
+        if pending == 0 and self.state is not FeedState.LIVE:
             with suppress(KeyhouseError):
-                await self.settle(run.last)
+                await self.settle(consumer.target)
 
     def _deliver(
         self, sequence: int, subject: str, headers: Mapping[str, str] | None, data: bytes
     ) -> None:
         if subject == self._names.horizon:
-            self._announced(sequence, data)
+            self._on_horizon(sequence, data)
             self._mirror.advance(sequence)
         elif (row_key := self._names.read(subject)) is not None:
             self._mirror.deliver(row_key, entry(sequence, headers), data)
         else:
             self._mirror.advance(sequence)
 
-    def _announced(self, sequence: int, data: bytes) -> None:
+    def _on_horizon(self, sequence: int, data: bytes) -> None:
         mirror, now = self._mirror, self._clock.now()
-        horizon = _horizon(sequence, data)
-        if horizon is None:
-            horizon, late = Horizon(sequence - 1, 0, now), sequence != mirror.horizon_sequence
+        record = _parse_horizon(sequence, data)
+        if record is None:
+            record = HorizonRecord(sequence - 1, 0, now)
+            is_late = sequence != mirror.horizon_sequence
         else:
-            late = now - horizon.at >= PRUNE_DELAY_SECONDS * 1_000
-        if not mirror.loading and (late or horizon.pruned > mirror.horizon):
-            self._created = ""  # what was pruned we may not have seen
+            is_late = now - record.at >= PRUNE_DELAY_SECONDS * 1_000
+        is_serving = mirror.state is MirrorState.SERVING
+        if is_serving and (is_late or record.pruned > mirror.horizon):
+            # Tombstones that this mirror has not seen may be gone: load it again.
+            self._stream_created = _UNKNOWN_STREAM
             self.restart()
         else:
-            mirror.prune(sequence, horizon.horizon, horizon.pruned, horizon.at)
+            mirror.prune(sequence, record.horizon, record.pruned, record.at)
 
-    def _check_live(self, last: int) -> None:
+    def _check_live(self, target: int) -> None:
         if (
-            not self.live.is_set()
-            and self._mirror.delivered >= last
+            self.state in (FeedState.STARTING, FeedState.FOLLOWING)
+            and self._mirror.delivered >= target
             and self._mirror.finish_loading()
-            and not self._odd.is_set()
         ):
-            self.live.set()
+            self._enter(FeedState.LIVE)
 
 
-class _Run:
-    """One consumer, from its start until something is odd. `last`: where the stream was when it started."""
+class _Consumer:
+    """The consumer of one cycle. `target`: the stream's last sequence when it started."""
 
     def __init__(
-        self, receive: Callable[["_Run", Msg], Awaitable[None]], inbox: str, last: int
+        self, receive: Callable[["_Consumer", Msg], Awaitable[None]], inbox: str, target: int
     ) -> None:
         self._receive = receive
         self.inbox = inbox
-        self.last = last
-        self.number = 0
-        self.heard = time.monotonic()
-        self.consumer = ""
+        self.target = target
+        self.received = 0
+        self.last_heard = time.monotonic()
+        self.name = ""
         self.subscription: Subscription | None = None
 
     async def receive(self, message: Msg) -> None:
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         await self._receive(self, message)
 
 
-def _horizon(sequence: int, data: bytes) -> Horizon | None:
-    """What the row `horizon` says; `None`: nothing that we wrote."""
+def _parse_horizon(sequence: int, data: bytes) -> HorizonRecord | None:
+    """Return the record, or None if Keyhouse did not write the message."""
     try:
-        found = msgspec.json.decode(data, type=Horizon)
+        record = msgspec.json.decode(data, type=HorizonRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return found if 0 <= found.pruned <= found.horizon < sequence else None
+    return record if 0 <= record.pruned <= record.horizon < sequence else None
 
 
-def _numbers(reply: str) -> tuple[int, int, int]:
-    """The sequence in the stream, the number in the consumer, and how many follow; out of the subject on which a message is
-    acknowledged: `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.<time>.<pending>`, or the same with a domain
-    and an account in front."""
+def _positions(reply: str) -> tuple[int, int, int]:
+    """Return stream sequence, consumer sequence and pending count from a message's reply subject.
+
+    `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<number>.<time>.<pending>`, or the same
+    with domain and account after `$JS.ACK`.
+    """
     tokens = reply.split(".")
     at = 5 if len(tokens) == 9 else 7
     return int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3])

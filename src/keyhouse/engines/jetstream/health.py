@@ -1,6 +1,7 @@
-"""The health of a NATS server with JetStream: its version, how it keeps and syncs rows, its room, and what time it has.
+"""Health checks of a NATS server with JetStream: version, durability, replicas, storage and clock.
 
-`sync_interval` is told by a server's monitoring alone: without `monitor=` in the URL, it is what the URL says.
+Only a server's monitoring endpoint reports `sync_interval`: without `monitor=` in the URL, the
+check repeats what the URL states.
 """
 
 import time
@@ -17,7 +18,7 @@ from keyhouse.engines.jetstream.settings import Settings, parse
 
 async def check_health(url: str) -> list[HealthCheck]:
     settings = parse(url)
-    connection = Connection(settings, on_disconnect=_unheard)
+    connection = Connection(settings, on_disconnect=_ignore_disconnect)
     await connection.open()
     try:
         account = await connection.api("INFO") or {}
@@ -29,55 +30,57 @@ async def check_health(url: str) -> list[HealthCheck]:
             else await connection.api(f"STREAM.INFO.{BucketNames(bucket).stream}")
         )
         between = (before + time.time()) / 2
-        facts = [
+        checks = [
             HealthCheck("NATS", f"{connection.version}, through nats-py {version('nats-py')}"),
-            *_sync(settings),
+            *_durability(settings),
         ]
     finally:
         await connection.close()
-    facts += [*_room(account)]
-    return facts if stream is None else [*facts, *_kept(stream), *_clock(stream, between)]
+    checks += [*_storage(account)]
+    return checks if stream is None else [*checks, *_bucket(stream), *_clock(stream, between)]
 
 
-def _sync(settings: Settings) -> Iterator[HealthCheck]:
-    """Where the URL does not say sync=always, that the engine is not durable is a finding of its own."""
-    if settings.sync_always and settings.monitor is not None:  # else it could not have been opened
-        yield HealthCheck("durability", "sync_interval always, as the server's monitoring says")
+def _durability(settings: Settings) -> Iterator[HealthCheck]:
+    """Without sync=always the engine is not durable, which is reported elsewhere."""
+    if settings.sync_always and settings.monitor is not None:  # opening verified it
+        yield HealthCheck(
+            "durability", "sync_interval always, according to the server's monitoring endpoint"
+        )
     elif settings.sync_always:
         yield HealthCheck(
             "durability",
-            "sync_interval always, as the URL says; with monitor=http://host:8222 it is looked up",
+            "sync_interval always, according to the URL; monitor=http://host:8222 would verify it",
         )
 
 
-def _room(account: dict[str, Any]) -> Iterator[HealthCheck]:
+def _storage(account: dict[str, Any]) -> Iterator[HealthCheck]:
     used, most = account.get("storage", 0), account.get("limits", {}).get("max_storage", -1)
     if most <= 0:
-        yield HealthCheck("storage", f"{format_size(used)}, without a limit of the account")
+        yield HealthCheck("storage", f"{format_size(used)}, no account limit")
     elif used > 0.9 * most:
-        fix = "Raise the account's max_storage, or delete streams: what does not fit is refused."
+        fix = "Raise the account's max_storage, or delete streams: writes beyond it fail."
         yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}", "warn", fix)
     else:
         yield HealthCheck("storage", f"{format_size(used)} of {format_size(most)}")
 
 
-def _kept(stream: dict[str, Any]) -> Iterator[HealthCheck]:
+def _bucket(stream: dict[str, Any]) -> Iterator[HealthCheck]:
     config, cluster = stream["config"], stream.get("cluster", {})
     name, replicas = config["name"], config.get("num_replicas", 1)
     if config.get("storage") != "file":
-        fix = "A restart loses every row: move them to a bucket with file storage, by `keyhouse move`."
+        fix = "A restart loses every row: `keyhouse move` them to a bucket with file storage."
         yield HealthCheck("bucket", f"{name}, in {config.get('storage')}", "bad", fix)
     else:
         yield HealthCheck("bucket", f"{name}, in files, {format_size(stream['state']['bytes'])}")
-    behind = [
+    lagging = [
         each["name"]
         for each in cluster.get("replicas", ())
         if not each.get("current") or each.get("offline")
     ]
-    if behind:
-        fix = "Start these servers, or wait until they have caught up: until then fewer may fail."
+    if lagging:
+        fix = "Start these servers, or wait until they have caught up: until then fewer can fail."
         yield HealthCheck(
-            "replicas", f"{replicas}, of which behind or away: {', '.join(behind)}", "warn", fix
+            "replicas", f"{replicas}, lagging or offline: {', '.join(lagging)}", "warn", fix
         )
     else:
         yield HealthCheck(
@@ -87,15 +90,15 @@ def _kept(stream: dict[str, Any]) -> Iterator[HealthCheck]:
 
 
 def _clock(stream: dict[str, Any], between: float) -> Iterator[HealthCheck]:
-    if told := stream.get("ts"):
-        yield clock_skew(datetime.fromisoformat(_microseconds(told)).timestamp() - between)
+    if timestamp := stream.get("ts"):
+        yield clock_skew(datetime.fromisoformat(_microseconds(timestamp)).timestamp() - between)
 
 
-def _microseconds(told: str) -> str:
-    """NATS tells nanoseconds, which Python before 3.12 does not read."""
-    front, _, rest = told.rstrip("Z").partition(".")
+def _microseconds(timestamp: str) -> str:
+    """Cut nanoseconds to microseconds: Python before 3.12 does not parse them."""
+    front, _, rest = timestamp.rstrip("Z").partition(".")
     return f"{front}.{rest[:6]:0<6}+00:00"
 
 
-def _unheard() -> None:
-    """Who looks is told by the request that fails."""
+def _ignore_disconnect() -> None:
+    """Ignore a lost connection: the next request raises."""

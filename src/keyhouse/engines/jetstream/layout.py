@@ -1,18 +1,20 @@
-"""What buckets, keys and subjects are called. The only place where a space or a key becomes a name that NATS reads.
+"""Names of buckets, keys and subjects: the only place that turns a space or key into a NATS name.
 
-A row is a message of the subject `$KV.<bucket>.<key>`, which any NATS client knows as that key of that bucket. A key that
-NATS allows is written as it is, so that keys which a schema has put into NATS's alphabet look as its document says, and
-keys of other programs are rows under their own names. Any other, and one that starts with `==`, is `==` and the key in
-NATS's alphabet (`keyhouse.keys.escape.NATS_KEY`). So each key has one name, and each name at most one key. Two layouts:
+A row is a message at `$KV.<bucket>.<key>`, which any NATS client reads as that key of that bucket.
+A key within NATS's alphabet is used as it is, so schema keys look as documented and other programs'
+keys are rows under their own names. Any other key, and one that starts with `==`, becomes `==` plus
+the escaped key (`keyhouse.keys.escape.NATS_KEY`). The mapping is one to one. Two layouts:
 
-- **One bucket for many spaces**: the key is `<space>.<key>`, the space escaped to one token. The default.
-- **A bucket for each space**: its name is a prefix and the space's own where NATS allows it. Any other name, and one that
-  is too long, becomes what can be kept of it, `--`, and a digest; the bucket's metadata keeps the whole. No space can be
-  called so that its bucket is another's.
+- **One bucket for many spaces** (default): the key is `<space>.<key>`, the space escaped to one
+  token.
+- **A bucket for each space**: a prefix plus the space's name where NATS allows it. Any other name,
+  or one that is too long, becomes its allowed characters, `--` and a digest; the bucket's metadata
+  holds the full name. No two spaces share a bucket.
 
-What Keyhouse keeps beside the rows are messages of `$KEYHOUSE.<bucket>.…`, in the same stream, so that they commit with
-the rows, and outside of `$KV`, so that no client sees a key of them: `check` (written to carry a condition on a row that is
-not written), `id.<space>.<id>` (a batch id that was applied), `horizon` (how far back a watch can go).
+Keyhouse's own messages are at `$KEYHOUSE.<bucket>.…`, in the same stream so that they commit with
+the rows, and outside `$KV` so that no client sees them as keys: `check` (carries a condition on a
+row that is not written), `id.<space>.<id>` (an applied batch id), `horizon` (the retention floor of
+watches).
 """
 
 import re
@@ -25,10 +27,10 @@ from keyhouse.errors import UsageError
 from keyhouse.keys.escape import NATS_KEY, Escape
 
 BUCKET_CHARS_MAX: Final = 128
-"""A bucket's name. The line of the protocol that names the longest key of the longest space must still fit: 4,096 bytes."""
+"""Length of a bucket's name: the protocol line with the longest key must fit in 4,096 bytes."""
 
 TOKEN: Final = Escape("=", r"[^-_a-zA-Z0-9]")
-"""A space, or a batch id, as one token of a subject."""
+"""Escapes a space or a batch id to one token of a subject."""
 
 _ESCAPED: Final = "=="
 _ALLOWED = re.compile(r"(?!==)[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*")
@@ -38,7 +40,7 @@ _KEPT_CHARS: Final = 40
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """All spaces in one `bucket`; or, where that is `None`, a bucket for each, called by `prefix` and the space."""
+    """All spaces in one `bucket`; if that is None, one bucket per space, named `prefix` + space."""
 
     bucket: str | None = "keyhouse"
     prefix: str = ""
@@ -50,19 +52,20 @@ class Layout(msgspec.Struct, frozen=True):
         ) <= _KEPT_CHARS
         if not fits:
             raise UsageError(
-                "A bucket's name has up to 40 of the characters a-z A-Z 0-9 - and _.", name=name
+                "Invalid bucket name: use up to 40 of the characters a-z A-Z 0-9 - and _.",
+                name=name,
             )
 
     def names(self, space: str) -> "BucketNames":
         if not space:
-            raise UsageError("A space has a name.")
+            raise UsageError("The name of a space must not be empty.")
         if self.bucket is not None:
             return BucketNames(self.bucket)
         return BucketNames(bucket_of(self.prefix, space), space)
 
 
 class BucketNames:
-    """The subjects of one bucket. `space` is the one it holds; `None`: many, each key starting with its own."""
+    """Subjects of one bucket. `space` is its only space, or None if keys include theirs."""
 
     __slots__ = ("_own", "_rows", "bucket", "check", "horizon", "ids", "space", "stream")
 
@@ -78,12 +81,12 @@ class BucketNames:
 
     @property
     def rows(self) -> str:
-        """All rows, as a pattern."""
+        """Subject pattern of all rows."""
         return self._rows + ">"
 
     @property
     def all(self) -> list[str]:
-        """All that the stream holds, as patterns."""
+        """Subject patterns of everything in the stream."""
         return [self._rows + ">", self._own + ">"]
 
     def row(self, space: str, key: str) -> str:
@@ -94,7 +97,7 @@ class BucketNames:
         return f"{self._own}id.{TOKEN.escape(space)}.{TOKEN.escape(batch_id)}"
 
     def read(self, subject: str) -> "RowKey | None":
-        """Which row a subject is; `None` where it is none of ours: a key that another program spells as we don't."""
+        """Return the row key of a subject, or None if it is not one that Keyhouse would write."""
         if not subject.startswith(self._rows):
             return None
         name = subject[len(self._rows) :]
@@ -112,12 +115,12 @@ class RowKey(NamedTuple):
 
 
 def name_of(key: str) -> str:
-    """How a key is called in its bucket."""
+    """Return the name of a key in its bucket."""
     return key if _ALLOWED.fullmatch(key) else _ESCAPED + NATS_KEY.escape(key)
 
 
 def key_of(name: str) -> str | None:
-    """The key that is called so; `None`: there is none."""
+    """Return the key with this name in a bucket, or None if it names no key."""
     if not name.startswith(_ESCAPED):
         return name if _ALLOWED.fullmatch(name) else None
     key = NATS_KEY.unescape(name[len(_ESCAPED) :])
@@ -125,7 +128,7 @@ def key_of(name: str) -> str | None:
 
 
 def bucket_of(prefix: str, space: str) -> str:
-    """The name of a space's own bucket. No two spaces have the same."""
+    """Return the name of a space's own bucket, unique per space."""
     name = prefix + space
     if _BUCKET.fullmatch(space) and not _DIGESTED.search(space) and len(name) <= BUCKET_CHARS_MAX:
         return name

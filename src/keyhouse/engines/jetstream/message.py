@@ -1,16 +1,17 @@
-"""Rows as messages, and messages as rows. The value is the payload; all else is in headers, which KV clients pass over.
+"""Encodes rows as messages and decodes messages. The payload is the value; headers hold the rest.
 
-- `Keyhouse-Expires`: the row's expiry, in the clock's milliseconds. A row without it, as other programs write them, does
-  not expire by us. `Nats-TTL` is only so that the server removes what nobody sweeps, and so that other programs see it go:
-  it is sent when the engine runs on the machine's own clock, and ends `TTL_MARGIN_SECONDS` after the row has expired, so
-  that clocks that differ, or that are set, do not lose a row that still lives. Of a time that is too far for the server's
-  own reckoning it would make one that is past: such a row is left to the sweep.
-- `Keyhouse-Behind`: how many messages of the same commit follow. Sequences within a commit have no holes, so a row's
-  sequence and this make the sequence of the commit's last message: the revision that all its rows carry.
-- `Nats-Expected-Last-Subject-Sequence` is on every message that we write: see `writer`.
+- `Keyhouse-Expires`: the row's expiry in milliseconds. Rows without it, such as those of other
+  programs, do not expire. `Nats-TTL` only makes the server remove rows that nobody sweeps, visibly
+  to other programs. It is sent when the engine runs on the system clock, and ends
+  `TTL_MARGIN_SECONDS` after the expiry, so that clock differences do not lose a live row. An expiry
+  beyond the server's time range would overflow into the past: such a row is left to the sweep.
+- `Keyhouse-Behind`: how many messages of the same commit follow. Sequences within a commit have no
+  gaps, so sequence + following is the sequence of the commit's last message: the revision of all
+  its rows.
+- `Nats-Expected-Last-Subject-Sequence` is on every message that Keyhouse writes: see `writer`.
 
-A delete is a marker, as every KV client writes it. A marker of the server's own (`Nats-Marker-Reason`: a row's TTL has
-ended) is a delete as well.
+A delete is a KV delete marker, as every KV client writes it. The server's own markers
+(`Nats-Marker-Reason`: the TTL ended) are deletes as well.
 """
 
 from collections.abc import Mapping
@@ -36,14 +37,14 @@ _DELETED: Final = frozenset({"DEL", "PURGE"})
 _MARKER: Final = "Nats-Marker-Reason"
 
 TTL_MARGIN_SECONDS: Final = 60
-"""How much longer than our own clock the server's keeps a row."""
+"""Time that the server keeps a row after its expiry."""
 
 TTL_EXPIRES_MAX: Final = 9_000_000_000_000
-"""The last expiry that the server is told of, in the year 2255: it counts nanoseconds in 63 bits, which end in 2262."""
+"""The last expiry sent as TTL, in 2255: the server counts nanoseconds in 63 bits, up to 2262."""
 
 
 class Message(NamedTuple):
-    """One to be written. Its headers are its own: who sends it may add to them. `place`: of the row, if it is one."""
+    """A message to publish. The sender may add headers. `row_key` is None for internal messages."""
 
     subject: str
     value: bytes
@@ -52,7 +53,7 @@ class Message(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """As the server counts them: the value, and the headers as they are sent."""
+        """Size as the server counts it: value plus encoded headers."""
         return (
             len(self.value)
             + 12
@@ -61,7 +62,7 @@ class Message(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The newest message of a key, without its value. `gone`: it says that there is no row."""
+    """The newest message of a key, without its value. A tombstone marks a deleted row."""
 
     sequence: int
     revision: int
@@ -87,21 +88,21 @@ def delete(subject: str, row_key: RowKey) -> Message:
 
 
 def entry(sequence: int, headers: Mapping[str, str] | None) -> Entry:
-    """What a message that was found at `sequence` says of its row."""
+    """Decode the headers of the message at `sequence`."""
     if not headers:
         return Entry(sequence, sequence)
     is_tombstone = _MARKER in headers or headers.get(_OPERATION) in _DELETED
-    behind = _number(headers.get(FOLLOWING)) or 0
+    following = _number(headers.get(FOLLOWING)) or 0
     return Entry(
         sequence,
-        sequence + behind,
+        sequence + following,
         None if is_tombstone else _number(headers.get(EXPIRES)),
         is_tombstone,
     )
 
 
 def _number(text: str | None) -> int | None:
-    """A number that we wrote; `None` for what somebody else did."""
+    """Parse a number as Keyhouse writes it; None for anything else."""
     return (
         int(text)
         if text is not None and text.isascii() and text.isdigit() and len(text) < 19

@@ -1,19 +1,40 @@
-"""The rows of a bucket as the stream tells them: keys in order, and of each row all but its value. Values are kept apart.
+"""An in-memory index of one bucket, in key order: every row without its value.
 
-Messages come one by one, commits are to be seen whole. What has come of a commit waits until its last message has come, or
-one behind it: the last may have been replaced already. And it waits for all that came after it, because a row of it that is
-missing may have been replaced by one that waits. So what is shown is always a state in which the bucket was, at `position`.
+Theory of operation ------------------- The feed delivers the messages of the bucket's stream one by
+one, in stream order. Readers must see whole commits, so the mirror publishes only states in which
+every delivered commit is complete. `position` is the sequence of the published state; `delivered`
+is the last sequence received.
 
-A row that is gone leaves its entry, until the sweep prunes it: watches that take up again need to know, and a writer needs
-the sequence that the server expects. `horizon` is the newest revision up to which such entries may have been pruned.
+A message carries the revision of its commit: the sequence of the commit's last message. Until that
+sequence has been delivered or passed, the message is *pending*. The last message itself may never
+arrive, because a later commit replaced it (a stream keeps one message per subject). Pending
+messages are therefore applied all at once or not at all: a row that is missing from an earlier
+commit may be among the pending messages of a later one.
 
-Entries lie in the order of their sequences: the newest last, so that the changes since a revision are the end of the list.
+| state                 | a message is            | readers see        | ends when                |
+|-----------------------|-------------------------|--------------------|--------------------------|
+| LOADING               | applied, keys unsorted  | nothing: they wait | all commits complete (1) |
+| SERVING, none pending | applied if it completes | all delivered      | a commit arrives in part |
+| SERVING, some pending | appended to the pending | up to `position`   | all commits complete (2) |
+| closed                | never delivered         | the last state     | never (3)                |
+
+1. `finish_loading` sorts the keys and publishes the state.
+2. `delivered` has reached `_complete_at`: the pending messages are applied.
+3. `close` releases all waiters; they continue on the mirror that replaces this one.
+
+Deleted rows leave tombstones until the sweep prunes them: a resumed watch must report the delete,
+and a writer needs the sequence that the server expects at the subject. `horizon` is the retention
+floor: the newest revision up to which tombstones may have been pruned.
+
+The entries of a space are kept in sequence order, newest last, so the changes since a revision are
+the tail of the dict. Values live in a bounded cache beside the index (`value_cache`).
 """
 
 import asyncio
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from enum import Enum, auto
 from itertools import count, takewhile
 from typing import Final, NamedTuple
 
@@ -23,10 +44,16 @@ from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.value_cache import ValueCache
 
 _HEAP_SLACK: Final = 1_024
+"""Stale expiries tolerated before the heap is rebuilt, beyond one per live expiry."""
 
 
-class _Rows:
-    """Of one space. While they are loaded, keys are not in order yet."""
+class MirrorState(Enum):
+    LOADING = auto()
+    SERVING = auto()
+
+
+class _SpaceIndex:
+    """The rows of one space. `keys` is sorted, without tombstones; it is empty while loading."""
 
     __slots__ = ("entries", "keys")
 
@@ -34,19 +61,19 @@ class _Rows:
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
 
-    def put(self, key: str, entry: Entry, *, loading: bool) -> Entry | None:
-        """The entry that it replaces."""
+    def put(self, key: str, entry: Entry, *, is_sorted: bool) -> Entry | None:
+        """Store an entry and return the one it replaces."""
         before = self.entries.pop(key, None)
         self.entries[key] = entry
-        if not loading:
-            there = before is not None and not before.is_tombstone
-            if entry.is_tombstone and there:
+        if is_sorted:
+            was_row = before is not None and not before.is_tombstone
+            if entry.is_tombstone and was_row:
                 del self.keys[bisect_left(self.keys, key)]
-            elif not entry.is_tombstone and not there:
+            elif not entry.is_tombstone and not was_row:
                 insort(self.keys, key)
         return before
 
-    def forget(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         entry = self.entries.pop(key, None)
         if entry is not None and not entry.is_tombstone:
             del self.keys[bisect_left(self.keys, key)]
@@ -63,40 +90,43 @@ class Expired(NamedTuple):
 class Mirror:
     def __init__(self, values: ValueCache) -> None:
         self.values = values
+        self.state = MirrorState.LOADING
         self.position = 0
         self.delivered = 0
         self.horizon = 0
         self.horizon_sequence = 0
+        """Sequence of the `horizon` message that was applied last."""
         self.pruned = 0
+        """Tombstones up to this sequence have been removed."""
         self.announced_at = 0
-        self.loading = True
-        self._complete_at = 0  # when this has been delivered, everything that waits is whole
+        self._complete_at = 0
+        """Once this sequence is delivered, every pending commit is complete."""
         self._pending: list[tuple[RowKey, Entry]] = []
-        self._spaces: dict[str, _Rows] = {}
-        self._tombstones: dict[RowKey, int] = {}  # in the order of their sequences
-        self._expiries: list[tuple[int, int, RowKey]] = []
+        self._spaces: dict[str, _SpaceIndex] = {}
+        self._tombstones: dict[RowKey, int] = {}  # in sequence order
+        self._expiries: list[tuple[int, int, RowKey]] = []  # a heap; entries may be stale
         self._expiring = 0
         self._next_change: asyncio.Event | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
 
-    # What the feed tells
+    # Called by the feed
 
     def deliver(self, row_key: RowKey, entry: Entry, value: bytes) -> None:
-        """The next message, in the order of the stream."""
+        """Accept the next message, in stream order."""
         if not entry.is_tombstone:
             self.values.put(entry.sequence, value)
         self._complete_at = max(self._complete_at, entry.revision)
-        if self.loading:
+        if self.state is MirrorState.LOADING:
             self._apply(row_key, entry)
         else:
             self._pending.append((row_key, entry))
         self.advance(entry.sequence)
 
     def advance(self, sequence: int) -> None:
-        """Nothing up to there is still to come."""
+        """Record that no further message up to `sequence` will arrive."""
         self.delivered = max(self.delivered, sequence)
-        if self.delivered >= self._complete_at and not self.loading:
+        if self.delivered >= self._complete_at and self.state is MirrorState.SERVING:
             for row_key, entry in self._pending:
                 self._apply(row_key, entry)
             self._pending.clear()
@@ -104,16 +134,19 @@ class Mirror:
             self._notify()
 
     def finish_loading(self) -> bool:
-        """Show what was loaded, if it is whole."""
-        if self.loading and self.delivered >= self._complete_at:
+        """Publish the loaded rows if every commit is complete; return whether the mirror serves."""
+        if self.state is MirrorState.LOADING and self.delivered >= self._complete_at:
             for rows in self._spaces.values():
                 rows.sort()
-            self.loading = False
+            self.state = MirrorState.SERVING
             self.advance(self.delivered)
-        return not self.loading
+        return self.state is MirrorState.SERVING
 
     def prune(self, sequence: int, horizon: int, pruned: int, at: int) -> None:
-        """Watches can't begin before `horizon`; up to `pruned`, what is gone has left no entry. Announced `at` that time."""
+        """Apply the horizon announced at time `at`: drop the tombstones up to `pruned`.
+
+        Watches cannot resume before `horizon`.
+        """
         self.horizon, self.horizon_sequence, self.pruned, self.announced_at = (
             horizon,
             sequence,
@@ -121,28 +154,29 @@ class Mirror:
             at,
         )
         for row_key, _ in self.tombstones(pruned):
-            self._spaces[row_key.space].forget(row_key.key)
+            self._spaces[row_key.space].remove(row_key.key)
             del self._tombstones[row_key]
 
     def remove_purged(self, row_key: RowKey, sequence: int) -> None:
-        """The server has no message of that row up to `sequence`: somebody has purged it."""
+        """Remove a row that another program purged: the server has no message up to `sequence`."""
         rows = self._spaces.get(row_key.space)
         entry = rows.entries.get(row_key.key) if rows is not None else None
         if rows is not None and entry is not None and entry.sequence <= sequence:
-            rows.forget(row_key.key)
+            rows.remove(row_key.key)
             self._tombstones.pop(row_key, None)
             self._expiring -= entry.expires is not None
             self.values.drop(entry.sequence)
             self._notify()
 
-    # What it shows
+    # Called by readers
 
     def entry(self, space: str, key: str) -> Entry | None:
         rows = self._spaces.get(space)
         return rows.entries.get(key) if rows is not None else None
 
     def scan(self, space: str, span: Span, *, reverse: bool) -> Iterator[tuple[str, Entry]]:
-        """The rows of the span that are not gone, expired ones among them. Not to be kept over an await."""
+        """Yield the rows of the span, expired ones included. Do not hold the iterator over an
+        await."""
         rows = self._spaces.get(space)
         if rows is None:
             return
@@ -153,7 +187,7 @@ class Mirror:
             yield key, rows.entries[key]
 
     def changes_since(self, space: str, revision: int) -> list[tuple[str, Entry]]:
-        """The newest entry of each key that has changed after `revision`, in order."""
+        """Return the newest entry of each key that changed after `revision`, in order."""
         rows = self._spaces.get(space)
         changed: list[tuple[str, Entry]] = []
         if rows is not None:
@@ -166,7 +200,7 @@ class Mirror:
         return changed
 
     def spaces(self, now: int) -> list[str]:
-        """Those that hold a live row, in order."""
+        """Return the spaces with a live row, sorted."""
         return sorted(
             space
             for space, rows in self._spaces.items()
@@ -174,14 +208,14 @@ class Mirror:
         )
 
     def take_expired(self, now: int, limit: int) -> list[Expired]:
-        """Rows that have expired, and that are not in an earlier answer. Who does not remove one gives it `back`."""
-        found: list[Expired] = []
-        while self._expiries and len(found) < limit and self._expiries[0][0] <= now:
+        """Return expired rows, each once. Callers that do not remove one must `requeue` it."""
+        expired: list[Expired] = []
+        while self._expiries and len(expired) < limit and self._expiries[0][0] <= now:
             _, sequence, row_key = heapq.heappop(self._expiries)
             entry = self.entry(*row_key)
             if entry is not None and entry.sequence == sequence:
-                found.append(Expired(row_key, sequence))
-        return found
+                expired.append(Expired(row_key, sequence))
+        return expired
 
     def requeue(self, expired: list[Expired]) -> None:
         for row_key, sequence in expired:
@@ -190,28 +224,28 @@ class Mirror:
                 heapq.heappush(self._expiries, (entry.expires, sequence, row_key))
 
     def tombstones(self, upto: int) -> list[tuple[RowKey, int]]:
-        """What is gone since `upto` or longer, with its sequence."""
+        """Return the tombstones up to sequence `upto`, each with its sequence."""
         return list(takewhile(lambda item: item[1] <= upto, self._tombstones.items()))
 
-    # Waiting for it
+    # Waiting
 
     def next_change(self) -> asyncio.Event:
-        """Set when something more is shown."""
+        """Return an event that is set when the published state changes."""
         if self._next_change is None:
             self._next_change = asyncio.Event()
         return self._next_change
 
     def position_reached(self, sequence: int) -> "asyncio.Future[None]":
-        """Done when everything up to there is shown, or when the mirror has come to its `end`."""
+        """Return a future that completes when `sequence` is published, or on `close`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.position >= sequence and not self.loading:
+        if self.position >= sequence and self.state is MirrorState.SERVING:
             future.set_result(None)
         else:
             heapq.heappush(self._waiters, (sequence, next(self._order), future))
         return future
 
     def close(self) -> None:
-        """It is not fed any more: whoever waits for it is woken, and looks for another."""
+        """Release all waiters: this mirror is no longer fed, and they must use its replacement."""
         for _, _, future in self._waiters:
             if not future.done():
                 future.set_result(None)
@@ -221,8 +255,8 @@ class Mirror:
     def _apply(self, row_key: RowKey, entry: Entry) -> None:
         rows = self._spaces.get(row_key.space)
         if rows is None:
-            rows = self._spaces[row_key.space] = _Rows()
-        before = rows.put(row_key.key, entry, loading=self.loading)
+            rows = self._spaces[row_key.space] = _SpaceIndex()
+        before = rows.put(row_key.key, entry, is_sorted=self.state is MirrorState.SERVING)
         self._tombstones.pop(row_key, None)
         if entry.is_tombstone:
             self._tombstones[row_key] = entry.sequence
@@ -236,7 +270,7 @@ class Mirror:
                 self._compact()
 
     def _compact(self) -> None:
-        """Rows that were written again have left their older expiries."""
+        """Drop the stale expiries of rows that were written again."""
         self._expiries = [
             (expires, sequence, row_key)
             for expires, sequence, row_key in self._expiries

@@ -1,8 +1,8 @@
-"""Rows and pages out of a bucket's mirror. Values that it does not hold are fetched, many at once.
+"""Reads rows and pages from a bucket's mirror, fetching values that the cache has evicted.
 
-While values are fetched, rows are written. A row that was read alone is then looked at again. A page must be of one moment,
-so it is put together again from what was fetched and what is in the mirror now: what was written meanwhile has just come
-by, and its value with it.
+Rows may be written while values are fetched, and a page must show one state. So after each fetch
+the result is assembled again from the current mirror, the cache and the fetched values. Rows that
+were written meanwhile have just been delivered, with their values.
 """
 
 import asyncio
@@ -18,28 +18,28 @@ from keyhouse.engines.jetstream.message import Entry
 from keyhouse.engines.jetstream.retry import until_available
 
 FETCH_AT_ONCE: Final = 64
-"""Values that are asked for at the same time."""
+"""Concurrent value requests."""
 
 
 async def rows(bucket: Bucket, space: str, keys: Sequence[str], clock: Clock) -> list[Row | None]:
     fetched: dict[int, bytes] = {}
     while True:
         mirror, now = bucket.mirror, clock.now()
-        cold: list[Entry] = []
-        found: list[Row | None] = []
+        missing: list[Entry] = []
+        result: list[Row | None] = []
         for key in keys:
             row = None
             entry = mirror.entry(space, key)
             if entry is not None and entry.is_live(now):
                 value = mirror.values.get(entry.sequence)
                 if value is None and (value := fetched.get(entry.sequence)) is None:
-                    cold.append(entry)
+                    missing.append(entry)
                 else:
                     row = Row(key, value, entry.revision, entry.expires)
-            found.append(row)
-        if not cold:
-            return found
-        await _fetch(bucket, cold, fetched)
+            result.append(row)
+        if not missing:
+            return result
+        await _fetch(bucket, missing, fetched)
 
 
 async def page(
@@ -66,30 +66,30 @@ async def page(
                 more,
                 mirror.position,
             )
-        cold: list[Entry] = []
-        shown: list[Row] = []
+        missing: list[Entry] = []
+        page_rows: list[Row] = []
         for key, entry in found[:limit]:
             value = mirror.values.get(entry.sequence)
             if value is None and (value := fetched.get(entry.sequence)) is None:
-                cold.append(entry)
+                missing.append(entry)
             else:
-                shown.append(Row(key, value, entry.revision, entry.expires))
-        if not cold:
-            return Page(shown, more, mirror.position)
-        await _fetch(bucket, cold, fetched)
+                page_rows.append(Row(key, value, entry.revision, entry.expires))
+        if not missing:
+            return Page(page_rows, more, mirror.position)
+        await _fetch(bucket, missing, fetched)
 
 
-async def _fetch(bucket: Bucket, cold: Iterable[Entry], fetched: dict[int, bytes]) -> None:
-    waiting = iter(cold)
-    overtaken = False
-    while some := list(islice(waiting, FETCH_AT_ONCE)):
+async def _fetch(bucket: Bucket, missing: Iterable[Entry], fetched: dict[int, bytes]) -> None:
+    remaining = iter(missing)
+    is_outdated = False
+    while some := list(islice(remaining, FETCH_AT_ONCE)):
         values = await asyncio.gather(
             *(until_available(partial(bucket.value, entry)) for entry in some)
         )
         for entry, value in zip(some, values, strict=True):
             if value is None:
-                overtaken = True
+                is_outdated = True
             else:
                 fetched[entry.sequence] = value
-    if overtaken:
+    if is_outdated:
         await until_available(bucket.sync)

@@ -1,4 +1,4 @@
-"""Buckets removed as a whole, beside the contract: for whoever made them for a while."""
+"""Deletes whole buckets, for callers that created temporary ones. Not part of the contract."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from keyhouse.engines.jetstream.settings import parse
 
 
 async def remove_buckets(url: str, spaces: Iterable[str]) -> None:
-    """Delete the buckets that hold these spaces, with all else that they hold. One that is not there is no error."""
+    """Delete the buckets of these spaces with everything in them. Missing buckets are ignored."""
     settings = parse(url)
     connection = Connection(settings, on_disconnect=lambda: None)
     await connection.open()

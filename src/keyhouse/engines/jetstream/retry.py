@@ -1,4 +1,4 @@
-"""Waiting for a server that is not there now: a new leader is chosen within seconds, a restart takes about as long."""
+"""Retries while the server is unavailable: an election or a restart takes a few seconds."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from keyhouse.errors import UnavailableError
 
 TIMEOUT_SECONDS: Final = 4.0
-"""How long it is waited for, before the caller is told."""
+"""Time that calls are retried before the error reaches the caller."""
 
 RETRY_SECONDS: Final = 0.05
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 async def until_available(call: Callable[[], Awaitable[Result]]) -> Result:
-    """Call again while the answer is that nothing was done because nobody was there."""
+    """Retry `call` while it raises UnavailableError, which means that nothing was done."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

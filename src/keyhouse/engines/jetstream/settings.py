@@ -1,7 +1,7 @@
-"""The engine's URL, read once.
+"""Settings parsed from the engine's URL.
 
-`nats://host:4222,other:4222/?bucket=media&replicas=3&sync=always`; user and password, or a token, stand in front of the
-first host as in any NATS URL. `tls://` asks for an encrypted connection.
+`nats://host:4222,other:4222/?bucket=media&replicas=3&sync=always`. User and password, or a token,
+precede the first host as in any NATS URL. `tls://` requires an encrypted connection.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from keyhouse.errors import UsageError
 from keyhouse.nats.credentials import sign_in
 
 VALUES_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""Values that the mirror of one bucket keeps in memory; others are fetched when they are read."""
+"""Size of the value cache per bucket; evicted values are fetched when they are read."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`sync_always`: the operator says that the servers run with `sync_interval: always`; `monitor`, the address of a
-    server's monitoring, lets us see for ourselves. `fresh_reads`: a read sees every commit that anyone was told of before.
-    `create`: make a bucket that is not there.
+    """`sync_always`: the operator states that the servers run with `sync_interval: always`;
+    `monitor`, a server's monitoring address, lets the engine verify it. `fresh_reads`: a read sees
+    every commit acknowledged before it. `create`: create a missing bucket.
     """
 
     servers: tuple[str, ...]
@@ -37,12 +37,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """Where the servers are, for errors."""
+        """Addresses of the servers without credentials, for errors."""
         return ",".join(public_url(server).partition("//")[2] for server in self.servers)
 
     def __post_init__(self) -> None:
         if self.replicas not in (1, 3, 5):
-            raise UsageError("JetStream keeps 1, 3 or 5 replicas.", replicas=self.replicas)
+            raise UsageError(
+                "Invalid number of replicas: JetStream supports 1, 3 or 5.", replicas=self.replicas
+            )
 
 
 def parse(url: str) -> Settings:
@@ -50,30 +52,30 @@ def parse(url: str) -> Settings:
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         servers = tuple(f"{parts.scheme}://{user}{at}{host}" for host in hosts.split(",") if host)
-        named = bool(servers) and all(urlsplit(server).port != 0 for server in servers)
-    except ValueError:  # a port that is none, a bracket that is not closed
-        named = False
-    if not named or parts.path.strip("/"):
+        is_valid = bool(servers) and all(urlsplit(server).port != 0 for server in servers)
+    except ValueError:  # an invalid port, an unclosed bracket
+        is_valid = False
+    if not is_valid or parts.path.strip("/"):
         raise UsageError(
-            "A NATS URL names servers and settings: nats://host:4222/?bucket=name",
+            "Invalid NATS URL; write nats://host:4222/?bucket=name",
             url=public_url(url),
         ) from None
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTIONS:
             raise UsageError(
-                "A NATS URL has no such setting.", setting=name, known=sorted(_OPTIONS)
+                "Unknown setting in the NATS URL.", setting=name, known=sorted(_OPTIONS)
             )
         field, read = _OPTIONS[name]
         try:
             options[field] = read(value)
         except (ValueError, KeyError):
             raise UsageError(
-                "A setting in the NATS URL has no such value.", setting=name, value=value
+                "Invalid value of a setting in the NATS URL.", setting=name, value=value
             ) from None
     if "bucket" in options and "prefix" in options:
         raise UsageError(
-            "A NATS URL names one bucket for all spaces, or the prefix of a bucket for each, not both."
+            "A NATS URL sets bucket= (one for all spaces) or prefix= (one per space), not both."
         )
     if "prefix" in options:
         options["layout"] = Layout(None, options.pop("prefix"))
@@ -83,7 +85,7 @@ def parse(url: str) -> Settings:
 
 
 def _credentials(path: str) -> str:
-    """A file that can be used: the driver would look at it late, and say nothing that helps."""
+    """Check that the file is usable: the driver would read it late and report no useful error."""
     sign_in(path)
     return path
 

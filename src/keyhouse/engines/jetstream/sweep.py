@@ -1,8 +1,8 @@
-"""What the sweep does to one bucket: rows that have expired, entries that no watch needs any more, batch ids of yesterday.
+"""The sweep of one bucket: expired rows, old tombstones, old batch ids.
 
-Rows go as any row goes: by a marker, which watches see. Markers stay until they are `changes_kept` messages old, of which
-each row and each batch id is one; then the horizon is moved over them, and a while later, when everyone who follows the
-stream has heard of it, they are purged.
+Expired rows are deleted like any row, by a tombstone that watches see. Tombstones stay until they
+are `changes_kept` messages old (each row and each batch id is one message). Then the horizon is
+moved past them, and once every feed has had time to receive it, they are purged.
 """
 
 import asyncio
@@ -13,28 +13,29 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.error_map import MISMATCH, Ack, translate
-from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, Horizon
+from keyhouse.engines.jetstream.feed import PRUNE_DELAY_SECONDS, HorizonRecord
 from keyhouse.engines.jetstream.message import EXPECTED, Message
 from keyhouse.engines.jetstream.pending import Applied, JetstreamSweep
 from keyhouse.engines.jetstream.writer import JetstreamWriter
 
 SWEEP_ROWS: Final = 500
-"""Rows that are removed in one commit: between two of them, others commit."""
+"""Rows deleted per commit: other commits run in between."""
 
 PRUNE_ROWS: Final = 2_000
-"""Markers that one sweep purges from one bucket: each is a request."""
+"""Tombstones that one sweep purges per bucket: each costs a request."""
 
 PRUNE_AT_ONCE: Final = 32
 
 HORIZONS_KEPT: Final = 32
-"""Messages about the horizon, which are no changes, among those that are kept: up to two for each tenth of them."""
+"""Allowance for `horizon` messages, which are not changes: up to two per tenth of `changes_kept`.
+"""
 
 ID_MARGIN_MILLISECONDS: Final = 3_600_000
-"""How much longer than a day a batch id is kept: its time is by the clock of whoever wrote it."""
+"""Batch ids are kept this much longer: their times come from other machines' clocks."""
 
 
 async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: int) -> int:
-    """Remove up to `limit` expired rows; how many went."""
+    """Delete up to `limit` expired rows and return their number."""
     swept = 0
     while swept < limit:
         expired = bucket.mirror.take_expired(clock.now(), min(SWEEP_ROWS, limit - swept))
@@ -49,7 +50,7 @@ async def sweep(bucket: Bucket, writer: JetstreamWriter, clock: Clock, limit: in
 
 
 async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
-    """Let go of what is kept for watches and for batch ids beyond their time."""
+    """Purge old tombstones and batch ids, and announce the next horizon."""
     mirror, now = bucket.mirror, clock.now()
     pruned = mirror.pruned
     if pruned < mirror.horizon and now - mirror.announced_at >= PRUNE_DELAY_SECONDS * 1_000:
@@ -66,27 +67,26 @@ async def prune(bucket: Bucket, clock: Clock, changes_kept: int) -> None:
     horizon = max(mirror.horizon, mirror.position - changes_kept - HORIZONS_KEPT)
     due = pruned == mirror.horizon and horizon - mirror.horizon >= max(1, changes_kept // 10)
     if due or pruned > mirror.pruned:
-        await _announce(bucket, Horizon(horizon if due else mirror.horizon, pruned, now))
+        await _announce(bucket, HorizonRecord(horizon if due else mirror.horizon, pruned, now))
     await _forget_ids(bucket, now)
 
 
-async def _announce(bucket: Bucket, horizon: Horizon) -> None:
-    """Unless somebody else just did."""
+async def _announce(bucket: Bucket, record: HorizonRecord) -> None:
+    """Write the horizon, unless another process has just done so."""
     headers = {EXPECTED: str(bucket.mirror.horizon_sequence)}
-    message = Message(bucket.names.horizon, msgspec.json.encode(horizon), headers)
+    message = Message(bucket.names.horizon, msgspec.json.encode(record), headers)
     ack = msgspec.json.decode((await bucket.connection.request([message])).data, type=Ack)
     if ack.error is None:
         bucket.acknowledged = max(bucket.acknowledged, ack.seq)
     elif ack.error.err_code not in MISMATCH:
         raise translate(ack.error)
     elif await bucket.last_message(bucket.names.horizon) is None:
-        bucket.mirror.horizon_sequence = (
-            0  # somebody has purged it: the next sweep puts it there again
-        )
+        # Another program purged it: the next sweep writes it again.
+        bucket.mirror.horizon_sequence = 0
 
 
 async def _forget_ids(bucket: Bucket, now: int) -> None:
-    """Ids lie in the order of their times, so the first that is still needed is found by halving."""
+    """Purge old batch ids. They are in time order, so a binary search finds the first to keep."""
     least, most = 1, bucket.mirror.position + 1
     oldest = await _first_id(bucket, least)
     if oldest is None or not _is_expired(oldest, now):
@@ -103,7 +103,7 @@ async def _forget_ids(bucket: Bucket, now: int) -> None:
 
 
 async def _first_id(bucket: Bucket, sequence: int) -> dict[str, Any] | None:
-    """The first row of an id from `sequence` on."""
+    """Return the first batch id message at or after `sequence`."""
     found = await bucket.connection.api(
         f"STREAM.MSG.GET.{bucket.names.stream}", seq=sequence, next_by_subj=bucket.names.ids
     )
@@ -117,5 +117,5 @@ def _is_expired(found: dict[str, Any], now: int) -> bool:
 
 
 async def _purge(bucket: Bucket, subject: str, before: int) -> None:
-    """The messages of the subject with a lower sequence: a newer one stays."""
+    """Delete the messages of a subject with a sequence below `before`."""
     await bucket.connection.api(f"STREAM.PURGE.{bucket.names.stream}", filter=subject, seq=before)

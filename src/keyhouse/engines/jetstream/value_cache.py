@@ -1,13 +1,13 @@
-"""Values by their sequence, up to a number of bytes: the mirror's cache. A sequence's value never changes.
+"""An LRU cache of values by sequence, bounded in bytes. The value of a sequence never changes.
 
-What was read or written longest ago goes first. A value that is not here is fetched from the server.
+An evicted value is fetched from the server when it is read.
 """
 
 from collections import OrderedDict
 from typing import Final
 
 _ENTRY_BYTES: Final = 160
-"""What keeping a value takes beside the value."""
+"""Memory per cached value, beside the value itself."""
 
 
 class ValueCache:

@@ -1,8 +1,8 @@
-"""A watch: the end of the mirror's entries, again and again. Nothing waits in memory for a watcher, however slow it is.
+"""Watches: each reads the tail of the mirror's entries on its own.
 
-A change is given out only if it is still the newest of its row: one that is not is followed by a newer one. A row that has
-expired is given out as gone: its value is nobody's any more, and yet who still holds the value that it replaced must hear
-of it.
+Nothing is buffered for a watcher, however slow it is. A change is yielded only if it is still the
+newest of its row; otherwise a newer one follows. An expired row is yielded as deleted: the watcher
+may still hold the value that it replaced.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -11,6 +11,7 @@ from keyhouse.clock import Clock
 from keyhouse.engine import Change, Span, check_since, outdated
 from keyhouse.engines.jetstream.bucket import Bucket
 from keyhouse.engines.jetstream.message import Entry
+from keyhouse.engines.jetstream.mirror import MirrorState
 from keyhouse.engines.jetstream.retry import until_available
 from keyhouse.errors import UnavailableError
 
@@ -29,8 +30,8 @@ async def changes(
     while True:
         check_open()
         mirror = bucket.mirror
-        shown, news = mirror.position, mirror.next_change()
-        if not mirror.loading:
+        published, changed = mirror.position, mirror.next_change()
+        if mirror.state is MirrorState.SERVING:
             if position < mirror.horizon:
                 raise outdated(position, mirror.horizon)
             for key, entry in mirror.changes_since(space, position):
@@ -40,9 +41,9 @@ async def changes(
                     is not None
                 ):
                     yield change
-            position = max(position, shown)
-        if mirror is bucket.mirror and mirror.position == shown:
-            await news.wait()
+            position = max(position, published)
+        if mirror is bucket.mirror and mirror.position == published:
+            await changed.wait()
 
 
 async def _newest(
@@ -52,12 +53,12 @@ async def _newest(
         return None
     if not entry.is_live(clock.now()):
         return Change(key, entry.revision, None)
-    value = await _waited_for(bucket, entry, check_open)
+    value = await _value(bucket, entry, check_open)
     return None if value is None else Change(key, entry.revision, value, entry.expires)
 
 
-async def _waited_for(bucket: Bucket, entry: Entry, check_open: Callable[[], None]) -> bytes | None:
-    """The entry's value, however long the server is away: a watch that has begun waits for it."""
+async def _value(bucket: Bucket, entry: Entry, check_open: Callable[[], None]) -> bytes | None:
+    """Return the entry's value, waiting as long as the server is unavailable."""
     while True:
         try:
             return await until_available(lambda: bucket.value(entry))
