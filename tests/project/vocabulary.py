@@ -5,7 +5,7 @@ Three rules, each with the replacement in its message:
 - WORDS: banned words and phrases in docstrings, comments, string literals and Markdown.
 - OPENINGS: a sentence of a docstring, comment or Markdown paragraph does not start with a
   relative clause ("What is stored ...", "Whoever reads ..."), unless it is a question.
-- NAMES: banned words as parts of identifiers.
+- NAMES: banned words as parts of identifiers; the names of tests are also checked as sentences.
 
 `docs/glossary.md` lists the terms to use. Code spans and code blocks in Markdown are skipped.
 """
@@ -68,6 +68,16 @@ WORDS: dict[str, str] = {
     r"be it": "whether",
     r"as it were": "",
     r"ere long|ere": "before",
+    r"as well as may be": "as well as possible",
+    r"in doubt": "with an unknown outcome",
+    r"who asks": "the caller, the client",
+    r"of (?:its|their|our) own": "separate, its own X, another",
+    r"by halves": "torn, partially",
+    r"(?:gives?|given|giving) out": "returned, delivered, assigned",
+    r"(?:takes?|taken|taking) for": "treated as, mistaken for",
+    r"in good order": "cleanly",
+    r"grave(?:st|r)?": "severe, minimum level",
+    r"cures?": "fix, advice, hint",
 }
 """Banned word or phrase (a regular expression, matched as whole words) and its replacements."""
 
@@ -201,6 +211,9 @@ def name(identifier: str, line: int) -> Iterator[tuple[int, str, str]]:
     for part in _PARTS.findall(identifier):
         if (instead := NAMES.get(part.lower())) is not None:
             yield line, identifier, instead
+            return
+    if identifier.startswith("test_"):
+        yield from words(identifier.replace("_", " "), line)
 
 
 def _blank(match: re.Match[str]) -> str:
