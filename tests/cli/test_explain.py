@@ -18,7 +18,7 @@ from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.schema import Count, Record, Schema, Space, Summary, Unique
-from keyhouse.schema.explanation import Relation, explain, nearest
+from keyhouse.schema.explanation import RelatedKey, explain, nearest
 from tests.cli.running import run
 
 BOARD_NAME = "keyhouse.demo.clips:BOARD"
@@ -56,10 +56,10 @@ def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
     assert [(field.name, field.value, field.type) for field in found.fields] == [
         ("id", "a:b", "text")
     ]
-    assert found.earns == [
-        Relation("index", "idx:clip:second:{second}:a:b"),
-        Relation("index", "idx:clip:tag:{tag}:a:b"),
-        Relation("unique", "idx:clip:title:{title}"),
+    assert found.derived == [
+        RelatedKey("index", "idx:clip:second:{second}:a:b"),
+        RelatedKey("index", "idx:clip:tag:{tag}:a:b"),
+        RelatedKey("unique", "idx:clip:title:{title}"),
     ]
     assert found.record_key is None
 
@@ -67,7 +67,7 @@ def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
 def test_an_index_row_leads_back_to_its_record() -> None:
     found = explain(BOARD, "idx:clip:second:000754:goal")
     assert found is not None
-    assert (found.kind, found.record_key, found.held) == ("index", "clip:goal", [])
+    assert (found.kind, found.record_key, found.fields_in_value) == ("index", "clip:goal", [])
     assert {field.name: field.value for field in found.fields} == {"second": 754, "id": "goal"}
 
 
@@ -77,7 +77,7 @@ def test_an_index_row_leads_back_to_its_record() -> None:
 def test_a_row_whose_value_holds_the_id_says_so(key: str, held: list[str]) -> None:
     found = explain(SHOP, key)
     assert found is not None
-    assert (found.record_key, found.held) == ("a/pick/{id}", held)
+    assert (found.record_key, found.fields_in_value) == ("a/pick/{id}", held)
 
 
 def test_a_key_of_no_template_is_nothing() -> None:
@@ -91,12 +91,12 @@ def test_a_key_of_no_template_is_nothing() -> None:
     ("key", "template", "why"),
     [
         ("clips:goal", "clip:{id}", "its keys start with `clip:`"),
-        ("clip:", "clip:{id}", "it goes on with `id`"),
+        ("clip:", "clip:{id}", "it continues with `id`"),
         ("screen2", "screen", "it ends before `2`"),
         (
             "idx:clip:tag:goal",
             "idx:clip:tag:{tag:norm}:{id}",
-            "behind `tag` it has `:`, which the key does not",
+            "after `tag` it has `:`, which the key does not",
         ),
         (
             "idx:clip:second:12:goal",
@@ -130,7 +130,7 @@ def test_a_space_chooses_the_schemas_that_can_have_it() -> None:
     assert schemas_with([BOARD, ONE], None) == [BOARD, ONE]
     assert schemas_with([BOARD, ONE], "bucket-1") == [BOARD, ONE]
     assert schemas_with([BOARD, ONE], "other") == [BOARD]
-    with pytest.raises(KeyFieldError, match="The schema has one space"):
+    with pytest.raises(KeyFieldError, match="The schema has only one space"):
         schemas_with([ONE], "other")
 
 

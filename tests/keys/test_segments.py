@@ -191,7 +191,7 @@ def test_a_scaled_number_is_written_exactly(value: object, text: str) -> None:
 
 def test_a_scaled_number_of_more_decimals_than_a_context_holds_is_refused_not_rounded() -> None:
     """Decimal multiplication rounds to 28 digits: 1.5 and a tiny bit was written as 1.5, and read back as another number."""
-    with pytest.raises(KeyFieldError, match="3 decimals at most"):
+    with pytest.raises(KeyFieldError, match="at most 3 decimals"):
         Template("{n:010.3f}").build({"n": Decimal("1.50000000000000000000000000000001")})
 
 
@@ -295,18 +295,18 @@ def test_text_counts_its_characters_before_they_are_escaped() -> None:
 
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
 def test_a_segment_says_in_words_what_it_holds(kind: keys.Kind) -> None:
-    assert kind.segment.what
-    assert at_end_of(kind, ":").what
+    assert kind.segment.description
+    assert at_end_of(kind, ":").description
 
 
 def test_text_that_is_not_searched_in_a_narrow_alphabet_says_so() -> None:
-    with pytest.raises(ValueError, match="first characters"):
-        Text(escape=NATS).begin("a")
+    with pytest.raises(ValueError, match="by prefix"):
+        Text(escape=NATS).format_prefix("a")
 
 
 def test_the_beginning_of_normal_text_keeps_a_space_that_divides_words() -> None:
-    assert NormalizedText().begin("The ") == "the "
-    assert NormalizedText().begin("  ") == ""
+    assert NormalizedText().format_prefix("The ") == "the "
+    assert NormalizedText().format_prefix("  ") == ""
 
 
 class Kind(str, Enum):  # noqa: UP042  # a StrEnum is what most people write, and its str() is the text

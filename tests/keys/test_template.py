@@ -221,7 +221,7 @@ def test_a_search_for_nothing_is_for_all() -> None:
 def test_only_text_is_searched_by_its_first_characters(
     template: Template, values: dict[str, Any]
 ) -> None:
-    with pytest.raises(UsageError, match=r"The next field|Every field"):
+    with pytest.raises(UsageError, match=r"The next field|all fields"):
         template.span(values, prefix="0")
 
 

@@ -34,7 +34,7 @@ WORDS: dict[str, str] = {
     r"be called so": "invalid name",
     r"still to come": "in the future, newer than the newest",
     r"hereby|whereby|wherein|therein|thereof|whence|thence": "plain English",
-    r"(?-i:is none)\b(?! of)": "is not one, is missing",
+    r"(?<!there )(?-i:is none)\b(?! of)": "is not one, is missing",
     r"(?:go|goes|going|went|gone) on(?! to\b)": "continue, resume",
     r"(?:let|lets|letting) go": "release",
     r"hung up on": "disconnected",

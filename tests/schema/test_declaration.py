@@ -96,14 +96,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a source for no key field": (lambda: record(fields={"nope": "title"}), "no such fields"),
     "an upgrade without a version": (lambda: record(upgrade=dict), "needs a version"),
-    "an expiry of no time": (lambda: record(expiry=fixed(0)), "1 to 2,147,483,647 seconds"),
+    "an expiry of no time": (lambda: record(expiry=fixed(0)), "1 to 2,147,483,647"),
     "an expiry of negative time": (
         lambda: record(expiry=sliding(-5)),
-        "1 to 2,147,483,647 seconds",
+        "1 to 2,147,483,647",
     ),
     "an expiry beyond the limit": (
         lambda: record(expiry=fixed(2**31)),
-        "1 to 2,147,483,647 seconds",
+        "1 to 2,147,483,647",
     ),
     "an expiring record in a summary": (
         lambda: record(Summary("all", member="id", under="ids"), expiry=fixed(60)),
@@ -212,8 +212,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: record(Index("i:{x}:{id}", fields={"x": "title.x or __import__('os')"})),
         "a field that its record does not",
     ),
-    "a lifetime in words": (lambda: record(expiry=fixed("30")), "seconds, a whole number"),  # type: ignore[arg-type]
-    "a lifetime of half a second": (lambda: record(expiry=fixed(0.5)), "seconds, a whole number"),  # type: ignore[arg-type]
+    "a lifetime in words": (lambda: record(expiry=fixed("30")), "whole number of seconds"),  # type: ignore[arg-type]
+    "a lifetime of half a second": (lambda: record(expiry=fixed(0.5)), "whole number of seconds"),  # type: ignore[arg-type]
     "a pattern that is none": (lambda: Regex("("), "Not a regular expression"),
     "a number longer than a key": (lambda: Template("b:{n:09999d}"), "1 to 100 digits"),
     # Logs
@@ -250,7 +250,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a key with two readings": (
         lambda: schema(Record(Book, Template("b:{id}:{x}", id=Regex("[a-z:]+")))),
-        "two readings",
+        "parsed in two ways",
     ),
     "a scan that spills": (
         lambda: schema(Record(Book, "{kind:x|x_y}_{n:04d}")),

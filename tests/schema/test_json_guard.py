@@ -65,7 +65,9 @@ def small(*, window: int = 65_536, digits: int = 4_000) -> Iterator[None]:
 @given(text=texts, most=st.integers(0, 12), window=st.integers(1, 40))
 def test_the_depth_is_that_of_a_look_at_each_bracket(text: bytes, most: int, window: int) -> None:
     with small(window=window):
-        refused = refuses(lambda: json_guard.check_depth(text, beneath=most - DOCUMENT_DEPTH_MAX))
+        refused = refuses(
+            lambda: json_guard.check_depth(text, envelope_levels=most - DOCUMENT_DEPTH_MAX)
+        )
     assert refused is is_too_deep(text, most)
 
 

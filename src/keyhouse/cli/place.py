@@ -117,7 +117,7 @@ def place_of_space(system: System, space: str | None) -> Place:
     names = [schema.space.name for schema in system.schemas if schema.space.name is not None]
     if len(system.schemas) == len(names) == 1:
         return Place(system.schemas[0], names[0])
-    hint = {"spaces": names} if names else {"space_is": system.schemas[0].space.what}
+    hint = {"spaces": names} if names else {"space_is": system.schemas[0].space.description}
     raise UsageError("Say with --space which space.", **hint)
 
 
@@ -135,7 +135,9 @@ def place_of_key(system: System, key: str, space: str | None) -> tuple[Place, Ke
             others.append(str(named))
         elif (where := given or named) is None:
             raise UsageError(
-                "Say with --space which space the key is in.", key=key, space_is=schema.space.what
+                "Say with --space which space the key is in.",
+                key=key,
+                space_is=schema.space.description,
             )
         else:
             places.append((Place(schema, where, _settings(schema, found)), found))

@@ -53,7 +53,8 @@ def _space_named(schema: Schema, explanation: Explanation) -> str | None:
 def _looked_up(schema: Schema, explanation: Explanation, space: str | None, store: str) -> Reading:
     if space is None:
         raise UsageError(
-            "To read the row, say with --space which space it is in.", space_is=schema.space.what
+            "To read the row, say with --space which space it is in.",
+            space_is=schema.space.description,
         )
     fixed = {
         field.name: str(field.value) for field in explanation.fields if field.name in schema.fixed

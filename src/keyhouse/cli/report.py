@@ -22,7 +22,9 @@ def reading_report(reading: Reading) -> Report:
         Part("Fields", [(field.name, _value(field.value), field.type) for field in of.fields]),
     ]
     if reading.stored is None:
-        parts.append(Part("Rows derived from it", [(row.kind, f"`{row.key}`") for row in of.earns]))
+        parts.append(
+            Part("Rows derived from it", [(row.kind, f"`{row.key}`") for row in of.derived])
+        )
         parts.append(Part("Its record", [] if is_record else [_record(of)]))
     if reading.looked and reading.stored is None:
         parts.append(Part("Stored", [("nothing", "the key has no row, or it has expired")]))
@@ -47,7 +49,7 @@ def _current(of: Explanation) -> list[tuple[str, str]]:
 
 
 def _record(of: Explanation) -> tuple[str, ...]:
-    held = ", ".join(f"`{name}`" for name in of.held)
+    held = ", ".join(f"`{name}`" for name in of.fields_in_value)
     return of.record, f"`{of.record_key}`", f"with {held} from the row's value" if held else ""
 
 

@@ -1,6 +1,6 @@
-"""Keys: templates that build, parse and span, the typed segments they are made of, and the proofs that none collide.
+"""Keys: templates, the typed segments they consist of, and the proofs that keys do not collide.
 
-Pure: nothing here does I/O, asks the time, or awaits.
+Pure: no I/O, no clock, no async.
 """
 
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape

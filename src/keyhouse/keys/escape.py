@@ -1,8 +1,8 @@
-"""Reversible escaping: text that must not hold some characters, written so that it can be read back.
+"""Reversible escaping of characters that a key must not contain.
 
-An escaped character is its UTF-8 bytes, each as a mark and two upper-case hexadecimal digits: `%3A` for `:`, and `%25`
-for the mark itself. Each text has exactly one escaped form: `unescape` refuses every other, so that a key never has two
-spellings.
+An escaped character is written as its UTF-8 bytes, each as a mark and two upper-case hexadecimal
+digits: `%3A` for `:`, and `%25` for the mark itself. Each text has exactly one escaped form and
+`unescape` rejects every other, so a key never has two spellings.
 """
 
 import re
@@ -14,9 +14,11 @@ NOTHING = r"(?!)"
 
 
 class Escape:
-    """What is escaped (a regular expression of one character, which may look around itself), and by which mark.
+    """The characters to escape, and the mark to escape them with.
 
-    `alphabet` is a regular expression's class of what escaped text is made of; `None`: all that isn't escaped.
+    `bad` is a regular expression of one character; with `looks_around` it uses lookaround.
+    `alphabet` is the regular expression class of escaped text; None: every character that is not
+    escaped.
     """
 
     __slots__ = ("_bad", "_finds", "alphabet", "bad", "looks_around", "mark")
@@ -38,7 +40,7 @@ class Escape:
         self._finds = self._bad.search
 
     def and_also(self, characters: str) -> "Escape":
-        """The same, and these characters too."""
+        """Return an Escape that also escapes these characters."""
         if not characters:
             return self
         bad = (
@@ -52,7 +54,7 @@ class Escape:
         return self._bad.sub(self._escaped, text) if self._finds(text) else text
 
     def unescape(self, text: str) -> str | None:
-        """The text that `escape` wrote so; `None` when it writes no text so."""
+        """Return the text whose escaped form this is, or None if there is none."""
         if self.mark not in text:
             plain = text
         else:
@@ -71,14 +73,15 @@ class Escape:
 
 
 PLAIN = Escape("%", NOTHING)
-"""Escapes only what a template needs: the character that ends a segment, and the mark."""
+"""Escapes only the character that ends a segment, and the mark."""
 
 NATS_KEY = Escape(
     "=", r"[^-/_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-/_=.a-zA-Z0-9", looks_around=True
 )
-"""A whole key in the alphabet of NATS, `[-/_=.a-zA-Z0-9]`; a dot neither first, nor last, nor beside another."""
+"""Escapes a whole key to the NATS alphabet, `[-/_=.a-zA-Z0-9]`. A dot is escaped at the start, at
+the end and next to another dot."""
 
 NATS = Escape(
     "=", r"[^-_.a-zA-Z0-9]|(?<![^.])\.|\.(?![^.])", alphabet="-_=.a-zA-Z0-9", looks_around=True
 )
-"""One field of a template whose fields are divided by `/`, in that alphabet."""
+"""Escapes one field to the NATS alphabet, for templates whose fields are separated by `/`."""

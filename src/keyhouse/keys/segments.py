@@ -1,8 +1,9 @@
-"""The types of a key's fields: small objects that write a value as text, read it back, and say what the text looks like.
+"""Types of key fields: small objects that format a value as text, parse it, and describe the text.
 
-Each writes every value in one way, so that `parse(format(x)) == x`; what it can't write it refuses with a ValueError whose
-text says why. `pattern` is a regular expression that covers all it writes, and may cover more; `fixed` says that all
-of it has one length, so that no delimiter is needed to end it.
+Each value has one text, so `parse(format(x)) == x`. An invalid value raises a ValueError whose
+message completes the sentence "The field …". `pattern` is a regular expression that matches every
+text of the type, and possibly more; `fixed` means that every text has the same length, so that no
+delimiter is needed.
 """
 
 import re
@@ -26,25 +27,25 @@ class Segment(Hashable, Protocol):
     def fixed(self) -> bool: ...
 
     @property
-    def what(self) -> str:
-        """What it holds, in words: `a ULID`."""
+    def description(self) -> str:
+        """The type in words: `a ULID`."""
         ...
 
     def format(self, value: object) -> str:
-        """The value as it stands in the key; ValueError when it can't."""
+        """Return the value's text in the key; raises ValueError if it is invalid."""
         ...
 
     def parse(self, text: str) -> object:
-        """The value that is written so, of text that the pattern covers; ValueError when none is."""
+        """Return the value of a text that the pattern matches; raises ValueError if it has none."""
         ...
 
     def followed_by(self, literal: str, escape: Escape) -> "Segment":
-        """The same type, where `literal` ends it in a template of that alphabet."""
+        """Return the type as it is when `literal` follows it, in a template of that alphabet."""
         ...
 
 
 class _Plain:
-    """A segment that is written the same wherever it stands."""
+    """Base of the types whose text does not depend on the delimiter that follows."""
 
     fixed = False
 
@@ -53,7 +54,7 @@ class _Plain:
 
 
 def text_of(value: object) -> str:
-    """Text that every engine keeps: no lone surrogate, no U+0000, not empty."""
+    """Return the value if it is text that every engine stores; else raise ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {type(value).__name__}")
     if not value:
@@ -62,9 +63,9 @@ def text_of(value: object) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError("holds a lone surrogate, which is not text") from None
+            raise ValueError("contains a lone surrogate, which is not text") from None
     if "\0" in value:
-        raise ValueError("can't hold the character U+0000")
+        raise ValueError("cannot contain U+0000")
     return value
 
 
@@ -72,10 +73,10 @@ _ANY_LENGTH = 2**63
 
 
 class Text:
-    """Any text, escaped so that it can't hold the delimiter that follows. Last in a template it stands as it is."""
+    """Any text. The delimiter that follows is escaped; at the end of a template nothing is."""
 
     fixed = False
-    what = "text"
+    description = "text"
 
     @checked(DeclarationError)
     def __init__(
@@ -91,13 +92,13 @@ class Text:
         if chars_max is not None:
             if chars_max < 1:
                 raise DeclarationError(
-                    "Text in a key has room for one character at least.", chars_max=chars_max
+                    "Text in a key needs a maximum of at least 1 character.", chars_max=chars_max
                 )
-            self.what = f"{self.what} of at most {chars_max} characters"
+            self.description = f"{self.description} of at most {chars_max} characters"
         self._ends = ends
         if ends and ends in escape.mark + "0123456789ABCDEF":
             raise DeclarationError(
-                "Text can't be followed by a character that its own escapes are made of.", ends=ends
+                "Text cannot be followed by a character that its escapes consist of.", ends=ends
             )
         self._escape = escape.and_also(ends)
         self._verbatim = last and escape is PLAIN
@@ -111,18 +112,16 @@ class Text:
         )
 
     def format(self, value: object) -> str:
-        if (
+        if (  # the common case, without a further call
             type(value) is str
             and value.isascii()
             and 0 < len(value) <= self._most
             and "\0" not in value
         ):
-            return (
-                value if self._verbatim else self._escape.escape(value)
-            )  # the usual case, without a call
-        return self._finished(text_of(value))
+            return value if self._verbatim else self._escape.escape(value)
+        return self._escaped(text_of(value))
 
-    def _finished(self, text: str) -> str:
+    def _escaped(self, text: str) -> str:
         if len(text) > self._most:
             raise ValueError(f"has {len(text)} characters; {self._most} are allowed")
         return text if self._verbatim else self._escape.escape(text)
@@ -130,24 +129,27 @@ class Text:
     def parse(self, text: str) -> str:
         plain = text if self._verbatim else self._escape.unescape(text)
         if not plain:
-            raise ValueError("is not escaped as this template does")
+            raise ValueError("is not escaped in the template's way")
         if self.format(plain) != text:
-            raise ValueError("is not in its one form")
+            raise ValueError("is not in its canonical form")
         return plain
 
-    def begin(self, value: str) -> str:
-        """How every text that starts with `value` is written up to there."""
+    def format_prefix(self, value: str) -> str:
+        """Return the text that every value starting with `value` starts with."""
         if self._escape.looks_around:
-            raise ValueError("can't be searched by its first characters in this alphabet")
+            raise ValueError("cannot be searched by prefix in this alphabet")
         if not value:
             return ""
         return text_of(value) if self._verbatim else self._escape.escape(text_of(value))
 
 
 def normal(text: str) -> str:
-    """The normal form of names: NFKC, casefolded, trimmed, each run of white space one space. Normal text stays as it is."""
+    """Return the normalized form of a name: NFKC, case-folded, trimmed, single spaces.
+
+    Idempotent: normalized text is returned unchanged.
+    """
     if not isinstance(text, str):
-        raise UsageError("Only text has a normal form.", given=text)
+        raise UsageError("Only text can be normalized.", given=text)
     if text.isascii():
         return " ".join(text.lower().split())
     while True:
@@ -158,28 +160,29 @@ def normal(text: str) -> str:
 
 
 class NormalizedText(Text):
-    """Text in its normal form: names that differ only in case, width or spacing are one key."""
+    """Normalized text: names that differ only in case, width or spacing have the same key."""
 
-    what = "text in its normal form"
+    description = "text in its normal form"
 
     def format(self, value: object) -> str:
         text = text_of(value)
-        folded = (
-            " ".join(text.lower().split()) if text.isascii() else normal(text)
-        )  # the usual case, without a call
+        folded = " ".join(text.lower().split()) if text.isascii() else normal(text)
         if not folded:
-            raise ValueError("holds only white space")
-        return self._finished(folded)
+            raise ValueError("is only white space")
+        return self._escaped(folded)
 
-    def begin(self, value: str) -> str:
-        return super().begin(
+    def format_prefix(self, value: str) -> str:
+        return super().format_prefix(
             normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
         )
 
 
 class Regex(_Plain):
-    """Text of a closed shape, never escaped: what does not match is refused. `without` names texts it can't hold, not even
-    together with the first characters of what follows it in the key."""
+    """Text that matches a pattern, never escaped.
+
+    `without` lists texts that it must not contain, not even together with the first characters of
+    the literal that follows. `requirement` completes the sentence "The field …" in errors.
+    """
 
     @checked(DeclarationError)
     def __init__(
@@ -187,19 +190,21 @@ class Regex(_Plain):
         pattern: str,
         *,
         without: tuple[str, ...] = (),
-        says: str | None = None,
+        requirement: str | None = None,
         tail: str = "",
     ) -> None:
         self.pattern = pattern
         self.without = without
-        self.says = says or f"must match {pattern}"
-        self.what = self.says.replace("must match ", "text that matches ", 1).removeprefix(
-            "must be "
+        self.requirement = requirement or f"must match {pattern}"
+        self.description = self.requirement.replace(
+            "must match ", "text that matches ", 1
+        ).removeprefix("must be ")
+        self.is_delimited = any(tail.startswith(text) for text in without)
+        """It ends at the first of the `without` texts in the key."""
+        self.key_pattern = (
+            f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.is_delimited else pattern
         )
-        self.ended = any(tail.startswith(text) for text in without)
-        """Whether it ends where one of these texts first stands in the key."""
-        self.reading = f"(?:(?!{'|'.join(map(re.escape, without))}).)+" if self.ended else pattern
-        """The regular expression that finds it in a key: `pattern` alone would run on into what follows."""
+        """The regular expression that finds it in a key: `pattern` alone could match too much."""
         self._tail = tail
         try:
             compiled = re.compile(pattern)
@@ -209,21 +214,21 @@ class Regex(_Plain):
             ) from None
         if compiled.groups:
             raise DeclarationError(
-                "A pattern can't have groups of its own: write (?:…).", pattern=pattern
+                "A pattern must not have capturing groups: write (?:…).", pattern=pattern
             )
         self._match = compiled.fullmatch
 
     def followed_by(self, literal: str, escape: Escape) -> "Regex":
-        return Regex(self.pattern, without=self.without, says=self.says, tail=literal)
+        return Regex(self.pattern, without=self.without, requirement=self.requirement, tail=literal)
 
     def format(self, value: object) -> str:
         if not isinstance(value, str) or not self._match(value):
-            raise ValueError(self.says)
+            raise ValueError(self.requirement)
         if "\0" in value:
-            raise ValueError("can't hold the character U+0000")
+            raise ValueError("cannot contain U+0000")
         for text in self.without:
             if 0 <= (value + self._tail).find(text) < len(value):
-                raise ValueError(f"can't hold {text!r}, alone or with what follows it")
+                raise ValueError(f"cannot contain {text!r}, alone or with the text after it")
         return value
 
     def parse(self, text: str) -> str:
@@ -231,15 +236,15 @@ class Regex(_Plain):
 
 
 class Ulid(_Plain):
-    """A ULID in its canonical form: 26 characters of upper-case Crockford base 32, ordered by time."""
+    """A canonical ULID: 26 characters of upper-case Crockford base 32, ordered by time."""
 
     pattern = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
     fixed = True
-    what = "a ULID"
+    description = "a ULID"
 
     def format(self, value: object) -> str:
         try:
-            if _ULID(value):  # type: ignore[call-overload]  # refuses what is not text by itself
+            if _ULID(value):  # type: ignore[call-overload]  # raises TypeError if it is not text
                 return value  # type: ignore[return-value]
         except TypeError:
             pass
@@ -253,7 +258,7 @@ _ULID = re.compile(Ulid.pattern).fullmatch
 
 
 _DIGITS_MAX = 100
-"""Digits of a number in a key: the largest is still printed in an error."""
+"""Digits of a number in a key: short enough to be printed in an error."""
 
 
 class Integer(_Plain):
@@ -266,7 +271,7 @@ class Integer(_Plain):
         if not 1 <= width <= _DIGITS_MAX:
             raise DeclarationError("A number has 1 to 100 digits.", width=width)
         self._width = width
-        self.what = f"a whole number in {width} digits"
+        self.description = f"a whole number in {width} digits"
         self._stop = 10**width
         self.pattern = f"[0-9]{{{width}}}"
 
@@ -282,16 +287,16 @@ class Integer(_Plain):
 
 
 _FLOAT_DIGITS = 15
-"""Decimal digits that a float keeps exactly."""
+"""Decimal digits that a float represents exactly."""
 
 _EXACT = Context(prec=50, traps=[Inexact])
-"""Arithmetic that refuses to round; its precision is beyond any number that is in bounds."""
+"""Arithmetic that raises instead of rounding; precise enough for every number in range."""
 
 
 class FixedPoint(_Plain):
-    """A number with a few decimals, such as a position of 1.5, times a power of ten, padded: 1.5 is `0000001500`.
+    """A number with a few decimals, scaled by a power of ten and padded: 1.5 is `0000001500`.
 
-    It reads as a float where it has decimals: so it has no more digits than a float keeps.
+    It parses to a float where it has decimals, so it has no more digits than a float represents.
     """
 
     fixed = True
@@ -299,16 +304,16 @@ class FixedPoint(_Plain):
     @checked(DeclarationError)
     def __init__(self, width: int, decimals: int) -> None:
         if width > _FLOAT_DIGITS:
-            raise DeclarationError("A number with decimals has 15 digits at most.", width=width)
+            raise DeclarationError("A number with decimals has at most 15 digits.", width=width)
         if not 0 <= decimals <= width:
             raise DeclarationError(
-                "The decimals are some of a number's digits.", decimals=decimals, width=width
+                "A number cannot have more decimals than digits.", decimals=decimals, width=width
             )
         self._whole = Integer(width)
         self._decimals = decimals
         self._stop = Decimal(1).scaleb(width - decimals)
         self._least = Decimal(1).scaleb(-decimals)
-        self.what = f"a number in {width} digits, the last {decimals} of them decimals"
+        self.description = f"a number in {width} digits, the last {decimals} of them decimals"
         self._scale: int = 10**decimals
         self.pattern = self._whole.pattern
 
@@ -319,11 +324,11 @@ class FixedPoint(_Plain):
         if not number.is_finite():
             raise ValueError("must be a finite number")
         if not 0 <= number < self._stop:
-            raise ValueError(f"must be from 0, and less than {self._stop}")
+            raise ValueError(f"must be at least 0 and less than {self._stop}")
         try:
             exact = number.quantize(self._least, context=_EXACT)
         except Inexact:
-            raise ValueError(f"can have {self._decimals} decimals at most") from None
+            raise ValueError(f"can have at most {self._decimals} decimals") from None
         return self._whole.format(int(exact * self._scale))
 
     def parse(self, text: str) -> int | float:
@@ -332,13 +337,13 @@ class FixedPoint(_Plain):
 
 
 class Choice(_Plain):
-    """One of a closed list of words. Words may hold the delimiter: the list says where they end."""
+    """One of a closed list of words. A word may contain the delimiter: the list is closed."""
 
     @checked(DeclarationError)
     def __init__(self, *words: str) -> None:
         if not words or not all(words) or len(set(words)) < len(words):
             raise DeclarationError(
-                "An enumeration has words, none of them empty or twice there.", words=words
+                "An enumeration needs words, without empty or duplicate ones.", words=words
             )
         try:
             for word in words:
@@ -346,14 +351,14 @@ class Choice(_Plain):
         except ValueError as error:
             raise DeclarationError(f"A word of the enumeration {error}.", words=words) from None
         self.words = words
-        self.what = "one of " + ", ".join(words)
+        self.description = "one of " + ", ".join(words)
         self.pattern = (
             "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
         )
 
     def format(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
-            return value + ""  # an Enum that is text becomes that text
+            return value + ""  # an Enum that is a str becomes a plain str
         raise ValueError("must be one of " + ", ".join(self.words))
 
     def parse(self, text: str) -> str:
@@ -365,7 +370,7 @@ class Day(_Plain):
 
     pattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     fixed = True
-    what = "a day"
+    description = "a day"
 
     def format(self, value: object) -> str:
         if type(value) is not date:
@@ -377,7 +382,7 @@ class Day(_Plain):
 
 
 class OptionalSegment:
-    """A field that may be absent: `None` is written `null`, which sorts behind digits and upper-case letters."""
+    """A field that may be absent: None is written `null`, which sorts after digits and capitals."""
 
     fixed = False
     _NULL = "null"
@@ -385,7 +390,7 @@ class OptionalSegment:
     @checked(DeclarationError)
     def __init__(self, inner: Segment) -> None:
         self.inner = inner
-        self.what = f"{inner.what}, or null"
+        self.description = f"{inner.description}, or null"
         self.pattern = f"(?:{inner.pattern}|{self._NULL})"
 
     def followed_by(self, literal: str, escape: Escape) -> "OptionalSegment":
@@ -396,7 +401,7 @@ class OptionalSegment:
             return self._NULL
         text = self.inner.format(value)
         if text == self._NULL:
-            raise ValueError("can't be the text 'null', which means absent here")
+            raise ValueError("cannot be the text 'null', which means absent here")
         return text
 
     def parse(self, text: str) -> object:
@@ -416,7 +421,7 @@ _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 
 @checked(DeclarationError)
 def segment(spec: str) -> Segment:
-    """The type that a template names behind a field's colon: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
+    """Return the type with this short name: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
     if spec.endswith("?"):
         return OptionalSegment(segment(spec[:-1]))
     if named := _NAMED.get(spec):

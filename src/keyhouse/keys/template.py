@@ -1,11 +1,16 @@
-"""Templates: the one place where keys are put together and taken apart.
+"""Templates: the only place where keys are built and parsed.
 
     Template("idx:book:series:{series_id:ulid}:{position:010.3f?}:{id:ulid}")
 
-A template is literal text and named, typed fields. `build` makes the key of some values, `parse` gives the values of a
-key (`None` for a key of another shape), and `span` covers the keys whose leading fields have given values: whole
-fields, so `/{show}/…` with show 1446 never covers `/14460/…`. `parse(build(x)) == x`, which `keyhouse.keys.proof`
-proves for each template when a schema is declared.
+A template consists of literal text and named, typed fields. `build` returns the key of some values,
+`parse` the values of a key (None if the key does not match), and `span` the keys whose leading
+fields have given values. A span covers whole fields: `/{show}/…` with show 1446 never covers
+`/14460/…`.
+
+`parse(build(x)) == x`: `keyhouse.keys.proof` proves it for each template when a schema is declared.
+
+Keys are built several times for every write, so `build`, `join` and `split` are compiled to one
+Python expression each, on first use: a service binds the templates for each of its many spaces.
 """
 
 import copy
@@ -35,7 +40,10 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}")
 
 
 class Template:
-    """`segments` gives types that have no short name: `Template("cust_{customer}", customer=Match("[0-9]+"))`."""
+    """A key pattern. `segments` are field types without a short name.
+
+    Example: `Template("cust_{customer}", customer=Regex("[0-9]+"))`.
+    """
 
     __slots__ = (
         "_build",
@@ -67,10 +75,10 @@ class Template:
             type_.followed_by(tail, escape) for type_, tail in zip(types, literals[1:], strict=True)
         )
         self._check_ends()
-        self._settle()
+        self._reset_compiled()
 
-    def _settle(self) -> None:
-        """What compiles waits until it is used: a service binds templates for each of its many spaces."""
+    def _reset_compiled(self) -> None:
+        """Set the functions that compile themselves on first use."""
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
@@ -92,7 +100,7 @@ class Template:
         return self._match(key)
 
     def _first_read(self, texts: Any) -> tuple[object, ...]:
-        """One expression, as `expression` has it. What stands in the key as it is needs no reading."""
+        """Compile the parser of all fields; a field written verbatim needs no parsing."""
         parses = {f"p{index}": bound.parse for index, bound in enumerate(self.segments)}
         verbatim = [isinstance(bound, (Ulid, Choice)) for bound in self.segments]
         values = [
@@ -107,16 +115,16 @@ class Template:
 
     @property
     def head(self) -> str:
-        """The literal text that all its keys start with."""
+        """Return the literal text that all its keys start with."""
         return self.literals[0]
 
     @property
     def pattern(self) -> str:
-        """A regular expression that covers all its keys."""
-        readings = [s.reading if isinstance(s, Regex) else s.pattern for s in self.segments]
+        """Return a regular expression that matches all its keys, and possibly more."""
+        patterns = [s.key_pattern if isinstance(s, Regex) else s.pattern for s in self.segments]
         fields = (
-            f"({reading}){re.escape(tail)}"
-            for reading, tail in zip(readings, self.literals[1:], strict=True)
+            f"({pattern}){re.escape(tail)}"
+            for pattern, tail in zip(patterns, self.literals[1:], strict=True)
         )
         return re.escape(self.head) + "".join(fields)
 
@@ -136,33 +144,37 @@ class Template:
         return fields
 
     def segment(self, field: str) -> Segment:
-        """The type of a field, as it is in this template."""
+        """Return the type of a field, bound to the delimiter that follows it here."""
         return self.segments[self.fields.index(field)]
 
     def build(self, values: Mapping[str, object]) -> str:
-        """The key of these values, one for each field; KeyFieldError names the field that can't be written."""
+        """Return the key of these values, one for each field.
+
+        Raises KeyFieldError, which names the invalid or missing field, and UsageError for unknown
+        fields.
+        """
         try:
             key = self._build(values)
         except (ValueError, KeyError):
             raise self._blame(values) from None
         if len(values) != len(self.fields):
-            self._refuse_others(values)
+            self._reject_unknown(values)
         return key
 
     def join(self, values: Sequence[object]) -> str:
-        """The same, from values in the order of `fields`."""
+        """Return the key of these values, given in the order of `fields`."""
         try:
             return self._join(values)
         except ValueError:
             raise self._blame(dict(zip(self.fields, values, strict=True))) from None
 
     def parse(self, key: str) -> dict[str, object] | None:
-        """The values that build this key, or `None`."""
+        """Return the values that build this key, or None if the key does not match."""
         found = self.split(key)
         return None if found is None else dict(zip(self.fields, found, strict=True))
 
     def split(self, key: str) -> tuple[object, ...] | None:
-        """The same, as values in the order of `fields`."""
+        """Return the values that build this key, in the order of `fields`, or None."""
         match = self._match(key)
         if match is None:
             return None
@@ -172,40 +184,43 @@ class Template:
             return None
 
     def as_read(self, key: str, values: tuple[object, ...]) -> tuple[object, ...]:
-        """The values as the key that they build reads: text in its normal form, where that is a field's type."""
+        """Return the values as `split` returns them: normalized where the type does so."""
         return self.split(key) or values if self._folds else values
 
     def span(self, values: Mapping[str, object], *, prefix: str | None = None) -> Span:
-        """The keys whose leading fields have these values; `prefix`: and whose next field starts with this text."""
+        """Return the span of the keys whose leading fields have these values.
+
+        With `prefix`, the next field must start with this text.
+        """
         count = len(values)
         if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
-            self._refuse_others(values)
+            self._reject_unknown(values)
             raise UsageError(
-                "A scan is bound by leading fields: the ones in front are not given.",
+                "A scan needs its leading fields: a field before those given is missing.",
                 given=list(values),
                 order=list(self.fields),
                 key=self.text,
             )
         lead = self._lead(count, values)
         if prefix is not None:
-            return Span.prefix(lead + self._begin(count, prefix))
+            return Span.prefix(lead + self._format_prefix(count, prefix))
         return Span.only(lead) if count == len(self.fields) else Span.prefix(lead)
 
     def check(self, values: Mapping[str, object]) -> None:
-        """Refuse values, of some of its fields, that `bind` would refuse: KeyFieldError."""
+        """Raise KeyFieldError for values, of some of its fields, that `bind` would reject."""
         for name, bound in zip(self.fields, self.segments, strict=True):
             if name in values:
-                self._written(name, bound, values[name])
+                self._format(name, bound, values[name])
 
     def bind(self, values: Mapping[str, object]) -> "Template":
-        """The same keys with some fields fixed: they become literal text."""
+        """Return the template with some fields fixed: they become literal text."""
         if not any(name in values for name in self.fields):
             return self
         literals = [self.head]
         left: dict[str, Segment] = {}
         for name, bound, tail in zip(self.fields, self.segments, self.literals[1:], strict=True):
             if name in values:
-                literals[-1] += self._written(name, bound, values[name]) + tail
+                literals[-1] += self._format(name, bound, values[name]) + tail
             else:
                 literals.append(tail)
                 left[name] = bound
@@ -218,7 +233,7 @@ class Template:
             tuple(literals),
             tuple(left.values()),
         )
-        template._settle()
+        template._reset_compiled()
         return template
 
     def _lead(self, count: int, values: Mapping[str, object]) -> str:
@@ -226,27 +241,27 @@ class Template:
         for name, bound, tail in zip(
             self.fields[:count], self.segments, self.literals[1:], strict=False
         ):
-            prefix += self._written(name, bound, values[name]) + tail
+            prefix += self._format(name, bound, values[name]) + tail
         return prefix
 
-    def _begin(self, index: int, prefix: str) -> str:
+    def _format_prefix(self, index: int, prefix: str) -> str:
         if index == len(self.fields):
             raise UsageError(
-                "Every field of the key is given: there is none that could start so.", key=self.text
+                "A prefix needs a field: all fields of the key are given.", key=self.text
             )
         bound = self.segments[index]
         try:
             if not isinstance(bound, Text):
-                raise ValueError("is not text, so it can't be searched by its first characters")
+                raise ValueError("is not text, so it cannot be searched by prefix")
             if not isinstance(prefix, str):
-                raise ValueError("is text, and is searched by text")
-            return bound.begin(prefix)
+                raise ValueError("is text: its prefix must be text too")
+            return bound.format_prefix(prefix)
         except ValueError as error:
             raise UsageError(
                 f"The next field {error}.", field=self.fields[index], key=self.text
             ) from None
 
-    def _written(self, name: str, bound: Segment, value: object) -> str:
+    def _format(self, name: str, bound: Segment, value: object) -> str:
         try:
             return bound.format(value)
         except ValueError as error:
@@ -262,9 +277,11 @@ class Template:
     def expression(
         self, sources: Sequence[str], *, trusted: Sequence[str] = (), mark: str = ""
     ) -> tuple[str, dict[str, object]]:
-        """The Python expression that makes a key of `sources`, an expression for each field, and checks it; and what its
-        names mean, which all begin with a letter and `mark`. Fields in `trusted` are text as it is written. It raises a bare
-        ValueError. Keys are built several times for every write, and a loop over the fields costs several times as much."""
+        """Return the Python expression that builds and checks a key, and the values of its names.
+
+        `sources` is an expression for each field; fields in `trusted` are already formatted text.
+        The names all begin with a letter and `mark`. The expression raises a bare ValueError.
+        """
         terms, scope = [f"l{mark}0"], {f"l{mark}0": self.head, f"c{mark}": _check}
         for index, (name, bound, tail) in enumerate(
             zip(self.fields, self.segments, self.literals[1:], strict=True)
@@ -287,16 +304,16 @@ class Template:
                     "The key needs a field that was not given.", field=name, key=self.text
                 )
             try:
-                self._written(name, bound, values[name])
+                self._format(name, bound, values[name])
             except KeyFieldError as error:
                 return error
-        raise AssertionError("no field is to blame")
+        raise AssertionError("every field is valid")
 
-    def _refuse_others(self, values: Mapping[str, object]) -> None:
-        others = sorted(set(values) - set(self.fields))
-        if others:
+    def _reject_unknown(self, values: Mapping[str, object]) -> None:
+        unknown = sorted(set(values) - set(self.fields))
+        if unknown:
             raise UsageError(
-                "The key has no such field.", fields=others, known=list(self.fields), key=self.text
+                "The key has no such field.", fields=unknown, known=list(self.fields), key=self.text
             )
 
     def _check_text(self, segments: Mapping[str, Segment]) -> None:
@@ -305,19 +322,20 @@ class Template:
                 "A template's fields are written {name} or {name:type}.", template=self.text
             )
         if len(set(self.fields)) != len(self.fields):
-            raise DeclarationError("A template names each field once.", template=self.text)
+            raise DeclarationError("A template has a field twice.", template=self.text)
         if unused := sorted(set(segments) - set(self.fields)):
             raise DeclarationError(
                 "The template has no such field.", fields=unused, template=self.text
             )
         if not self.text:
-            raise DeclarationError("A template can't be empty.")
+            raise DeclarationError("A template must not be empty.")
 
     def _check_ends(self) -> None:
         for segment_, tail in zip(self.segments[:-1], self.literals[1:], strict=False):
             if isinstance(_inner(segment_), Text) and not tail:
                 raise DeclarationError(
-                    "Text ends at literal text, or with the key.", template=self.text
+                    "A text field must be followed by literal text, or be the last.",
+                    template=self.text,
                 )
 
 
@@ -326,7 +344,7 @@ def _inner(segment_: Segment) -> Segment:
 
 
 def evaluated(expression: str, scope: dict[str, Any]) -> Any:
-    """What a Python expression of ours comes to. It is compiled once, and differs by space in what its names mean."""
+    """Evaluate a generated expression. The code is cached; `scope` differs by space."""
     return eval(_code(expression), scope)
 
 
@@ -336,6 +354,6 @@ def _code(expression: str) -> CodeType:
 
 
 def _check(key: str) -> str:
-    """A key that is not short and plain."""
+    """Check a key that is long, empty or not ASCII, and return it."""
     check_key(key)
     return key

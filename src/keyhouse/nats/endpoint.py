@@ -103,7 +103,7 @@ class Body(Generic[T]):
 
     def read(self, data: bytes) -> T:
         """Raises MalformedError, MissingFieldError, RecordError or DocumentError."""
-        check_text(data, beneath=self._levels)
+        check_text(data, envelope_levels=self._levels)
         try:
             body = self._decode(data or _EMPTY)
         except msgspec.ValidationError as error:

@@ -1,6 +1,6 @@
-"""Schemas: typed records, the rows derived from them, logs that fold, and the proof that they live together.
+"""Schemas: typed records, their derived rows, logs that fold, and the proof that keys never clash.
 
-Pure: nothing here does I/O, asks the time, or awaits.
+Pure: no I/O, no clock, no async.
 """
 
 from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique

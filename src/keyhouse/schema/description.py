@@ -1,6 +1,6 @@
-"""A schema in words, as plain values: a face prints them as Markdown, as JSON or on a screen, and adds nothing of its own.
+"""Describe a schema as plain values, for output as Markdown, JSON or on a terminal.
 
-Nothing here is written by hand for one schema: what it says is what the declarations do.
+Everything is derived from the declarations; nothing is written by hand for one schema.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,11 +30,11 @@ __all__ = [
     "space_text",
 ]
 
-_A_MOMENT = 1_768_737_600_000
+_EXAMPLE_TIME = 1_768_737_600_000
 
 
 class FieldText(msgspec.Struct, frozen=True):
-    """A field of a key: what it holds, and its source when that is not the record's field of that name."""
+    """A key field: its type, and its source if that is not the record's field of the same name."""
 
     name: str
     type: str
@@ -42,7 +42,7 @@ class FieldText(msgspec.Struct, frozen=True):
 
 
 class RowText(msgspec.Struct, frozen=True):
-    """A row derived from a record. `notes` are further sentences, each under a label."""
+    """A derived row. `notes` are further sentences, each with a label."""
 
     kind: str
     key: str
@@ -125,13 +125,13 @@ def _row_text(derived: Derived, type_: Any) -> RowText:
     notes = (
         {}
         if derived.when is None
-        else {"only when": _told(derived.when) or "a condition on the record holds"}
+        else {"only when": _purpose(derived.when) or "a condition on the record holds"}
     )
     return RowText(kind_of(derived), derived.template.text, fields, _row_value(derived), notes)
 
 
 def kind_of(declared: Record[Any] | Derived) -> str:
-    """What sort of row it is, in a word."""
+    """Return the kind of row in one word."""
     for type_, kind in _KINDS:
         if isinstance(declared, type_):
             return kind
@@ -150,12 +150,12 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def space_text(space: Space) -> str:
-    """What a space is, and what its name may be."""
-    text = f"A space is {space.what}"
+    """Describe a space, and the names it may have."""
+    text = f"A space is {space.description}"
     if space.name is not None:
         text += f"; there is one, `{space.name}`"
     elif space.segment is not None:
-        text += f", named by {space.segment.what}"
+        text += f", named by {space.segment.description}"
     return text + (
         f". Its name is repeated in keys as `{{{space.field}}}`."
         if space.field is not None
@@ -164,13 +164,13 @@ def space_text(space: Space) -> str:
 
 
 def prose(text: str) -> str:
-    """A docstring as one paragraph per paragraph, without its indentation."""
+    """Return a docstring with each paragraph on one line, without indentation."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
 def _fields(template: Template) -> list[FieldText]:
     return [
-        FieldText(name, type_.what)
+        FieldText(name, type_.description)
         for name, type_ in zip(template.fields, template.segments, strict=True)
     ]
 
@@ -180,11 +180,11 @@ def _source(type_: Any, source: Source | None) -> str:
         return ""
     if not callable(source):
         return f"from `{member_name(type_, source)}`"
-    return f"computed: {told}" if (told := _told(source)) else "computed from the record"
+    return f"computed: {purpose}" if (purpose := _purpose(source)) else "computed from the record"
 
 
-def _told(function: Callable[[Any], object]) -> str:
-    """What a function is for: the first paragraph of its docstring, else its name; of a lambda, nothing."""
+def _purpose(function: Callable[[Any], object]) -> str:
+    """Return the first paragraph of a function's docstring, else its name; "" for a lambda."""
     doc = prose(function.__doc__ or "").partition("\n")[0].rstrip(".")
     name = getattr(function, "__name__", "<lambda>")
     return (doc[:1].lower() + doc[1:]) or ("" if name.startswith("<") else f"`{name}`")
@@ -193,7 +193,7 @@ def _told(function: Callable[[Any], object]) -> str:
 def _row_value(derived: Derived) -> str:
     match derived:
         case First(value=value):
-            return f"`{value}` of the first record that earned it"
+            return f"`{value}` of the first record"
         case Index(value=None):
             return "`1`"
         case Index(value=value):
@@ -202,11 +202,11 @@ def _row_value(derived: Derived) -> str:
             listed = f"[{member}, …]" if entry is None else f"{{{member}: entry, …}}"
             more = "".join(f", {_json(name)}: {_json(part)}" for name, part in constant.items())
             return f"`{{{_json(under)}: {listed}{more}}}`"
-    return "how many records earn it"
+    return "the number of records"
 
 
 def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
-    """Labels and sentences, in the order in which they are read."""
+    """Yield labels and sentences, in the order of the page."""
 
     def named(*attributes: str | None) -> str:
         return ", ".join(
@@ -226,26 +226,27 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
             f"{named(record.version[0])} is the version of the JSON, now {record.version[1]}",
         )
     if record.upgrade is not None:
-        yield "older versions", _told(record.upgrade) or "are brought to this one as they are read"
-    stamps = ((record.created, "made"), (record.updated, "written"))
-    if told := [
-        f"{named(attribute)} when it is {what}"
-        for attribute, what in stamps
+        yield "older versions", _purpose(record.upgrade) or "are upgraded when they are read"
+    stamps = ((record.created, "created"), (record.updated, "written"))
+    if sentences := [
+        f"{named(attribute)} when it is {event}"
+        for attribute, event in stamps
         if attribute is not None
     ]:
-        yield "stamped", f"{' and '.join(told)}, such as `{record.times.format(_A_MOMENT)}`"
+        example = record.times.format(_EXAMPLE_TIME)
+        yield "stamped", f"{' and '.join(sentences)}, such as `{example}`"
     if record.computed:
         yield "computed", named(*record.computed) + " from the other members, at each write"
     if record.unknown is not None:
-        yield "further members", "are kept as they are"
+        yield "unknown members", "are stored unchanged"
     if record.private:
-        yield "private", named(*record.private) + ": never shown outside the store"
+        yield "private", named(*record.private) + ": never visible outside the store"
     if isinstance(record, Log):
         yield from _log_notes(record)
 
 
 def member_name(type_: Any, attribute: str) -> str:
-    """How an attribute, or a path of them, is called in the JSON."""
+    """Return the JSON name of an attribute, or of a path of attributes."""
     name, dot, rest = attribute.partition(".")
     if not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
         return attribute
@@ -257,33 +258,33 @@ def member_name(type_: Any, attribute: str) -> str:
 
 def _log_notes(log: Log[Any]) -> Iterator[tuple[str, str]]:
     stream = ", ".join(f"`{name}`" for name in log.stream) or "the whole space"
-    place = (
-        "a ULID that the store draws"
+    position = (
+        "a ULID generated by the store"
         if log.sequence is None
         else f"the next number of `{log.sequence.template.text}`"
     )
-    yield "stream", f"one for each {stream}, in the order of `{log.order}`: {place}"
+    yield "stream", f"one for each {stream}, in the order of `{log.order}`: {position}"
     if log.state is not None:
-        later = "later, many at once" if log.deferred else "in the commit that appends it"
-        yield "folds into", f"`{log.state.template.text}`, each event once, {later}"
+        when = "later, in groups" if log.deferred else "in the commit that appends it"
+        yield "folds into", f"`{log.state.template.text}`, each event once, {when}"
 
 
 def _expiry(expiry: Expiry, member: str) -> str:
     match expiry.mode:
         case "fixed":
-            return f"{seconds_text(expiry.seconds)} after it is made"
+            return f"{seconds_text(expiry.seconds)} after it is created"
         case "sliding":
-            return f"{seconds_text(expiry.seconds)} after it was last written"
+            return f"{seconds_text(expiry.seconds)} after its last write"
         case "field":
             return f"until {member}"
-    return "as each write says; none unless given"
+    return "set by each write; without one, it does not expire"
 
 
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 def seconds_text(seconds: int) -> str:
-    """A length of time in its largest whole unit: `30 days`."""
+    """Format a duration in its largest whole unit: `30 days`."""
     unit, size = next((unit, size) for unit, size in _UNITS if seconds % size == 0 or size == 1)
     count = seconds // size
     return f"{count:,} {unit}{'' if count == 1 else 's'}"

@@ -1,8 +1,9 @@
-"""JSON documents: what may be stored as a value, and the one form in which it is stored.
+"""JSON documents: the values that can be stored, and their one stored form.
 
-The form is compact UTF-8 JSON. Members keep their order, numbers their kind (`1` and `1.0` differ) and, for integers, every
-digit; of duplicate members the last wins. What can't be kept alike on every engine is refused: NaN and infinities,
-lone surrogates, more than 128 levels, integers of more than 4,000 digits.
+The form is compact UTF-8 JSON. Members keep their order, numbers their kind (`1` and `1.0` differ),
+integers all their digits; of duplicate members the last wins. DocumentError rejects everything that
+engines would not store alike: NaN and infinities, lone surrogates, more than 128 levels, integers
+of more than 4,000 digits.
 """
 
 import math
@@ -22,18 +23,18 @@ _decoder = msgspec.json.Decoder()
 
 
 def encode(value: object) -> bytes:
-    """The document of a Python value; DocumentError when it is not one."""
+    """Return the stored form of a Python value; raises DocumentError if it has none."""
     check(value)
     return encode_checked(value)
 
 
 def encode_checked(value: object) -> bytes:
-    """The same for a value that is known to hold no number that isn't one, and not to be too deep."""
+    """Encode a value that is known to have no NaN or infinity and not to be nested too deep."""
     try:
         data = _encoder.encode(value)
     except UnicodeEncodeError as error:
         raise DocumentError(
-            "A text in the document holds a lone surrogate.", at=error.start
+            "A text in the document contains a lone surrogate.", at=error.start
         ) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError("The value is not a JSON document.", reason=str(error)) from None
@@ -43,7 +44,7 @@ def encode_checked(value: object) -> bytes:
 
 
 def parse(text: bytes) -> Any:
-    """The value of a JSON text from outside; DocumentError when it is not a document that can be stored."""
+    """Return the value of untrusted JSON text; raises DocumentError if it cannot be stored."""
     check_text(text)
     try:
         value = _decoder.decode(text)
@@ -53,34 +54,44 @@ def parse(text: bytes) -> Any:
 
 
 class Compact(msgspec.Struct, frozen=True, gc=False):
-    """A document in the form in which it is stored. It can be put as the value of a record of any JSON, and nothing of it is
-    looked at again. Made by `compact`, and by nothing else."""
+    """A document in its stored form, written without further checks to a record of any JSON.
+
+    Only `compact` may create it.
+    """
 
     text: bytes
 
 
 def compact(parsed: object) -> Compact:
-    """The document of a value that a parser has read from JSON text, which `check_text` has let through."""
+    """Return the stored form of a value parsed from JSON text that passed `check_text`."""
     return Compact(encode_checked(parsed))
 
 
-def check_text(text: bytes, *, beneath: int = 0) -> None:
-    """Refuse text that a parser could not take: nested too deep, or a number without end. It may be no JSON. `beneath`:
-    the levels of an envelope around the document."""
-    check_depth(text, beneath=beneath)
+def check_text(text: bytes, *, envelope_levels: int = 0) -> None:
+    """Raise DocumentError if the text is nested too deep, or has too long an integer.
+
+    It makes a parser safe to call; the text need not be JSON.
+    """
+    check_depth(text, envelope_levels=envelope_levels)
     if len(text) > INTEGER_DIGITS_MAX:
         check_digits(text)
 
 
 def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:
-    """The same in steps, for a large text and who has others to answer meanwhile; LimitError when it holds more values."""
+    """Check a large text in short steps, so that other tasks can run between them.
+
+    Also raises LimitError if it has more than `values_max` values.
+    """
     yield from depth_checks(text)
     yield from value_checks(text, values_max)
     check_digits(text)
 
 
 def check(value: object, *, depth: int = 0) -> None:
-    """Refuse what encoding would silently change, or could not end: NaN, infinities, endless nesting."""
+    """Raise DocumentError for a value that encoding would change or never finish.
+
+    That is NaN, infinities and endless nesting.
+    """
     if isinstance(value, float):
         if not math.isfinite(value):
             raise DocumentError("A number in the document is not finite.", value=value)
@@ -91,24 +102,25 @@ def check(value: object, *, depth: int = 0) -> None:
             check(part, depth=depth + 1)
 
 
-def is_kept(value: object, read: object) -> bool:
-    """Whether what is read back is what was written. A collection may have been of another kind than a list."""
+def round_trips(value: object, read: object) -> bool:
+    """Return True if the value read back equals the one written, apart from collection types."""
     if value == read:
         return True
     if isinstance(value, Enum):
-        return is_kept(value.value, read)
+        return round_trips(value.value, read)
     if isinstance(value, dict) or isinstance(read, dict):
-        both = isinstance(value, dict) and isinstance(read, dict) and list(value) == list(read)
-        return both and all(map(is_kept, value.values(), read.values()))  # type: ignore[attr-defined]  # both are dicts
+        if not (isinstance(value, dict) and isinstance(read, dict)):
+            return False
+        return list(value) == list(read) and all(map(round_trips, value.values(), read.values()))
     parts, others = _parts(value), _parts(read)
     if parts is None or others is None:
         return False
     written, found = list(parts), list(others)
-    return len(written) == len(found) and all(map(is_kept, written, found))
+    return len(written) == len(found) and all(map(round_trips, written, found))
 
 
 def _parts(value: object) -> Iterable[object] | None:
-    """What a value is made of; `None` for one that has no parts."""
+    """Return the parts of a collection or object, or None for a scalar."""
     if isinstance(value, dict):
         for name in value:
             if not isinstance(name, str):

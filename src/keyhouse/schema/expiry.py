@@ -1,4 +1,4 @@
-"""When a record goes by itself."""
+"""Expiry of records."""
 
 from typing import Literal
 
@@ -10,8 +10,13 @@ from keyhouse.limits import TTL_SECONDS_MAX
 
 
 class Expiry(msgspec.Struct, frozen=True):
-    """When a record goes by itself: a time after it was made (`fixed`), after it was last written (`sliding`), as each write
-    says (`write`), or at the time that one of its fields holds (`field`)."""
+    """The expiry rule of a record.
+
+    fixed      a time after it was created
+    sliding    a time after its last write
+    write      the TTL given with each write
+    field      the time in one of its fields
+    """
 
     mode: Literal["fixed", "sliding", "write", "field"]
     seconds: int = 0
@@ -19,26 +24,30 @@ class Expiry(msgspec.Struct, frozen=True):
 
 
 def fixed(seconds: int) -> Expiry:
+    """Expire a time after the record was created."""
     return Expiry("fixed", seconds=seconds)
 
 
 def sliding(seconds: int) -> Expiry:
+    """Expire a time after the record's last write."""
     return Expiry("sliding", seconds=seconds)
 
 
 def per_write() -> Expiry:
+    """Expire after the TTL given with each write; without one, the record does not expire."""
     return Expiry("write")
 
 
 @checked(DeclarationError)
 def at_field(name: str) -> Expiry:
+    """Expire at the time in this field; while it is null, the record does not expire."""
     return Expiry("field", field=name)
 
 
 def check_seconds(seconds: int, name: str) -> None:
     if type(seconds) is not int or not 1 <= seconds <= TTL_SECONDS_MAX:
         raise DeclarationError(
-            "A record expires after 1 to 2,147,483,647 seconds, a whole number.",
+            "An expiry is a whole number of seconds from 1 to 2,147,483,647.",
             record=name,
             seconds=seconds,
         )

@@ -1,4 +1,7 @@
-"""What one key is, and what a key of no template is nearest to. Pure: it looks at the key, never at a stored row."""
+"""Explain a key: its template and fields, or the templates it is closest to.
+
+Pure: it sees only the key, never a stored row.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,23 +15,28 @@ from keyhouse.schema.description import FieldText, kind_of
 from keyhouse.schema.record import Record
 from keyhouse.schema.schema import Schema
 
-__all__ = ["Explanation", "FieldValue", "Miss", "Relation", "explain", "nearest"]
+__all__ = ["Explanation", "FieldValue", "Miss", "RelatedKey", "explain", "nearest"]
 
 
 class FieldValue(FieldText, frozen=True, kw_only=True):
     value: Any
 
 
-class Relation(msgspec.Struct, frozen=True):
-    """Another key that belongs with this one. What is not known from this key stands in it as `{name}`."""
+class RelatedKey(msgspec.Struct, frozen=True):
+    """Another key that belongs to this one. Fields not determined by this key are `{name}`."""
 
     kind: str
     key: str
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """`earns`: the rows derived from it, if it is a record. `record_key`: the key of its record, if it is a derived row;
-    fields that the row's value holds are in `held`. `current_key`: the key to which a write moves it, if it is a legacy key."""
+    """The meaning of a key.
+
+    derived            the derived rows of a record
+    record_key         the record of a derived row
+    current_key        the key to which a write moves a record at a legacy key
+    fields_in_value    fields of `record_key` that only the row's value has
+    """
 
     schema: str
     key: str
@@ -36,14 +44,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     template: str
     fields: list[FieldValue]
-    earns: list[Relation] = []
+    derived: list[RelatedKey] = []
     record_key: str | None = None
     current_key: str | None = None
-    held: list[str] = []
+    fields_in_value: list[str] = []
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """A template that the key is not of, and why not."""
+    """A template that does not match the key, and the reason."""
 
     schema: str
     template: str
@@ -51,7 +59,7 @@ class Miss(msgspec.Struct, frozen=True):
 
 
 def explain(schema: Schema, key: str) -> Explanation | None:
-    """What the key is in this schema, or `None`."""
+    """Explain a key of this schema; None if no template matches it."""
     found = schema.find(key)
     if found is None:
         return None
@@ -64,55 +72,55 @@ def explain(schema: Schema, key: str) -> Explanation | None:
         record=record.name,
         template=template.text,
         fields=[
-            FieldValue(name, segment.what, value=value)
+            FieldValue(name, segment.description, value=value)
             for name, segment, value in zip(
                 template.fields, template.segments, found.values, strict=True
             )
         ],
     )
     if isinstance(declared, Record):
-        earns = [
-            Relation(kind_of(derived), _earned_key(derived, found.fields))
+        related = [
+            RelatedKey(kind_of(derived), _derived_key(derived, found.fields))
             for derived in record.derived
         ]
         current = None if declared is record else record.template.join(found.values)
-        return msgspec.structs.replace(explanation, earns=earns, current_key=current)
+        return msgspec.structs.replace(explanation, derived=related, current_key=current)
     carried = declared.carried()
     known = {
         name: value
         for name, value in found.fields.items()
         if name not in declared.fields and name != carried
     }
-    held = [carried] if carried is not None and carried in record.template.fields else []
+    in_value = [carried] if carried is not None and carried in record.template.fields else []
     return msgspec.structs.replace(
-        explanation, record_key=_filled(record.template, known), held=held
+        explanation, record_key=_fill(record.template, known), fields_in_value=in_value
     )
 
 
-def _earned_key(derived: Derived, record_fields: Mapping[str, object]) -> str:
-    """The key of a row that a record earns, as far as the record's own key tells it."""
-    taken = derived.fields.keys() | derived.each.keys()
-    return _filled(
+def _derived_key(derived: Derived, record_fields: Mapping[str, object]) -> str:
+    """Return the key of a derived row, as far as the record's key determines it."""
+    from_value = derived.fields.keys() | derived.each.keys()
+    return _fill(
         derived.template,
-        {name: value for name, value in record_fields.items() if name not in taken},
+        {name: value for name, value in record_fields.items() if name not in from_value},
     )
 
 
 def nearest(schemas: Iterable[Schema], key: str, *, limit: int = 3) -> list[Miss]:
-    """The templates that the key comes closest to, the closest first."""
+    """Return the templates that match the most characters of the key, the closest first."""
     misses = [
-        (reached, Miss(schema.name, declared.template.text, why))
+        (matched, Miss(schema.name, declared.template.text, why))
         for schema in schemas
         for _, declared in schema.declared()
-        for reached, why in [_miss(declared.template, key)]
+        for matched, why in [_miss(declared.template, key)]
     ]
     misses.sort(key=lambda miss: -miss[0])
-    return [miss for reached, miss in misses[:limit] if reached or not misses[0][0]]
+    return [miss for matched, miss in misses[:limit] if matched or not misses[0][0]]
 
 
 def _miss(template: Template, key: str) -> tuple[int, str]:
-    """How many characters of the key fit, and what is wrong with the rest."""
-    shared = _shared(template.head, key)
+    """Return the number of matching characters, and the reason why the rest does not match."""
+    shared = _common_prefix(template.head, key)
     if shared < len(template.head):
         return shared, f"its keys start with `{template.head}`"
     at = shared
@@ -120,23 +128,22 @@ def _miss(template: Template, key: str) -> tuple[int, str]:
         template.fields, template.segments, template.literals[1:], strict=True
     ):
         found = re.compile(f"({segment.pattern}){re.escape(tail)}", re.DOTALL).match(key, at)
-        if found is None or not _reads(segment, found[1]):
+        if found is None or not _parses(segment, found[1]):
             rest = key[at:].partition(tail)[0] if tail else key[at:]
             if tail and tail not in key[at:]:
-                return at + len(rest), f"behind `{name}` it has `{tail}`, which the key does not"
+                return at + len(rest), f"after `{name}` it has `{tail}`, which the key does not"
             return (
                 at,
-                f"its field `{name}` is {segment.what}, and `{rest}` is not"
+                f"its field `{name}` is {segment.description}, and `{rest}` is not"
                 if rest
-                else f"it goes on with `{name}`",
+                else f"it continues with `{name}`",
             )
         at = found.end()
-    return at, f"it ends before `{key[at:]}`" if at < len(
-        key
-    ) else "its fields can't be told apart there"
+    rest = key[at:]
+    return at, f"it ends before `{rest}`" if rest else "its fields cannot be separated there"
 
 
-def _reads(segment: Any, text: str) -> bool:
+def _parses(segment: Any, text: str) -> bool:
     try:
         segment.parse(text)
     except ValueError:
@@ -144,12 +151,12 @@ def _reads(segment: Any, text: str) -> bool:
     return True
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _filled(template: Template, known: Mapping[str, object]) -> str:
+def _fill(template: Template, known: Mapping[str, object]) -> str:
     text = template.head
     for name, segment, tail in zip(
         template.fields, template.segments, template.literals[1:], strict=True

@@ -1,8 +1,11 @@
-"""What is told of a JSON text before a parser sees it: how deep it is, how many values it has, whether its numbers end.
+"""Check JSON text before it is parsed: its nesting depth, its number of values, its longest
+integer.
 
-It runs on the one event loop, over whatever anyone sends, so no byte of a text costs a step of Python: a window of it is
-brought down to its signs by passes of the library, eight brackets become one byte, and tables know how far each such byte
-rises. The text may be no JSON: then what is told of it holds up to the place where a parser stops.
+Theory of operation. The checks run on the event loop over text that anyone may send, so they must
+not run Python code for each byte. A window of the text is reduced to its structural characters by
+`bytes.translate` and `bytes.replace`; each bracket becomes a bit, eight brackets one byte, and
+tables give the depth change of each such byte. The text need not be JSON: the results are then
+valid up to the point where a parser would stop.
 """
 
 import operator
@@ -16,71 +19,81 @@ from keyhouse.errors import DocumentError, LimitError
 from keyhouse.limits import DOCUMENT_DEPTH_MAX, INTEGER_DIGITS_MAX
 
 _WINDOW_BYTES: Final = 64 * 1_024
-"""Looked at in one go. What has to be copied of a text is never more than a few of these."""
+"""Bytes checked at a time. At most a few windows of the text are copied at once."""
 
 _AS_BITS: Final = bytes.maketrans(b"[{]}", b"1100")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
-_NO_BEGINNINGS: Final = bytes(set(range(256)) - set(b'[{,"'))
+_NO_VALUE_STARTS: Final = bytes(set(range(256)) - set(b'[{,"'))
 _DIGITS: Final = re.compile(rb"[0-9]*+")
 
 
-def _rises(eight: int) -> list[int]:
-    """How far eight brackets have risen after each of them; the first is the highest bit."""
+def _depths(eight: int) -> list[int]:
+    """Return the depth after each of eight brackets; the first one is the highest bit."""
     return list(accumulate(1 if eight >> bit & 1 else -1 for bit in reversed(range(8))))
 
 
-_RISE: Final = bytes(_rises(eight)[-1] % 256 for eight in range(256))
-_PEAK: Final = bytes(max(_rises(eight)) - _rises(eight)[-1] for eight in range(256))
-"""How far the highest of eight brackets is above the last of them."""
+_DEPTH_CHANGE: Final = bytes(_depths(eight)[-1] % 256 for eight in range(256))
+_PEAK: Final = bytes(max(_depths(eight)) - _depths(eight)[-1] for eight in range(256))
+"""Difference between the greatest depth within eight brackets and the depth after them."""
 
 
-def check_depth(text: bytes, *, beneath: int = 0) -> None:
-    """Refuse text nested too deep. Brackets within strings don't count. `beneath`: the levels of an envelope around it."""
-    if _may_be_deeper(
-        text, DOCUMENT_DEPTH_MAX + beneath
-    ):  # nearly none is, and a generator costs as much as this
-        for _ in depth_checks(text, beneath=beneath):
+def check_depth(text: bytes, *, envelope_levels: int = 0) -> None:
+    """Raise DocumentError if the text is nested too deep. Brackets in strings do not count.
+
+    `envelope_levels` are allowed in addition, for an envelope around the document.
+    """
+    # Almost no text is deep, and starting the generator costs as much as this test.
+    if _may_be_deeper(text, DOCUMENT_DEPTH_MAX + envelope_levels):
+        for _ in depth_checks(text, envelope_levels=envelope_levels):
             pass
 
 
-def depth_checks(text: bytes, *, beneath: int = 0) -> Iterator[None]:
-    """The same in steps of a millisecond or so, for who has others to answer meanwhile."""
-    most = DOCUMENT_DEPTH_MAX + beneath
-    if not _may_be_deeper(text, most):
+def depth_checks(text: bytes, *, envelope_levels: int = 0) -> Iterator[None]:
+    """Check the depth in steps of about a millisecond, so that other tasks can run between them."""
+    depth_max = DOCUMENT_DEPTH_MAX + envelope_levels
+    if not _may_be_deeper(text, depth_max):
         return
     depth = 0
     for brackets in _outside(text, _NO_BRACKETS, _AS_BITS):
         opened = brackets.count(b"1")
-        if depth + opened > most and depth + _peak(brackets) > most:
+        if depth + opened > depth_max and depth + _peak(brackets) > depth_max:
             raise DocumentError("The document is nested too deep.", limit=DOCUMENT_DEPTH_MAX)
         depth += 2 * opened - len(brackets)
         yield
 
 
-def _may_be_deeper(text: bytes, most: int) -> bool:
-    return len(text) > most and text.count(b"[") + text.count(b"{") > most
+def _may_be_deeper(text: bytes, depth_max: int) -> bool:
+    return len(text) > depth_max and text.count(b"[") + text.count(b"{") > depth_max
 
 
-def value_checks(text: bytes, most: int) -> Iterator[None]:
-    """Refuse text of more values, in steps too: each takes many times the memory of its text. Each begins behind a bracket
-    or a comma, so what is counted is those."""
-    if sum(map(text.count, (b"[", b"{", b","))) <= most:
+def value_checks(text: bytes, values_max: int) -> Iterator[None]:
+    """Raise LimitError if the text has too many values, checking in steps too.
+
+    A value takes many times the memory of its text. Each one starts after a bracket or a comma, so
+    those are counted.
+    """
+    if sum(map(text.count, (b"[", b"{", b","))) <= values_max:
         return
     values = 0
-    for beginnings in _outside(text, _NO_BEGINNINGS):
-        values += len(beginnings)
-        if values > most:
-            raise LimitError("The document holds too many values: send several.", limit=most)
+    for starts in _outside(text, _NO_VALUE_STARTS):
+        values += len(starts)
+        if values > values_max:
+            raise LimitError(
+                "The document has too many values: send several documents.", limit=values_max
+            )
         yield
 
 
 def check_digits(text: bytes) -> None:
-    """Refuse an integer of more digits than may be. So many in a row are found by a look at every so manieth byte."""
+    """Raise DocumentError if an integer has too many digits.
+
+    Only every 4,001st byte is looked at: any longer run of digits contains such a byte.
+    """
     inside, seen = False, 0
     for at in range(INTEGER_DIGITS_MAX, len(text), INTEGER_DIGITS_MAX + 1):
-        if at < seen or not _is_amid_digits(text, at):
+        if at < seen or not _is_among_digits(text, at):
             continue
-        start, end = _run(text, at)
+        start, end = _digits_around(text, at)
         if end - start > INTEGER_DIGITS_MAX:
             inside ^= _quotes(text[seen:start]) % 2 == 1
             if not inside:
@@ -89,50 +102,48 @@ def check_digits(text: bytes) -> None:
 
 
 def _outside(text: bytes, dropped: bytes, table: bytes | None = None) -> Iterator[bytes]:
-    """What is outside of strings, window by window, without the bytes to be dropped, and by the table."""
+    """Yield the text outside of strings, window by window, translated as `bytes.translate` does."""
     inside, start = 0, 0
     while start < len(text):
         window = text[start : start + _WINDOW_BYTES]
-        if (
-            len(window) - len(window.rstrip(b"\\"))
-        ) % 2:  # the end of an escape belongs to its beginning
+        if (len(window) - len(window.rstrip(b"\\"))) % 2:  # do not cut an escape in two
             window = text[start : start + _WINDOW_BYTES + 1]
         start += len(window)
-        signs = _unescaped(window).translate(table, dropped).replace(b'""', b"")
-        parts = signs.split(b'"')
+        structure = _without_escapes(window).translate(table, dropped).replace(b'""', b"")
+        parts = structure.split(b'"')
         yield b"".join(parts[inside::2])
         inside ^= (len(parts) - 1) % 2
 
 
 def _peak(brackets: bytes) -> int:
-    """How far above its beginning the highest of them is; there is one at least."""
+    """Return the greatest depth within the brackets (at least one), relative to the start."""
     whole = brackets + b"0" * (-len(brackets) % 8)
     eights = int(whole, 2).to_bytes(len(whole) // 8, "big")
-    lasts: Iterator[int] = accumulate(array("b", eights.translate(_RISE)))
-    tops: Iterator[int] = map(operator.add, lasts, eights.translate(_PEAK))
-    return max(tops)
+    ends: Iterator[int] = accumulate(array("b", eights.translate(_DEPTH_CHANGE)))
+    peaks: Iterator[int] = map(operator.add, ends, eights.translate(_PEAK))
+    return max(peaks)
 
 
-def _unescaped(text: bytes) -> bytes:
-    """Without the escapes that a quote could be a part of: what is left of quotes begins and ends a string."""
+def _without_escapes(text: bytes) -> bytes:
+    """Return the text without escapes of quotes: every quote left starts or ends a string."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
 
 
 def _quotes(text: bytes) -> int:
-    """Those that begin or end a string."""
-    return _unescaped(text).count(b'"')
+    """Return the number of quotes that start or end a string."""
+    return _without_escapes(text).count(b'"')
 
 
-def _is_amid_digits(text: bytes, at: int) -> bool:
-    """Whether so many stand there that a half of them is before this byte, or behind it."""
+def _is_among_digits(text: bytes, at: int) -> bool:
+    """Return True if half the maximum of digits is right before this byte, or right after it."""
     half = INTEGER_DIGITS_MAX // 2
     return text[at : at + 1].isdigit() and (
         text[at - half : at + 1].isdigit() or text[at : at + half + 1].isdigit()
     )
 
 
-def _run(text: bytes, at: int) -> tuple[int, int]:
-    """Where the digits around this one begin and end, as far as it matters how many are before it."""
+def _digits_around(text: bytes, at: int) -> tuple[int, int]:
+    """Return start and end of the digits around this one, looking back no further than needed."""
     before = text[max(at - INTEGER_DIGITS_MAX - 1, 0) : at]
     found = _DIGITS.match(text, at)
     assert found is not None

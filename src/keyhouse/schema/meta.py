@@ -1,4 +1,4 @@
-"""What a store keeps about itself, in rows of the space it concerns: its version, its migrations, its jobs."""
+"""Rows that a store keeps about itself in each space: its version, its migrations, its jobs."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,7 +14,7 @@ from keyhouse.schema.times import SECONDS, TimeFormat
 
 
 class MigrationDone(msgspec.Struct, kw_only=True):
-    """A migration that was applied: when, how long it took, and what it did."""
+    """A migration that was applied, with its time, duration and counts."""
 
     id: int
     applied_at: str
@@ -24,7 +24,9 @@ class MigrationDone(msgspec.Struct, kw_only=True):
 
 
 class JobState(msgspec.Struct, kw_only=True):
-    """How far a job has come. One runner works at a time: the `owner`, until `lease_until` (clock milliseconds)."""
+    """The checkpoint of a job. Only the `owner` may run it until `lease_until` (clock
+    milliseconds).
+    """
 
     owner: str
     lease_until: int
@@ -36,12 +38,12 @@ class JobState(msgspec.Struct, kw_only=True):
 
 
 def migration_job(id: int) -> str:
-    """The name of the job that a migration is."""
+    """Return the name of the job that runs a migration."""
     return f"migrate-{id}"
 
 
 class Meta:
-    """Where these rows are. The defaults are the audiobook seed's own keys; `segments` serves templates of other shapes."""
+    """The templates of these rows. `segments` are field types for templates of other shapes."""
 
     @checked(DeclarationError)
     def __init__(
@@ -70,11 +72,12 @@ class Meta:
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One numbered step from the keyspace before it to the next. `step` is called for each record of `over`, some of them
-    in one commit with the checkpoint, so each is changed once however often the run is killed.
+    """One numbered step from one version of the keyspace to the next.
 
-    `step(tx, entry)` writes through the transaction: records with `put`, events of a log with `restore`. `over` may be an
-    older declaration of a record, at the same template.
+    `step(tx, entry)` is called for each record of `over` and writes through the transaction:
+    records with `put`, events of a log with `restore`. The checkpoint is written in the same
+    commit, so each record is changed once, however often the run is killed. `over` may be an older
+    declaration of a record, at the same template.
     """
 
     id: int

@@ -406,7 +406,7 @@ class Record(Generic[T]):
             raise DocumentError("The value is not made of JSON's own types.", record=self.name)
         for name in self._members or ("",):
             written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
-            if name != self.unknown and not document.is_kept(written, found):
+            if name != self.unknown and not document.round_trips(written, found):
                 raise RecordError(
                     "The value would be read back as another one.",
                     record=self.name,

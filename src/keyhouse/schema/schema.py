@@ -1,9 +1,9 @@
-"""A schema: the records, derived rows, logs and migrations of one keyspace, proved not to get into each other's way.
+"""A schema: the records, derived rows, logs and migrations of one keyspace.
 
-Declaring it proves that every key has one reading, that in one store no two templates build the same key, and that no scan
-returns another template's rows, or raises a DeclarationError that shows a witness key. An overlap that is meant
-(`b:duration_map:…` among the books at `b:…`) is declared as known, and scans then leave out what does not have the shape
-they list.
+Declaring it proves that every key has one parse, that in one store no two templates build the same
+key, and that no scan returns another template's rows; or it raises a DeclarationError that shows a
+witness key. An intended overlap (`b:duration_map:…` among the books at `b:…`) is declared, and
+scans then skip rows that do not match their template.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,39 +23,48 @@ from keyhouse.schema.record import Declared, Record
 
 
 class Space:
-    """What one space of the schema is: `what` in words; `segment`, what its name may be; `field`, the key field that repeats
-    it; `name`, where the schema has one space only."""
+    """The spaces of a schema.
+
+    description    one space in words: "a library"
+    field          the key field that repeats the space's name
+    segment        the type of the space's name
+    name           the only space, if there is just one
+    """
 
     @checked(DeclarationError)
     def __init__(
         self,
-        what: str,
+        description: str,
+        /,
         *,
         field: str | None = None,
         segment: Segment | None = None,
         name: str | None = None,
     ) -> None:
-        self.what = what
+        self.description = description
         self.field = field
         self.segment = segment
         self.name = name
 
     def bound(self, space: str) -> dict[str, object]:
-        """The key fields that a store of this space fixes; KeyFieldError when it can't be a space of this schema."""
+        """Return the key fields that a store of this space fixes.
+
+        Raises KeyFieldError if the name is not valid for this schema.
+        """
         if not isinstance(space, str):
             raise KeyFieldError("A space's name must be text.", space=space)
         try:
             size = len(space.encode())
         except UnicodeEncodeError:
             raise KeyFieldError(
-                "A space's name must be text: this one holds a lone surrogate.", space=space
+                "A space's name must be text: this one contains a lone surrogate.", space=space
             ) from None
         if not 0 < size <= SPACE_BYTES_MAX or "\0" in space:
             raise KeyFieldError(
                 "A space's name has 1 to 255 bytes, and no U+0000.", space=space, bytes=size
             )
         if self.name is not None and space != self.name:
-            raise KeyFieldError("The schema has one space.", space=space, only=self.name)
+            raise KeyFieldError("The schema has only one space.", space=space, only=self.name)
         if self.segment is not None:
             try:
                 self.segment.format(space)
@@ -65,7 +74,7 @@ class Space:
 
 
 class KeyMatch(msgspec.Struct, frozen=True):
-    """What a key is: the declaration whose key it is, the record behind it, and the values of its fields.
+    """The declaration that a key belongs to, its record, and the values of the key's fields.
 
     The declaration of a legacy key is its record's `legacy`.
     """
@@ -80,31 +89,37 @@ class KeyMatch(msgspec.Struct, frozen=True):
 
 
 class Finder:
-    """Finds what a key is among records and their derived rows. Whoever looks at whole stores asks for each row."""
+    """Find the declaration of a key, among records and their derived rows.
 
-    __slots__ = ("_places",)
+    Called for every row of a store by `verify` and exports, so heads are compared first.
+    """
+
+    __slots__ = ("_candidates",)
 
     def __init__(self, records: Iterable[Record[Any]]) -> None:
-        self._places: list[tuple[str, Template, Declared, Record[Any]]] = []
+        self._candidates: list[tuple[str, Template, Declared, Record[Any]]] = []
         for record in records:
-            self._places.append((record.template.head, record.template, record, record))
+            self._candidates.append((record.template.head, record.template, record, record))
             if (legacy := record.legacy) is not None:
-                self._places.append((legacy.template.head, legacy.template, legacy, record))
-            self._places += [
+                self._candidates.append((legacy.template.head, legacy.template, legacy, record))
+            self._candidates += [
                 (each.template.head, each.template, each, record) for each in record.derived
             ]
 
     def find(self, key: str) -> KeyMatch | None:
-        for head, template, declared, record in self._places:
+        for head, template, declared, record in self._candidates:
             if key.startswith(head) and (values := template.split(key)) is not None:
                 return KeyMatch(declared, record, values)
         return None
 
 
 class Schema:
-    """`overlaps`: pairs of (what is scanned, what lies within) that are known. `fixed`: key fields that are settings of the
-    store, not of a call, with their defaults (`{"namespace": "default"}`). `meta`: where the store keeps its version and its
-    jobs; a schema with migrations has the default one."""
+    """The declaration of one keyspace.
+
+    overlaps      known overlaps: pairs of (scanned, inside)
+    fixed         key fields that a store sets, not a call, with their defaults
+    meta          the templates of the version and job rows; a schema with migrations has a default
+    """
 
     @checked(DeclarationError)
     def __init__(
@@ -133,18 +148,18 @@ class Schema:
         self._finder = Finder(self.records)
         self._check_names()
         self._check_migrations()
-        self._prove_coexistence()
+        self._prove_no_conflicts()
 
     def __repr__(self) -> str:
         return f"Schema({self.name!r})"
 
     @property
     def version(self) -> int:
-        """The version that this code writes: the number of its last migration."""
+        """Return the version that this code writes: the number of its last migration."""
         return self.migrations[-1].id if self.migrations else 0
 
     def declared(self) -> Iterator[tuple[Record[Any], Declared]]:
-        """Every record, its legacy keys and its derived rows, with the record, in the order declared."""
+        """Yield every record, legacy key and derived row with its record, in declaration order."""
         for record in self.records:
             yield record, record
             if record.legacy is not None:
@@ -153,7 +168,7 @@ class Schema:
                 yield record, derived
 
     def find(self, key: str) -> KeyMatch | None:
-        """What the key is, or `None` for a key of no template."""
+        """Return the declaration of a key, or None if no template matches it."""
         return self._finder.find(key)
 
     def record(self, name: str) -> Record[Any]:
@@ -165,7 +180,7 @@ class Schema:
         )
 
     def owner(self, declared: Declared) -> Record[Any] | None:
-        """The record that a declaration of this schema belongs to; `None` for another schema's."""
+        """Return the record of a declaration, or None if it is not of this schema."""
         return self._owners.get(id(declared))
 
     def _check_names(self) -> None:
@@ -179,26 +194,25 @@ class Schema:
                 and record.state not in self.records
             ):
                 raise DeclarationError(
-                    "A log's state is a record of the same schema.", log=record.name
+                    "A log's state must be a record of the same schema.", log=record.name
                 )
 
     def _check_migrations(self) -> None:
         ids = [migration.id for migration in self.migrations]
         if ids != list(range(1, len(ids) + 1)):
             raise DeclarationError(
-                "Migrations are numbered 1, 2, 3, … in order.", schema=self.name, ids=ids
+                "Migrations must be numbered 1, 2, 3, … in order.", schema=self.name, ids=ids
             )
         for migration in self.migrations:
-            over: object = migration.over  # a Struct takes what it is given
+            over: object = migration.over  # a Struct does not check its arguments
             if not isinstance(over, Record) or not callable(migration.step):
                 raise DeclarationError(
-                    "A migration has a Record and a step.", schema=self.name, id=migration.id
+                    "A migration needs a Record and a step.", schema=self.name, id=migration.id
                 )
 
-    def _prove_coexistence(self) -> None:
-        from keyhouse.schema.template_conflicts import (
-            prove,  # brings the automata, which a program that declares nothing spares
-        )
+    def _prove_no_conflicts(self) -> None:
+        # Imported late: it loads the automata, which a program without a schema does not need.
+        from keyhouse.schema.template_conflicts import prove
 
         bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
         for record in self.records:

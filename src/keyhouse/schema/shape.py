@@ -1,8 +1,8 @@
-"""The shape of a JSON value, as the documents of a keyspace write it: members in their order, types as words.
+"""The shape of a JSON value in words, with members in their order.
 
-    {"id": text, "series_position": number | null, "status": "active" | "disabled", "tags": [text, …]}
+    {"id": text, "position": number | null, "status": "active" | "disabled", "tags": [text, …]}
 
-What stands in quotes is literal. A member whose name has a `?` behind it may be absent.
+Text in quotes is literal. A member whose name is followed by `?` may be absent.
 """
 
 from typing import Any
@@ -19,11 +19,14 @@ _WORDS: dict[type[inspect.Type], str] = {
     inspect.BytesType: "text in base 64",
 }
 _ROW_CHARS_MAX = 100
-"""An object that fits in so many characters is written in one row."""
+"""Longest object on one line."""
 
 
 def shape(type_: Any, *, unknown: str | None = None) -> str:
-    """The shape of a type that msgspec reads from JSON. `unknown`: the attribute whose members stand among the others."""
+    """Return the shape of a type that msgspec decodes from JSON.
+
+    `unknown` is the attribute that holds unknown members; in JSON they are among the others.
+    """
     return _shape(inspect.type_info(type_), unknown)
 
 
@@ -87,7 +90,9 @@ def _union(parts: list[str]) -> str:
 
 def _object(info: Any, unknown: str | None, within: tuple[object, ...]) -> str:
     members = [
-        f"{_literal(field.encode_name)}{'?' if _may_be_absent(info, field) else ''}: {_shape(field.type, None, within)}"
+        _literal(field.encode_name)
+        + ("?: " if _may_be_absent(info, field) else ": ")
+        + _shape(field.type, None, within)
         for field in info.fields
         if unknown is None or field.name != unknown
     ]

@@ -1,4 +1,4 @@
-"""The proof that the templates of one schema live together, or a DeclarationError with a key that shows where they don't."""
+"""Prove that the templates of a schema do not conflict; raise DeclarationError if they do."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,11 @@ def prove(
     bound: frozenset[str],
     overlaps: Sequence[tuple[Declared, Declared]],
 ) -> None:
-    """Each template has one reading and scans its own keys; no two build one key; no scan returns another's rows, but for
-    `overlaps`. `bound`: the key fields that a store fixes."""
+    """Prove that each key has one parse and one template, and that scans return only their own
+    rows.
+
+    `overlaps` are exempt from the last. `bound` are the key fields that a store fixes.
+    """
     for declared in all_declared:
         _prove_alone(declared.template)
     known = {(id(scanned), id(within)) for scanned, within in overlaps}
@@ -33,7 +36,7 @@ def prove(
 def _prove_alone(template: Template) -> None:
     if (key := proof.ambiguity(template)) is not None:
         raise DeclarationError(
-            "A key of this template has two readings.", template=template.text, witness=key
+            "A key of this template can be parsed in two ways.", template=template.text, witness=key
         )
     if (key := proof.spill(template)) is not None:
         raise DeclarationError(
@@ -54,7 +57,7 @@ def _prove_scan(scanned: Template, within: Template, bound: frozenset[str], *, k
     key = proof.intrusion(scanned, within, bound)
     if key is not None and not known:
         raise DeclarationError(
-            "A scan of one template would return rows of another; declare the overlap if it is meant.",
+            "A scan of one template would return rows of another; declare the overlap if intended.",
             scanned=scanned.text,
             within=within.text,
             witness=key,

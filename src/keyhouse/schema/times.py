@@ -1,4 +1,4 @@
-"""How a system writes its times: each seed has its own form, and all are UTC."""
+"""Formats of times in stored records. All are UTC."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -10,7 +10,10 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class TimeFormat:
-    """RFC 3339 in UTC with `Z`, to the second or the millisecond. Reads any offset; refuses a time without one."""
+    """RFC 3339 in UTC with `Z`, in seconds or milliseconds.
+
+    Parses any offset, and rejects a time without one.
+    """
 
     __slots__ = ("_unit",)
 
@@ -18,12 +21,12 @@ class TimeFormat:
         self._unit = unit
 
     def format(self, now: int) -> str:
-        """Clock milliseconds as text."""
+        """Format clock milliseconds."""
         moment = _EPOCH + timedelta(milliseconds=now)
         return moment.replace(tzinfo=None).isoformat(timespec=self._unit) + "Z"
 
     def parse(self, text: str) -> int:
-        """Text as clock milliseconds; DocumentError when it is not a time with a zone."""
+        """Return clock milliseconds; raises DocumentError if it is not a time with a zone."""
         try:
             moment = datetime.fromisoformat(text)
         except (ValueError, TypeError):
@@ -36,7 +39,7 @@ class TimeFormat:
             )
         try:
             return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND
-        except OverflowError:  # an offset may lead out of the years that can be written again
+        except OverflowError:  # the offset leads out of the years that datetime can represent
             raise DocumentError(
                 "The time is not in the years 1 to 9999 of UTC.", text=text
             ) from None

@@ -30,7 +30,7 @@ class Path:
 
     pattern = r"(?:/[^/|\x00]+)+"
     fixed = False
-    what = "a path such as /1446/1450"
+    description = "a path such as /1446/1450"
 
     def __init__(self) -> None:
         self._part = Text().followed_by("", PARTS)

@@ -16,7 +16,7 @@ __all__ = [
     "VALUE",
 ]
 
-PLUGIN = Regex("[a-z0-9_-]{1,100}", says="must be 1 to 100 of a-z, 0-9, _ and -")
+PLUGIN = Regex("[a-z0-9_-]{1,100}", requirement="must be 1 to 100 of a-z, 0-9, _ and -")
 
 VALUE: Record[Any] = Record(
     Any,

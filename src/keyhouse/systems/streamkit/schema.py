@@ -48,10 +48,10 @@ __all__ = [
 CUSTOMER = Regex(
     "[A-Za-z0-9_-]{1,64}",
     without=("_streamkit_",),
-    says="must be 1 to 64 of A-Z, a-z, 0-9, _ and -",
+    requirement="must be 1 to 64 of A-Z, a-z, 0-9, _ and -",
 )
 CONFIG_ID = Regex(
-    "[A-Za-z0-9._~-]{1,100}", says="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
+    "[A-Za-z0-9._~-]{1,100}", requirement="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
 )
 NO_IDS = frozenset({".", ".."})
 """Config ids that no URL leads to: clients take them for steps up and down. None is made; one that is stored can be read."""
