@@ -360,7 +360,7 @@ def test_a_key_is_found_described_and_explained() -> None:
     assert "`note_{id}`" in text.notes["legacy keys"]
     told = explain(NOTES, f"{OLD}a")
     assert told is not None and told.current_key == f"{NEW}a" and told.record_key is None
-    assert [relation.key for relation in told.earns][:1] == ["tag:{tag}:a"]
+    assert [relation.key for relation in told.derived][:1] == ["tag:{tag}:a"]
     told = explain(NOTES, f"{NEW}a")
     assert told is not None and told.current_key is None
 
