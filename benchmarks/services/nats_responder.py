@@ -24,7 +24,7 @@ from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.run import tune_gc
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.rosey.service import part
+from keyhouse.systems.rosey.service import build
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
         metrics=metrics.registry,
         settings=settings,
     )
-    served = part(context)
+    served = build(context)
     tasks = [asyncio.ensure_future(task()) for task in served.tasks]
     async with (
         connect(url) as connection,

@@ -107,3 +107,33 @@ NATS_PENDING_MAX: Final = 65_536
 
 NATS_PENDING_BYTES_MAX: Final = 64 * 1_024 * 1_024
 """Data of the NATS requests that wait to be started, per service."""
+
+TENANTS_CACHED: Final = 10_000
+"""Tenants whose store and usage one service caches. The least recently used are evicted."""
+
+TENANT_LABELS_MAX: Final = 1_000
+"""Tenants with metrics of their own. Further ones share the label `(others)`: a client must not
+exhaust the memory with names."""
+
+USAGE_AGE_SECONDS_MAX: Final = 300
+"""Age of a tenant's count of keys and bytes at which a write counts again: other processes write
+too, and rows expire."""
+
+USAGE_RECOUNT_SECONDS_MIN: Final = 1
+"""Age of a count at which it is repeated before a quota rejects a write."""
+
+SWEEP_ROWS_MAX: Final = 100_000
+"""Rows of one sweep. If more have expired, the next one starts a second later."""
+
+LOG_TEXT_CHARS_MAX: Final = 255
+"""A caller's text in a log line. Longer text is cut; a key fits."""
+
+TENANT_WATCHES_MAX: Final = 64
+"""Active watches of one tenant over NATS, in one process."""
+
+WATCHES_MAX: Final = 10_000
+"""Active watches of all tenants over NATS, in one process: a client allowed to act as any tenant
+must not exhaust the memory."""
+
+WATCH_SUBJECT_CHARS_MAX: Final = 255
+"""The subject that a watch publishes to."""

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "http": (*BASE, *CORE, "auth", "metrics", "service", "settings", ""),
     "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", ""),
-    "systems": (*BASE, *CORE, *SERVING, "layout", "serve", ""),
+    "systems": (*BASE, *CORE, *SERVING, "layout", ""),
     "bench": (*BASE, *CORE, "engines", ""),
     "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
@@ -92,14 +92,14 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "rich": ("cli", "demo"),
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
-    "httpx": ("systems",),  # a system's client
+    "httpx": ("service", "systems"),  # clients
     "httptools": ("serve",),
     "jwt": ("auth",),
     "nats": ("nats", "engines", "systems"),
     "opentelemetry": ("serve",),
     "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems"),
     "starlette": ("http", "serve", "systems"),
-    "structlog": ("auth", "http", "nats", "serve", "systems", "cli"),
+    "structlog": ("auth", "http", "nats", "serve", "service", "systems", "cli"),
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli"),
 }
@@ -165,8 +165,6 @@ ENGINE_CALLING_MODULES = {
     "keyhouse.cli.stored": "to convert",
     "keyhouse.demo.presenter": "to convert",
     "keyhouse.demo.story": "to convert",
-    "keyhouse.systems.rosey.quota": "to convert",
-    "keyhouse.systems.rosey.view": "to convert",
     "keyhouse.systems.streamkit.routes": "to convert",
     "keyhouse.systems.streamkit.versions": "to convert",
 }

@@ -27,9 +27,9 @@ from keyhouse.serve.health import Health, Readiness, SystemHealth
 from keyhouse.serve.health_routes import health_routes
 from keyhouse.serve.logs import set_up_logs
 from keyhouse.serve.tasks import Tasks
+from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.systems.rosey import service as rosey
-from keyhouse.systems.rosey.figures import Figures
 from keyhouse.systems.streamkit import service as streamkit
 from keyhouse.testing.faults import FaultyEngine, fail
 
@@ -85,7 +85,7 @@ def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_p
             context = ServiceContext(
                 engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
             )
-            part = system.part(context)
+            part = system.SERVICE.build(context)
             asked.add(part.name, fine, *([part.ready] if part.ready else []))
         found = await asked.readiness()
         assert found.systems["rosey"] == SystemHealth(True)
@@ -139,14 +139,14 @@ def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
 
 
 def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
-    figures = Figures(("get",))
+    figures = OperationMetrics("kv", ("get",), tenant_label="plugin")
 
     class Growing(Timing):
         def rising(self) -> list[tuple[str, float]]:
             figures.timing(
                 "get", f"p{len(figures.timings()['get'])}"
             )  # as a request does meanwhile
-            figures.failed(f"p{len(figures.errors)}", "CONFLICT")
+            figures.failed(f"p{len(figures.errors())}", "CONFLICT")
             return super().rising()
 
     figures._timings["get"]["first"] = Growing()
@@ -156,7 +156,12 @@ def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
 def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same() -> None:
     """A list of a dictionary's items is no one step: each pair may begin a collection of garbage, which may run anybody's
     code, and lets other threads run. The page of metrics then failed, because the dictionary had changed its size."""
-    figures, face, grown, most = Figures(("get",)), HttpMetrics(CollectorRegistry()), 0, 100
+    figures, face, grown, most = (
+        OperationMetrics("kv", ("get",), tenant_label="plugin"),
+        HttpMetrics(CollectorRegistry()),
+        0,
+        100,
+    )
 
     def grow(phase: str, info: dict[str, int]) -> None:
         nonlocal grown

@@ -248,3 +248,15 @@ async def test_a_sweep_is_of_all_spaces(harness: Harness) -> None:
     harness.clock.advance(seconds=60)
     assert await all_of(harness.engine.spaces()) == []
     assert await sweep(harness.engine) == 6
+
+
+@everywhere
+async def test_a_sweep_with_a_budget_stops_once_it_is_used_up(harness: Harness) -> None:
+    store = harness.store()
+    for number in range(6):
+        await store.put(WRITTEN, session(str(number)), ttl=1)
+    harness.clock.advance(seconds=2)
+    first = await sweep(harness.engine, chunk_rows=2, rows_max=3)
+    assert 3 <= first < 6 * 2
+    await sweep(harness.engine)
+    assert await sweep(harness.engine, rows_max=3) == 0

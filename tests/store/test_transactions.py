@@ -443,3 +443,40 @@ async def test_the_engine_below_is_the_one_contract(harness: Harness) -> None:
     assert await engine.sweep(limit=10) == 0
     with pytest.raises(ValueError, match="nothing was written"):
         fail(1, UnavailableError, after=True)
+
+
+@everywhere
+async def test_changes_lists_every_row_of_the_commit_with_both_values(harness: Harness) -> None:
+    store = harness.store()
+    await store.put(MAP, {"n": 1}, id="a")
+    await store.put(MAP, {"n": 2}, id="b")
+    await store.add(HITS, 3, page="p")
+    async with store.transaction() as tx:
+        await tx.put(MAP, {"n": 9}, id="a")
+        await tx.put(MAP, {"n": 5}, id="c")
+        await tx.delete(MAP, id="b")
+        tx.add(HITS, 4, page="p")
+        changes = {key: (before, after) for key, before, after in await tx.changes()}
+    assert changes["b:map:a"] == (b'{"n":1}', b'{"n":9}')
+    assert changes["b:map:b"] == (b'{"n":2}', None)
+    assert changes["b:map:c"] == (None, b'{"n":5}')
+    assert (b"3", b"7") in changes.values()
+
+
+@everywhere
+async def test_changes_of_a_blind_write_are_checked_by_the_commit(harness: Harness) -> None:
+    """A usage counter computes a write's size from them: the row must not change before the commit."""
+    store, other = harness.store(), harness.store()
+    attempts = 0
+
+    async def work(tx: Transaction) -> bytes | None:
+        nonlocal attempts
+        attempts += 1
+        await tx.put(MAP, {"n": 2}, id="a")
+        [change] = await tx.changes()
+        if attempts == 1:
+            await other.put(MAP, {"n": 1}, id="a")
+        return change.before
+
+    assert await store.transact(work) == b'{"n":1}'
+    assert attempts == 2

@@ -89,9 +89,9 @@ def test_every_route_of_streamkit_is_in_the_guide() -> None:
     from keyhouse.clock import SystemClock
     from keyhouse.engines.memory import MemoryEngine
     from keyhouse.systems.streamkit.customers import Customers
-    from keyhouse.systems.streamkit.quota import Size
+    from keyhouse.systems.streamkit.quota import QuotaSize
     from keyhouse.systems.streamkit.routes import routes
 
     told = set(re.findall(r"^\| `(\w+ /[^?`]*)", section("Endpoints"), re.MULTILINE))
-    table = routes(Customers(MemoryEngine(SystemClock()), Size(1, 1), "v1"))
+    table = routes(Customers(MemoryEngine(SystemClock()), QuotaSize(1, 1), "v1"))
     assert told == {f"{route.method} {route.path}" for route in table}

@@ -14,7 +14,7 @@ from keyhouse.store import Store, verify
 from keyhouse.systems.streamkit.configs import Configs
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
-from keyhouse.systems.streamkit.quota import Size
+from keyhouse.systems.streamkit.quota import QuotaSize
 from keyhouse.systems.streamkit.schema import CONFIGS, CONFIGS_V2, NOTE, SCHEMAS, Note
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.systems.driving import Drive, rows
@@ -252,8 +252,8 @@ def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
 
     async def scenario() -> None:
         note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())
-        other = Configs(Customers(inner, Size(10, 10_000), "v2"))
-        await Configs(Customers(inner, Size(10, 10_000), "v1")).create(
+        other = Configs(Customers(inner, QuotaSize(10, 10_000), "v2"))
+        await Configs(Customers(inner, QuotaSize(10, 10_000), "v1")).create(
             "12345", "notes", note | {"id": "a"}
         )
 
@@ -263,7 +263,7 @@ def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
         engine = FaultyEngine(
             inner, meanwhile(2, move, call="read", after=True)
         )  # the first is of the space's version
-        configs = Configs(Customers(engine, Size(10, 10_000), "v1"))
+        configs = Configs(Customers(engine, QuotaSize(10, 10_000), "v1"))
         if asked == "replace":
             assert (
                 await configs.replace("12345", "notes", "a", note, lambda revision: None)

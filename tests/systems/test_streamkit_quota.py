@@ -15,11 +15,11 @@ from keyhouse.systems.streamkit import quota
 from keyhouse.systems.streamkit.configs import Configs
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
-from keyhouse.systems.streamkit.quota import NOTHING, Quota, Room, Size
+from keyhouse.systems.streamkit.quota import NOTHING, Quota, QuotaSize, Room
 from keyhouse.testing.faults import FaultyEngine, fail
 from tests.systems.streamkit_service import asked
 
-ONE = Size(1, 10)
+ONE = QuotaSize(1, 10)
 
 
 def test_a_write_that_commits_behind_the_measurements_back_is_counted(
@@ -33,8 +33,8 @@ def test_a_write_that_commits_behind_the_measurements_back_is_counted(
         scanned = asyncio.Event()
         scanned.set()
 
-        async def measured(*_: object) -> Size:
-            found = Size(kept, 10 * kept)
+        async def measured(*_: object) -> QuotaSize:
+            found = QuotaSize(kept, 10 * kept)
             await scanned.wait()
             return found
 
@@ -46,7 +46,7 @@ def test_a_write_that_commits_behind_the_measurements_back_is_counted(
 
         monkeypatch.setattr(quota, "measured", measured)
         clock = ManualClock(1_700_000_000_000)
-        customer = Quota(MemoryEngine(clock=clock), "12345", Size(2, 1_000))
+        customer = Quota(MemoryEngine(clock=clock), "12345", QuotaSize(2, 1_000))
         committing = asyncio.Event()
         first = asyncio.ensure_future(customer.within(write))
         await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def test_room_that_a_deletion_may_free_is_given_away_only_when_it_is_free() -> N
     """A deletion under way counted as done: another writer took its room, and kept it when the deletion failed."""
 
     async def scenario() -> None:
-        customer = Quota(MemoryEngine(), "12345", Size(1, 1_000))
+        customer = Quota(MemoryEngine(), "12345", QuotaSize(1, 1_000))
         deleting = asyncio.Event()
 
         async def delete(room: Room) -> None:
@@ -98,7 +98,7 @@ def test_a_write_whose_outcome_nobody_knows_is_looked_for() -> None:
     async def scenario() -> None:
         note = {"title": "", "content": ""}
         engine = FaultyEngine(MemoryEngine(), fail(1, UnknownOutcomeError, after=True))
-        configs = Configs(Customers(engine, Size(1, 1_000), "v1"))
+        configs = Configs(Customers(engine, QuotaSize(1, 1_000), "v1"))
         with pytest.raises(UnknownOutcomeError):
             await configs.create("12345", "notes", note)
         with pytest.raises(QuotaError):

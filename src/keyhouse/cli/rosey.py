@@ -40,7 +40,8 @@ def acl(
     inbox that stands above its name. The subjects are those of the same settings as keyhouse serve.
     """
     from keyhouse.cli.output import show_line
-    from keyhouse.systems.rosey.acl import authorization, users
+    from keyhouse.service.nats_acl import authorization
+    from keyhouse.systems.rosey.acl import users
 
     found = users(plugins, _settings(config))
     if json:

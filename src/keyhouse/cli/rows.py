@@ -10,7 +10,7 @@ from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseErr
 from keyhouse.keys import Span
 from keyhouse.schema import MILLISECONDS, KeyMatch, Record, Schema
 from keyhouse.schema.description import kind_of
-from keyhouse.service.remote import Told
+from keyhouse.service.remote import RemoteRow
 
 _PAGE_ROWS = 200
 
@@ -80,7 +80,7 @@ def shown_change(schema: Schema, space: str, change: Change) -> Shown:
 
 
 def shown_told(
-    schema: Schema, space: str, told: Told, *, keys_only: bool = False, watched: bool = False
+    schema: Schema, space: str, told: RemoteRow, *, keys_only: bool = False, watched: bool = False
 ) -> Shown:
     """As a service tells it."""
     bare = keys_only or told.value is msgspec.UNSET

@@ -1,8 +1,8 @@
-"""A running service as the commands over data see it: the rows of one space, through the face that the service has.
+"""A running service as the data commands see it: the rows of one space, through the service's API.
 
-A system that has one offers a module `remote` with `connect(url, space, token)`, which answers with a Remote, and with
-`space_of(token)` where a token stands for a space. A face says less than an engine does: what it does not say is left unset,
-never guessed, and what it can't do is refused with what to do instead.
+A system that offers this has a module with `connect(url, space, token)`, which returns a `Remote`, and with
+`space_of(token)` if a token names a space. An API may tell less than an engine: what it does not tell is unset, never
+guessed, and what it cannot do is rejected with the alternative.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -13,11 +13,11 @@ from msgspec import UNSET, UnsetType
 
 from keyhouse.store import Unset
 
-__all__ = ["Remote", "Told"]
+__all__ = ["Remote", "RemoteRow"]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """A row as a service tells it. `value` is JSON, and `expires` in milliseconds since 1970; `gone`: of a watch."""
+class RemoteRow(msgspec.Struct, frozen=True):
+    """A row as a service reports it. `value` is JSON, `expires` in milliseconds since 1970; `gone` only in a watch."""
 
     key: str
     value: bytes | UnsetType = UNSET
@@ -27,30 +27,33 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Remote(Protocol):
-    """One space of a running service. Errors are Keyhouse's own, whatever the face's client raises."""
+    """One space of a running service. Raises Keyhouse's own errors, whatever the service's client raises."""
 
-    async def get(self, key: str) -> Told | None: ...
+    async def get(self, key: str) -> RemoteRow | None: ...
 
-    def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
-        """Those whose keys begin so, in the order of their keys."""
+    def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[RemoteRow]:
+        """Iterate over the rows whose keys begin with `prefix`, in key order."""
         ...
 
     async def count(self, prefix: str) -> int: ...
 
     def watch(
-        self, prefix: str, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Told, None]:
-        """The changes from now on, or after a revision, without end. `begun` is told the revision at which it begins."""
+        self, prefix: str, since: int | None, started: Callable[[int], None]
+    ) -> AsyncGenerator[RemoteRow, None]:
+        """Iterate over the changes from now on, or after a revision, without end.
+
+        `started` is called with the revision at which the watch starts.
+        """
         ...
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
-    ) -> Told:
-        """Write it, if it is as expected: RevisionError when it is not. `value` is JSON."""
+    ) -> RemoteRow:
+        """Write a row of JSON; RevisionError if it is not at the revision expected."""
         ...
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
-        """Whether it was there."""
+        """Delete a row and return whether it existed."""
         ...
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from keyhouse.store.backup import BackupResult, back_up, restore
 from keyhouse.store.backup_file import BackupReader, read_backup
 from keyhouse.store.bulk_delete import BulkDelete, BulkDeleteResult
 from keyhouse.store.digest import digest
-from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
+from keyhouse.store.entry import ANY, Entry, Event, RecordPage, RowChange, Unset, UsagePage
 from keyhouse.store.export_import import (
     ExportResult,
     ImportResult,
@@ -45,6 +45,7 @@ __all__ = [
     "MoveResult",
     "PartialExport",
     "RecordPage",
+    "RowChange",
     "SpaceDigest",
     "Store",
     "Transaction",

@@ -1,6 +1,6 @@
 """What the store gives back: a record with where it was, at which revision, and until when."""
 
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -53,6 +53,14 @@ class UsagePage(msgspec.Struct, frozen=True):
     bytes: int
     through: str | None
     revision: int
+
+
+class RowChange(NamedTuple):
+    """One row of a commit: its stored value and its new one; None where the row is absent."""
+
+    key: str
+    before: bytes | None
+    after: bytes | None
 
 
 class Unset(msgspec.Struct, frozen=True):

@@ -16,15 +16,19 @@ async def sweep(
     engine: Engine,
     *,
     chunk_rows: int = _CHUNK_ROWS,
+    rows_max: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Remove every row that has expired, of all spaces, in bounded steps between which others have their turn."""
+    """Delete expired rows of all spaces and return how many: all of them, or at least `rows_max`.
+
+    Works in bounded chunks and lets other tasks run between two.
+    """
     swept = 0
     while True:
         gone = await engine.sweep(limit=chunk_rows)
         swept += gone
         if on_progress is not None:
             on_progress(swept)
-        if gone < chunk_rows:
+        if gone < chunk_rows or (rows_max is not None and swept >= rows_max):
             return swept
         await asyncio.sleep(0)

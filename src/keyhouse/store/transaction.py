@@ -19,7 +19,7 @@ from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
 from keyhouse.store.binding import Binding
-from keyhouse.store.entry import ANY, Entry, Unset, Written
+from keyhouse.store.entry import ANY, Entry, RowChange, Unset, Written
 from keyhouse.store.write_plan import keyed, settled, stored_rows
 
 T = TypeVar("T")
@@ -252,6 +252,23 @@ class Transaction:
         if key in self._adds:
             return sum_of(key, value, self._adds[key]), expires
         return None if value is None else (value, expires)
+
+    async def changes(self) -> list[RowChange]:
+        """Return the rows that a commit would write now, each with its stored value and its new one.
+
+        Rows that were written without a read are read here, and checked by the commit. Rows that are only added to are
+        read without a check, so that adds still never conflict.
+        """
+        await self.prefetch([key for key in self._writes if key not in self._rows])
+        changes = [
+            RowChange(key, _value(self._rows[key]), None if put is None else put.value)
+            for key, put in self._writes.items()
+        ]
+        if self._adds:
+            stored = await self._engine.read(self._space, list(self._adds))
+            for (key, by), row in zip(self._adds.items(), stored, strict=True):
+                changes.append(RowChange(key, _value(row), sum_of(key, _value(row), by)))
+        return changes
 
     def write(self, key: str, written: Written | None) -> None:
         """Put or delete one row as it is: for the store's own mending, where no record speaks for the row."""
@@ -508,6 +525,10 @@ def _at_once() -> UsageError:
 
 def _revision(row: Row | None) -> int | None:
     return None if row is None else row.revision
+
+
+def _value(row: Row | None) -> bytes | None:
+    return None if row is None else row.value
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

@@ -16,8 +16,12 @@ from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engine import Engine
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
-from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.rosey.service import PluginService
+from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.settings import read_settings
+from keyhouse.systems.rosey.operations import Plugin
+from keyhouse.systems.rosey.service import make_runtime, make_spec
+from keyhouse.systems.rosey.settings import Settings
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server
 
@@ -41,28 +45,31 @@ class Patient(Client):
 class Harness:
     """`restart` ends the service and begins it again on the same rows."""
 
-    def __init__(self, url: str, clock: ManualClock, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, url: str, folder: Path, clock: ManualClock, settings: dict[str, Any]
+    ) -> None:
         self.url = url
+        self.folder = folder
         self.clock = clock
         self.settings = settings
         self.client: Client
         self.engine: Engine
-        self.service: PluginService
+        self.runtime: ServiceRuntime[Plugin]
+        self.spec: ServiceSpec
         self.metrics: CollectorRegistry
         self._running = AsyncExitStack()
 
     async def start(self) -> None:
         self.engine = await open_engine(self.url, clock=self.clock)
         self.metrics = CollectorRegistry()
-        self.service = PluginService(
-            ServiceContext(
-                engine=self.engine, data=Path(), metrics=self.metrics, settings=self.settings
-            )
-        )
+        context = ServiceContext(engine=self.engine, data=self.folder, metrics=self.metrics)
+        settings = read_settings(Settings, self.settings, table="rosey")
+        self.runtime = make_runtime(context, settings)
+        self.spec = make_spec(context, settings, self.runtime)
         self._running = AsyncExitStack()
         self._running.push_async_callback(self.engine.close)
         connection = await self._running.enter_async_context(connect(nats_server().url))
-        face = NatsListener(connection, self.service.endpoints(), name="rosey", version="0.1.0")
+        face = NatsListener(connection, self.spec.endpoints, name="rosey", version="0.1.0")
         await self._running.enter_async_context(face)
 
     async def stop(self) -> None:
@@ -94,7 +101,7 @@ class Harness:
 async def harness(engine: str, folder: Path, **settings: Any) -> AsyncIterator[Harness]:
     database = f"sqlite:{folder}/rosey.db?" if engine == "sqlite" else f"{await postgres_schema()}&"
     url = f"{database}layout=rosey"
-    built = Harness(url, ManualClock(SystemClock().now()), settings)
+    built = Harness(url, folder, ManualClock(SystemClock().now()), settings)
     built.client = Patient()
     await built.client.connect(nats_server().url)
     await built.start()

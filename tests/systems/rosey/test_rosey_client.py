@@ -21,10 +21,11 @@ from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import find_binary, free_port
+from keyhouse.service.nats_acl import NatsUser, authorization
 from keyhouse.service.spec import ServiceContext
 from keyhouse.store import ANY
 from keyhouse.systems.rosey import remote
-from keyhouse.systems.rosey.acl import SERVICE, User, authorization, users
+from keyhouse.systems.rosey.acl import SERVICE, users
 from keyhouse.systems.rosey.client import (
     Conflict,
     Found,
@@ -39,7 +40,7 @@ from keyhouse.systems.rosey.client import (
     WatchExpired,
 )
 from keyhouse.systems.rosey.errors import PluginNameError
-from keyhouse.systems.rosey.service import part
+from keyhouse.systems.rosey.service import build
 from tests.support.nats_servers import nats_server
 from tests.systems.rosey.harness import Harness, living
 
@@ -200,7 +201,7 @@ def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> N
         connection = apsw.Connection(str(tmp_path / "rosey.db"))
         connection.execute("UPDATE plugin_kv_storage SET value = '{' WHERE key = 'b'")
         connection.close()
-        with pytest.raises(StorageFailed, match="log says why"):
+        with pytest.raises(StorageFailed, match="see its log"):
             await asyncio.wait_for(anext(kv.watch("b", since=0)), 20)
         with pytest.raises(InvalidRequest):
             await asyncio.wait_for(anext(kv.watch(since=-1)), 20)
@@ -278,7 +279,7 @@ async def listens(port: int) -> bool:
 
 @asynccontextmanager
 async def guarded(
-    folder: Path, *plugins: str, more: Sequence[User] = ()
+    folder: Path, *plugins: str, more: Sequence[NatsUser] = ()
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
     """A server with the printed permissions, and the service on it; its address, and the passwords. `more`: users whose
     permissions somebody has written by hand."""
@@ -292,7 +293,7 @@ async def guarded(
     )
     try:
         engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey")
-        served = part(ServiceContext(engine=engine, data=folder, metrics=Metrics("0").registry))
+        served = build(ServiceContext(engine=engine, data=folder, metrics=Metrics("0").registry))
         url = f"nats://{SERVICE}:pw-{SERVICE}@127.0.0.1:{port}"
         async with asyncio.timeout(60):
             while not await listens(port):
@@ -372,8 +373,8 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
 
 def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path) -> None:
     """`keyhouse list rosey --service` said after five seconds that the service did not answer, which it never was asked."""
-    reader = User("reads", "pw", ["db.kv.trivia.get"], ["_INBOX_trivia.>"], "_INBOX_trivia")
-    deaf = User("deaf", "pw", ["db.kv.trivia.*"], ["_INBOX.>"], "_INBOX")
+    reader = NatsUser("reads", "pw", ["db.kv.trivia.get"], ["_INBOX_trivia.>"], "_INBOX_trivia")
+    deaf = NatsUser("deaf", "pw", ["db.kv.trivia.*"], ["_INBOX.>"], "_INBOX")
 
     async def scenario() -> None:
         async with guarded(tmp_path, "trivia", "quote-db", more=[reader, deaf]) as (

@@ -12,8 +12,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from keyhouse.errors import KeyhouseError
-from keyhouse.systems.rosey.client import _BY_CODE, PluginStorage
-from keyhouse.systems.rosey.service import OPERATIONS
+from keyhouse.systems.rosey.client import _ERRORS, PluginStorage
+from keyhouse.systems.rosey.messages import OPERATIONS
 from tests.docs.pages import DOCS, blocks, code, table
 from tests.support.nats_servers import nats_server
 from tests.systems.rosey.harness import Harness, living
@@ -73,7 +73,7 @@ def codes(error: type[KeyhouseError]) -> set[str]:
 
 def test_every_code_has_its_cause_and_its_cure_and_its_exception() -> None:
     told = {code(row[0]) for row in table(PAGE, "## Errors")}
-    assert told == set(_BY_CODE) - {"NO_ANSWER"}
+    assert told == set(_ERRORS.codes) - {"NO_ANSWER"}
     assert told <= codes(KeyhouseError)
 
 

@@ -2,19 +2,16 @@
 
 import asyncio
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from keyhouse.errors import EngineError, UnavailableError, UsageError
+from keyhouse.errors import UsageError
+from keyhouse.limits import TENANT_WATCHES_MAX
+from keyhouse.service import nats_watches
 from keyhouse.settings import read_settings
-from keyhouse.systems.rosey import service, watches
-from keyhouse.systems.rosey.errors import SubjectError
-from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
-from keyhouse.systems.rosey.limits import PLUGIN_WATCHES_MAX
 from keyhouse.systems.rosey.settings import Settings
 from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
@@ -54,7 +51,7 @@ def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject:
 
 def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
-        refused = harness.service.endpoints()[0].rejected
+        refused = harness.spec.endpoints[0].rejected
         assert refused is not None
         assert refused("db.kv.evil.get", "_INBOX.x") and refused("db.kv.evil.get", "_INBOX_evil.x")
         assert not refused("db.kv.evil.get", "_INBOX_quote.x") and not refused(
@@ -68,9 +65,9 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
     on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again when they come."""
-    monkeypatch.setattr(service, "PLUGINS_KEPT", 3)
 
     async def story(harness: Harness) -> None:
+        monkeypatch.setattr(harness.runtime.tenants, "_tenants_max", 3)
         for number in range(40):
             await harness.told("quote.set", {"key": "k", "value": number})
             assert (await harness.ask(f"evil{number}.set", {"key": "k", "value": number}))[
@@ -82,7 +79,7 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
                 "value": number,
             }
         assert (await harness.ask("evil7.get", {"key": "k"}))["value"] == 7
-        assert len(harness.service._plugins) <= 4 and len(harness.service._ways) <= 4
+        assert len(harness.runtime.tenants) <= 4
 
     on_sqlite(story)
 
@@ -92,11 +89,11 @@ def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
         await harness.client.subscribe("db.changes.evil.>")
         asked = (
             harness.ask("evil.watch", {"subject": f"db.changes.evil.{number}"})
-            for number in range(PLUGIN_WATCHES_MAX + 20)
+            for number in range(TENANT_WATCHES_MAX + 20)
         )
         answers = await asyncio.gather(*asked)
-        assert sum(answer["success"] for answer in answers) == PLUGIN_WATCHES_MAX
-        assert harness.metric("rosey_kv_watches") == PLUGIN_WATCHES_MAX
+        assert sum(answer["success"] for answer in answers) == TENANT_WATCHES_MAX
+        assert harness.metric("rosey_kv_watches") == TENANT_WATCHES_MAX
 
     live(story)
 
@@ -105,7 +102,7 @@ def test_watches_of_many_plugins_are_counted_together(
     on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may ask as any plugin could have as many as there are names."""
-    monkeypatch.setattr(watches, "WATCHES_MAX", 3)
+    monkeypatch.setattr(nats_watches, "WATCHES_MAX", 3)
 
     async def story(harness: Harness) -> None:
         await harness.client.subscribe("db.changes.>")
@@ -135,61 +132,30 @@ def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
     live(story)
 
 
-def test_a_flood_of_what_nobody_is_told_of_is_logged_by_samples() -> None:
-    with capture_logs() as logs:
-        journal = Journal(100, draw=random.Random(1))
-        for _ in range(20 * SAMPLED_ABOVE):
-            journal.failed("set", "evil", SubjectError("No."), answered=False, fields={})
-    assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
+def test_a_quota_works_without_a_usage_scan(tmp_path: Path) -> None:
+    """Usage was counted once, at the first write: keys that expired later used up the quota for good."""
+
+    async def story(harness: Harness) -> None:
+        assert (await harness.ask("trivia.set", {"key": "a", "value": 1, "ttl": 10}))["success"]
+        full = await harness.ask("trivia.set", {"key": "b", "value": 1})
+        assert full["error_code"] == "QUOTA_EXCEEDED"
+        harness.clock.advance(seconds=11)
+        assert (await harness.ask("trivia.set", {"key": "b", "value": 1}))["success"]
+
+    living("sqlite", tmp_path, quota_keys=1, usage_scan_seconds=0)(story)
 
 
-def test_while_a_database_is_away_each_failure_is_a_line_and_a_flood_is_sampled() -> None:
-    """Each request had a traceback of fifty lines: the log filled the disk, and hid what it was about."""
-    away = UnavailableError("The server can't be reached.", server="db").caused_by(
-        OSError("refused")
-    )
-    with capture_logs() as logs:
-        journal = Journal(100, draw=random.Random(1))
-        for _ in range(20 * SAMPLED_ABOVE):
-            journal.failed("set", "trivia", away, answered=True, fields={"key": "a"})
-        journal.sweep_failed(away)
-        journal.census_failed(away)
-    assert SAMPLED_ABOVE <= len(logs) < 10 * SAMPLED_ABOVE
-    for line in (logs[0], logs[-2], logs[-1]):
-        assert (line["log_level"], line["cause"]) == (
-            "error",
-            "OSError: refused",
-        ) and "exc_info" not in line
-        assert line["reason"] == "The server can't be reached. (server='db')"
-    assert (logs[0]["error"], logs[0]["plugin"], logs[0]["key"]) == (
-        "DATABASE_ERROR",
-        "trivia",
-        "a",
-    )
-    for error in (
-        ZeroDivisionError(),
-        EngineError("The engine failed in a way that it does not know."),
-    ):
-        with capture_logs() as logs:
-            journal.failed("set", "trivia", error, answered=True, fields={})
-        assert logs[0]["exc_info"] is error
+@pytest.mark.parametrize(
+    ("old", "new"), [("census_seconds", "usage_scan_seconds"), ("slow_ms", "slow_seconds")]
+)
+def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(UsageError, match="renamed") as rejected:
+        read_settings(Settings, {old: 5}, table="rosey")
+    assert rejected.value.fields == {"setting": f"rosey.{old}", "new_name": f"rosey.{new}"}
 
 
-def test_a_quota_without_a_census_is_refused() -> None:
-    """It was counted once, at the first write: what expired after it took up room for good, until nothing more was kept."""
-    for quota in ({"quota_keys": 10}, {"quota_bytes": 10}):
-        with pytest.raises(UsageError, match=r"set rosey[.]census_seconds") as refused:
-            read_settings(Settings, {"census_seconds": 0, **quota}, table="rosey")
-        assert refused.value.fields == {
-            "census_seconds": 0.0,
-            "quota_keys": 0,
-            "quota_bytes": 0,
-            **quota,
-        }
-    assert read_settings(Settings, {"census_seconds": 0}, table="rosey").census_seconds == 0
-    with pytest.raises(
-        UsageError, match="set jwt_keys"
-    ):  # what all tokens' settings refuse is refused here too
+def test_settings_of_tokens_are_checked() -> None:
+    with pytest.raises(UsageError, match="algorithm"):
         read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
@@ -202,7 +168,7 @@ def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> Non
                 "db.kv.evil.set", json.dumps({"key": "x" * 500_000, "value": 1}).encode()
             )
             assert (await harness.ask("evil.get", {"key": "k"}))["success"] is True
-        refused = [line for line in logs if line["event"] == "kv set refused"]
+        refused = [line for line in logs if line["event"] == "kv set rejected"]
         assert refused and all(len(json.dumps(line)) < 2_000 for line in refused)
 
     on_sqlite(story)
@@ -232,9 +198,7 @@ def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) ->
 def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any]) -> None:
     """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to `db.kv.trivia.set`: as any plugin's
     request. With `db.kv` the service heard its own changes, and answered each of them with another."""
-    with pytest.raises(
-        UsageError, match="let none of prefixes and changes_prefix begin with another"
-    ):
+    with pytest.raises(UsageError, match="One of prefixes and changes_prefix begins with another"):
         read_settings(Settings, given, table="rosey")
     apart = {"prefixes": ["db.kv", "db.kvs"], "changes_prefix": "db.kv-changes"}
     assert read_settings(Settings, apart, table="rosey").changes_prefix == "db.kv-changes"

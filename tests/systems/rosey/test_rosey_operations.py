@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from keyhouse.systems.rosey.figures import OTHERS, PLUGINS_MAX, Figures
-from keyhouse.systems.rosey.journal import SAMPLED_ABOVE, Journal
 from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 
@@ -189,7 +186,7 @@ def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: 
         answer = await harness.ask("p.batch", {"ops": [{"op": "get", "key": "a"}]})
         assert answer["error_code"] == "VALIDATION_ERROR"
         assert answer["message"] == (
-            "There is no such operation in a batch. (op='get', known=['set', 'delete', 'incr', 'cas', 'touch'])"
+            "No such operation in a batch. (op='get', known=['set', 'delete', 'incr', 'cas', 'touch'])"
         )
 
     on_sqlite(story)
@@ -379,29 +376,3 @@ def test_a_rate_is_each_plugins_own(tmp_path: Path) -> None:
         assert (await harness.ask("p.mget", {"keys": ["a", "b"]}))["success"] is True
 
     living("sqlite", tmp_path, rate_per_second=2, rate_burst=5)(story)
-
-
-# Logs and figures
-
-
-def test_slow_operations_are_warnings_and_debug_lines_are_sampled() -> None:
-    with capture_logs() as logs:
-        journal = Journal(100)
-        for _ in range(SAMPLED_ABOVE + 2_000):
-            if journal.wants(0.01):
-                journal.done("get", "p", 0.01, {"key": "k"})
-        assert journal.wants(0.2)
-        journal.done("get", "p", 0.2, {"key": "k"})
-    shown = [line for line in logs if line["event"] == "kv get"]
-    assert SAMPLED_ABOVE <= len(shown) < SAMPLED_ABOVE + 200
-    assert [
-        (line["log_level"], line["latency_ms"]) for line in logs if line["event"] == "kv get slow"
-    ] == [("warning", 200)]
-
-
-def test_plugins_beyond_a_number_are_counted_together() -> None:
-    figures = Figures(("get",))
-    for number in range(PLUGINS_MAX + 5):
-        figures.timing("get", f"p{number}").add(0.001)
-    assert figures.label("p1") == "p1" and figures.label("p1004") == OTHERS
-    assert sum(figures.timing("get", "p1004").steps) == 5

@@ -18,7 +18,7 @@ from tests.systems.rosey.harness import ENGINES, Harness, Live, living
 
 @pytest.fixture(params=ENGINES)
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Live:
-    return living(request.param, tmp_path, slow_ms=60_000)
+    return living(request.param, tmp_path, slow_seconds=60)
 
 
 async def rows(harness: Harness) -> list[tuple[Any, ...]]:
@@ -168,7 +168,7 @@ def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
             "truncated": False,
         }
         assert len(await rows(harness)) == 1
-        await harness.service.sweep()
+        await harness.runtime.sweeper.sweep()
         assert await rows(harness) == []
         await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": 5})
         await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": None})
@@ -447,7 +447,7 @@ def test_us_011_observability_for_operators(live: Live) -> None:
             ("kv set", "debug", "game_123", None),
             ("kv get", "debug", "game_123", True),
             ("kv get", "debug", "nothing", False),
-            ("kv set refused", "warning", None, None),
+            ("kv set rejected", "warning", None, None),
             ("kv list", "debug", None, None),
         ]
         assert (
@@ -456,7 +456,7 @@ def test_us_011_observability_for_operators(live: Live) -> None:
         assert told[3]["error"] == "VALIDATION_ERROR"
         harness.clock.advance(seconds=60)
         with capture_logs() as logs:
-            await harness.service.sweep()
+            await harness.runtime.sweeper.sweep()
         [line] = logs
         assert (line["event"], line["log_level"], line["removed"]) == ("kv cleanup", "info", 1)
         assert harness.metric('rosey_kv_set_total{plugin="trivia"}') == 1
@@ -470,7 +470,7 @@ def test_us_011_observability_for_operators(live: Live) -> None:
         assert harness.metric("rosey_kv_cleanup_deleted_total") == 1
         assert harness.metric("rosey_kv_cleanup_duration_seconds_count") == 1
         await harness.ask("trivia.set", {"key": "ab", "value": "cd"})
-        await harness.service.census.take()
+        await harness.runtime.usage_scan.scan()
         assert harness.metric('rosey_kv_keys_total{plugin="trivia"}') == 1
         assert harness.metric('rosey_kv_storage_bytes{plugin="trivia"}') == 6
 
@@ -486,15 +486,15 @@ def test_us_012_ttl_cleanup_runs_automatically(engine: str, tmp_path: Path) -> N
             )
         await harness.ask("trivia.list")
         harness.clock.advance(seconds=1)
-        cleaning = asyncio.ensure_future(harness.service.clean_up())
+        cleaning = asyncio.ensure_future(harness.runtime.sweeper.run())
         async with asyncio.timeout(10):
-            while harness.service.figures.cleaned < 10:
+            while harness.runtime.metrics.swept < 10:
                 await asyncio.sleep(0.01)
         assert len(await rows(harness)) == 10
         cleaning.cancel()
         await harness.engine.close()  # a cleanup that fails is logged, and does not end the task
         with capture_logs() as logs:
-            await harness.service.sweep()
+            await harness.runtime.sweeper.sweep()
         assert [line["event"] for line in logs] == ["kv cleanup failed"]
 
     living(engine, tmp_path, sweep_seconds=0.05)(story)

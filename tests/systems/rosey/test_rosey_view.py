@@ -82,7 +82,7 @@ def test_who_looks_at_a_value_is_in_the_log_and_the_value_is_not(tmp_path: Path)
         await office.ask("trivia.set", key="theme", value="secret-of-a-user")
         with capture_logs() as logs:
             await office.look("/plugins/trivia/value", key="theme")
-        [line] = [line for line in logs if line["event"] == "operator looked at a value"]
+        [line] = [line for line in logs if line["event"] == "operator read a value"]
         assert (line["operator"], line["plugin"], line["key"]) == ("ann", "trivia", "theme")
         assert "secret-of-a-user" not in json.dumps(logs)
 

@@ -21,7 +21,7 @@ from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.listener import bind, listening
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
-from keyhouse.systems.rosey.service import part
+from keyhouse.systems.rosey.service import build
 from tests.support.nats_servers import nats_server
 from tests.systems.rosey.harness import Patient
 
@@ -76,7 +76,7 @@ async def office(folder: Path, **settings: Any) -> AsyncIterator[Office]:
     clock = ManualClock()
     engine = await open_engine(f"sqlite:{folder}/rosey.db?layout=rosey", clock=clock)
     given = {"jwt_secret": SECRET, "jwt_leeway_seconds": 0, **settings}
-    served = part(
+    served = build(
         ServiceContext(engine=engine, data=folder, metrics=CollectorRegistry(), settings=given)
     )
     client = Patient()

@@ -1,41 +1,31 @@
-"""The first depth of isolation: permissions for nats-server, so that each plugin can use only its own subjects and inbox.
+"""Permissions for nats-server, the first layer of isolation: each plugin can use only its own subjects and inbox.
 
-A plugin publishes to its own operations, and hears its own inbox (`_INBOX_<plugin>`, which its client must be told to use)
-and its own changes. It can't ask as another, hear what others ask, nor read others' answers. The service may do what it
-needs, and no more.
+A plugin publishes to its own operations, and subscribes to its own inbox (`_INBOX_<plugin>`, which its client must be
+configured to use) and its own changes. It cannot act as another plugin, nor see others' requests and replies. The service
+has the permissions it needs, and no more.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from keyhouse.errors import KeyFieldError
+from keyhouse.service.nats_acl import NatsUser, password
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.schema import SCHEMAS
 from keyhouse.systems.rosey.settings import Settings
 
-__all__ = ["SERVICE", "User", "authorization", "users"]
+__all__ = ["SERVICE", "users"]
 
 SERVICE: Final = "keyhouse"
-"""The user that the service connects as."""
-
-
-class User(msgspec.Struct, frozen=True):
-    user: str
-    password: str
-    publish: list[str]
-    subscribe: list[str]
-    inbox_prefix: str
+"""The user name of the service."""
 
 
 def users(
     plugins: Sequence[str],
     settings: Settings | None = None,
     passwords: Mapping[str, str] | None = None,
-) -> list[User]:
-    """The service, and each plugin. Passwords that are not given are drawn."""
+) -> list[NatsUser]:
+    """Return the users: the service, and each plugin. Passwords that are not given are generated."""
     settings, given = settings or Settings(), passwords or {}
     for plugin in plugins:
         try:
@@ -46,44 +36,20 @@ def users(
             ) from None
         if plugin == SERVICE:
             raise PluginNameError(
-                "That name is the service's own user: a plugin can't have it here.", plugin=plugin
+                "That name is reserved for the service's own user.", plugin=plugin
             )
     each = [_plugin(plugin, settings, given) for plugin in dict.fromkeys(plugins)]
     return [_service(settings, given, [f"{plugin.inbox_prefix}.>" for plugin in each]), *each]
 
 
-def authorization(found: Sequence[User]) -> str:
-    """The `authorization` block of a nats-server's configuration."""
-    return "authorization {\n  users = [\n" + "".join(map(_block, found)) + "  ]\n}\n"
+def _service(settings: Settings, given: Mapping[str, str], inboxes: list[str]) -> NatsUser:
+    subscribe = [*(f"{prefix}.>" for prefix in settings.prefixes), "$SRV.>", "_INBOX.>"]
+    publish = ["_INBOX.>", *inboxes, f"{settings.changes_prefix}.>"]
+    return NatsUser(SERVICE, password(SERVICE, given), publish, subscribe, "_INBOX")
 
 
-def _service(settings: Settings, given: Mapping[str, str], inboxes: list[str]) -> User:
-    hears = [*(f"{prefix}.>" for prefix in settings.prefixes), "$SRV.>", "_INBOX.>"]
-    says = ["_INBOX.>", *inboxes, f"{settings.changes_prefix}.>"]
-    return User(SERVICE, _password(SERVICE, given), says, hears, "_INBOX")
-
-
-def _plugin(plugin: str, settings: Settings, given: Mapping[str, str]) -> User:
+def _plugin(plugin: str, settings: Settings, given: Mapping[str, str]) -> NatsUser:
     inbox = f"_INBOX_{plugin}"
-    says = [f"{prefix}.{plugin}.*" for prefix in settings.prefixes]
-    hears = [f"{inbox}.>", f"{settings.changes_prefix}.{plugin}.>"]
-    return User(plugin, _password(plugin, given), says, hears, inbox)
-
-
-def _password(user: str, given: Mapping[str, str]) -> str:
-    return given.get(user) or secrets.token_urlsafe(24)
-
-
-def _block(user: User) -> str:
-    return f"""    {{ # inbox prefix: {user.inbox_prefix}
-      user: {_quoted(user.user)}, password: {_quoted(user.password)}
-      permissions: {{
-        publish: {{ allow: [{", ".join(map(_quoted, user.publish))}] }}
-        subscribe: {{ allow: [{", ".join(map(_quoted, user.subscribe))}] }}
-      }}
-    }}
-"""
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    publish = [f"{prefix}.{plugin}.*" for prefix in settings.prefixes]
+    subscribe = [f"{inbox}.>", f"{settings.changes_prefix}.{plugin}.>"]
+    return NatsUser(plugin, password(plugin, given), publish, subscribe, inbox)

@@ -1,15 +1,11 @@
-"""What only plugin storage can refuse."""
+"""Errors of plugin storage alone."""
 
 from keyhouse.errors import CallerError
 
-__all__ = ["PluginNameError", "SubjectError"]
-
-
-class SubjectError(CallerError):
-    """Not `<prefix>.<plugin>.<operation>`, or no such operation; or a subject that changes may not be sent to."""
-
-    code = "INVALID_SUBJECT"
+__all__ = ["PluginNameError"]
 
 
 class PluginNameError(CallerError):
+    """Not 1 to 100 of a-z, 0-9, _ and -."""
+
     code = "INVALID_PLUGIN_NAME"

@@ -1,11 +1,11 @@
 """Plugin storage through its service: `keyhouse get rosey theme --space trivia --service nats://host:4222`.
 
-The face tells a value with its revision, and not when it expires. A listing tells keys alone.
+The API reports a value with its revision, but not its expiry. A listing has keys alone.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,66 +14,36 @@ from nats.errors import Error as NatsError
 
 from keyhouse.errors import (
     AccessError,
-    CallerError,
-    DataError,
     EngineError,
-    KeyhouseError,
-    LimitError,
-    QuotaError,
-    RateError,
-    RevisionError,
     UnavailableError,
     UnknownOutcomeError,
     UsageError,
-    WatchExpiredError,
 )
 from keyhouse.nats.client import NatsClient
 from keyhouse.nats.errors import PermissionDeniedError, connection_problem
-from keyhouse.service.remote import Told
+from keyhouse.service.remote import RemoteRow
 from keyhouse.store import ANY, Unset
-from keyhouse.systems.rosey.client import (
-    Change,
-    Conflict,
-    InvalidRequest,
-    PluginError,
-    PluginStorage,
-    QuotaExceeded,
-    RateLimited,
-    ServiceUnavailable,
-    StorageFailed,
-    ValueTooLarge,
-    WatchExpired,
-)
+from keyhouse.systems.rosey.client import Change, PluginError, PluginStorage, ServiceUnavailable
 
 __all__ = ["connect"]
 
 CONNECT_SECONDS: Final = 10
 
-_KINDS: Final[tuple[tuple[type[PluginError], type[KeyhouseError]], ...]] = (
-    (ValueTooLarge, LimitError),
-    (InvalidRequest, CallerError),
-    (Conflict, RevisionError),
-    (RateLimited, RateError),
-    (QuotaExceeded, QuotaError),
-    (WatchExpired, WatchExpiredError),
-    (StorageFailed, EngineError),
-    (PluginError, DataError),
-)
-
 T = TypeVar("T")
 
 
 async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
-    """`url`: of NATS, with user and password in it if it asks for them. The space is the plugin."""
+    """Connect to NATS at `url`, which includes user and password if NATS requires them. The space is the plugin."""
     if not url.startswith(("nats://", "tls://")):
-        raise UsageError("Plugin storage is asked over NATS: --service nats://host:4222.")
+        raise UsageError("Plugin storage is reached over NATS: --service nats://host:4222.")
     if token is not None:
         raise UsageError(
-            "Plugin storage takes no --token, nor KEYHOUSE_TOKEN: who asks is in the URL, nats://user:password@host."
+            "Plugin storage takes neither --token nor KEYHOUSE_TOKEN: the user is in the URL, "
+            "nats://user:password@host."
         )
     errors: list[Exception] = []
 
-    async def note(error: Exception) -> None:
+    async def collect(error: Exception) -> None:
         errors.append(error)
 
     connection = NatsClient(raise_denied=True)
@@ -83,21 +53,21 @@ async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
                 url.split(","),
                 connect_timeout=CONNECT_SECONDS,
                 allow_reconnect=False,
-                max_reconnect_attempts=1,  # with 0, the driver tries without end
+                max_reconnect_attempts=1,  # with 0, nats-py retries without end
                 reconnect_time_wait=0,
-                error_cb=note,
+                error_cb=collect,
                 inbox_prefix=f"_INBOX_{space}".encode(),
             )
-            with _translated(space=space):
+            with _translated(space):
                 await connection.check_inbox()
     except (NatsError, OSError) as error:  # TimeoutError is an OSError
         await connection.close()
         cause = errors[-1] if errors else error
-        sentence = (
+        raise UnavailableError(
             connection_problem(cause)
-            or "No NATS server lets us in there: start keyhouse serve, or name another."
-        )
-        raise UnavailableError(sentence, reason=str(cause) or type(cause).__name__) from None
+            or "No NATS server accepts this connection: start keyhouse serve, or name another.",
+            reason=str(cause) or type(cause).__name__,
+        ) from None
     except BaseException:
         await connection.close()
         raise
@@ -108,95 +78,87 @@ class PluginRemote:
     def __init__(self, connection: Client, storage: PluginStorage) -> None:
         self._connection = connection
         self._storage = storage
+        self._plugin = storage.plugin
 
-    def _translated(
-        self, silent: type[EngineError] = UnavailableError
-    ) -> AbstractContextManager[None]:
-        return _translated(silent, space=self._storage.plugin)
-
-    async def get(self, key: str) -> Told | None:
-        with self._translated():
+    async def get(self, key: str) -> RemoteRow | None:
+        with _translated(self._plugin):
             found = await self._storage.found(key)
-        return (
-            None if found is None else Told(key, msgspec.json.encode(found.value), found.revision)
-        )
+        if found is None:
+            return None
+        return RemoteRow(key, msgspec.json.encode(found.value), found.revision)
 
-    async def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
+    async def rows(
+        self, prefix: str, *, reverse: bool, keys_only: bool
+    ) -> AsyncIterator[RemoteRow]:
         if reverse:
-            raise UsageError(
-                "Plugin storage lists keys from the first to the last only: name the rows by --store."
-            )
-        with self._translated():
+            raise UsageError("Plugin storage lists keys in ascending order only: use --store.")
+        with _translated(self._plugin):
             if keys_only:
                 for key in await self._storage.keys(prefix):
-                    yield Told(key)
+                    yield RemoteRow(key)
                 return
             async for found in self._storage.items(prefix):
-                yield Told(found.key, msgspec.json.encode(found.value), found.revision)
+                yield RemoteRow(found.key, msgspec.json.encode(found.value), found.revision)
 
     async def count(self, prefix: str) -> int:
-        with self._translated():
+        with _translated(self._plugin):
             return await self._storage.count(prefix)
 
     async def watch(
-        self, prefix: str, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Told, None]:
-        await self.get("-")  # somebody must be there: a watch would wait for a service without end
-        with self._translated():
-            async with aclosing(self._storage.watch(prefix, since=since, begun=begun)) as changes:
+        self, prefix: str, since: int | None, started: Callable[[int], None]
+    ) -> AsyncGenerator[RemoteRow, None]:
+        await self.get("-")  # fail if no service runs: a watch would wait for one without end
+        with _translated(self._plugin):
+            watching = self._storage.watch(prefix, since=since, started=started)
+            async with aclosing(watching) as changes:
                 async for change in changes:
-                    yield _told(change)
+                    yield _row(change)
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
-    ) -> Told:
+    ) -> RemoteRow:
         document: Any = msgspec.json.decode(value)
         if isinstance(expect, Unset):
-            await self._written(self._storage.set(key, document, ttl=ttl))
-            return Told(key, value)
-        return Told(
-            key, value, await self._written(self._storage.cas(key, document, expect, ttl=ttl))
-        )
+            await self._write(self._storage.set(key, document, ttl=ttl))
+            return RemoteRow(key, value)
+        revision = await self._write(self._storage.cas(key, document, expect, ttl=ttl))
+        return RemoteRow(key, value, revision)
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
         if expect is not ANY:
-            raise UsageError(
-                "Plugin storage deletes a key at whatever revision: name the rows by --store."
-            )
-        return await self._written(self._storage.delete(key))
+            raise UsageError("Plugin storage deletes a key at any revision: use --store.")
+        return await self._write(self._storage.delete(key))
 
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _written(self, work: Awaitable[T]) -> T:
-        """Of a write that was not answered it is not known whether it was done."""
-        with self._translated(UnknownOutcomeError):
-            return await work
+    async def _write(self, request: Awaitable[T]) -> T:
+        """The outcome of a write without a reply is unknown."""
+        with _translated(self._plugin, UnknownOutcomeError):
+            return await request
 
 
 @contextmanager
-def _translated(silent: type[EngineError] = UnavailableError, *, space: str) -> Iterator[None]:
+def _translated(plugin: str, unanswered: type[EngineError] = UnavailableError) -> Iterator[None]:
     try:
         yield
     except ServiceUnavailable as error:
-        raise silent("The service did not answer.", reason=error.message) from None
+        raise unanswered("The service did not reply.", reason=error.message) from None
     except PluginError as error:
-        kind = next(ours for theirs, ours in _KINDS if isinstance(error, theirs))
-        raise kind("The service refused it.", code=error.code, reason=error.message) from None
+        raise error.to_local() from None
     except PermissionDeniedError as error:
         raise AccessError(
-            "NATS does not let this user ask for that plugin: name the plugin's own user in the URL, "
-            "nats://PLUGIN:PASSWORD@host:4222. `keyhouse rosey acl` prints what each may.",
-            plugin=space,
+            "NATS does not let this user act for that plugin: name the plugin's own user in the "
+            "URL, nats://PLUGIN:PASSWORD@host:4222. `keyhouse rosey acl` prints the permissions.",
+            plugin=plugin,
             reason=str(error),
         ) from None
     except NatsError as error:
-        raise silent(
-            "The connection to NATS was lost.", reason=str(error) or type(error).__name__
-        ) from None
+        reason = str(error) or type(error).__name__
+        raise unanswered("The connection to NATS was lost.", reason=reason) from None
 
 
-def _told(change: Change) -> Told:
+def _row(change: Change) -> RemoteRow:
     if change.deleted:
-        return Told(change.key, revision=change.revision, gone=True)
-    return Told(change.key, msgspec.json.encode(change.value), change.revision)
+        return RemoteRow(change.key, revision=change.revision, gone=True)
+    return RemoteRow(change.key, msgspec.json.encode(change.value), change.revision)

@@ -1,8 +1,8 @@
-"""Plugin storage: `db.kv.<plugin>.set {key, value, ttl?}`. One table of (plugin, key, value, expires_at), and no more.
+"""Plugin storage: `db.kv.<plugin>.set {key, value, ttl?}`. One table of (plugin, key, value, expires_at).
 
-A key has 1 to 255 characters and is stored as it is: no character has a meaning, so a prefix is literal and keys order by
-their bytes. A value is any JSON, `null` included. Each write says when the value expires, or that it never does: a `set`
-without a `ttl` clears an earlier one.
+A key has 1 to 255 characters and is stored as it is: no character is special, so a prefix is literal and keys order by their
+bytes. A value is any JSON, `null` included. Each write sets when the value expires, or that it never does: a `set` without
+`ttl` clears an earlier one.
 """
 
 from typing import Any
@@ -10,11 +10,7 @@ from typing import Any
 from keyhouse.keys import Regex, Template, Text
 from keyhouse.schema import Record, Schema, Space, per_write
 
-__all__ = [
-    "PLUGIN",
-    "SCHEMAS",
-    "VALUE",
-]
+__all__ = ["PLUGIN", "SCHEMAS", "VALUE"]
 
 PLUGIN = Regex("[a-z0-9_-]{1,100}", requirement="must be 1 to 100 of a-z, 0-9, _ and -")
 
@@ -22,7 +18,7 @@ VALUE: Record[Any] = Record(
     Any,
     Template("{key}", key=Text(chars_max=255)),
     name="value",
-    doc="What a plugin keeps under a key of its own.",
+    doc="A plugin's value under a key of its own.",
     expiry=per_write(),
 )
 

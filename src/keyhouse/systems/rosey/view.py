@@ -1,60 +1,52 @@
-"""The operator's view over HTTP: what plugins keep, and how much is asked of the service. It changes nothing.
+"""The operator's view over HTTP: what plugins store, and how the service is used. It is read-only.
 
-It shows what belongs to plugins' users, so every route but the page, which holds nothing, asks for a token with the scope
-`operator`; and who looks at a value is in the log.
+It shows data of plugins' users, so every route but the static page requires a token with the scope `operator`, and every
+look at a value is logged. The page holds no secret: its script keeps the token in memory.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
-import structlog
 
 from keyhouse.auth import Caller
-from keyhouse.engine import Engine, Row
+from keyhouse.engine import Row
 from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
-from keyhouse.http import Response, ResponseSpec, Route
+from keyhouse.http import Response, ResponseSpec, Route, file_route, page_route
 from keyhouse.metrics import SECONDS, Timing
 from keyhouse.schema import MILLISECONDS
-from keyhouse.service.rates import RateLimiter
+from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import Store
-from keyhouse.systems.rosey import shown
-from keyhouse.systems.rosey.census import Census
-from keyhouse.systems.rosey.figures import Figures
-from keyhouse.systems.rosey.page import page_routes
-from keyhouse.systems.rosey.quota import Quota
+from keyhouse.systems.rosey import view_models as models
+from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 
 __all__ = ["SCOPE", "View"]
 
 SCOPE: Final = "operator"
 
+_ASSETS = Path(__file__).parent / "assets"
+
 _READ_ROWS: Final = 50
 """Rows read at once for their sizes: each may hold a large value."""
 
 _PRIVATE: Final = (("Cache-Control", "no-store"),)
 
-_log: Any = structlog.get_logger("keyhouse.rosey")
-_is_json = msgspec.json.Decoder(msgspec.Raw).decode
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class View:
-    def __init__(
-        self,
-        engine: Engine,
-        figures: Figures,
-        census: Census,
-        quota: Quota,
-        rates: RateLimiter | None,
-    ) -> None:
-        self._engine = engine
-        self._figures = figures
-        self._census = census
-        self._rates = rates
-        self._quota = shown.QuotaShown(quota.keys_max or None, quota.bytes_max or None)
+    def __init__(self, runtime: ServiceRuntime[Plugin]) -> None:
+        self._engine = runtime.engine
+        self._metrics = runtime.metrics
+        self._usage_scan = runtime.usage_scan
+        self._rates = runtime.rates
+        self._log = runtime.log.logger
+        self._quota = models.QuotaView(runtime.quota.keys or None, runtime.quota.bytes or None)
 
-    async def plugins(self, query: shown.PluginsQuery) -> shown.Plugins:
-        """The plugins that keep anything, by name."""
+    async def plugins(self, query: models.PluginsQuery) -> models.PluginList:
+        """List the plugins that store anything, by name."""
         names: list[str] = []
         async for name in self._engine.spaces():
             if query.cursor is None or name > query.cursor:
@@ -63,162 +55,163 @@ class View:
                 break
         page = names[: query.limit]
         more = len(names) > len(page)
-        return shown.Plugins(
-            [self._line(name) for name in page],
+        return models.PluginList(
+            [self._summary(name) for name in page],
             truncated=more,
-            counted_at=_time(self._census.taken_at),
+            counted_at=_time(self._usage_scan.counted_at),
             cursor=page[-1] if more else msgspec.UNSET,
         )
 
-    async def plugin(self, plugin: shown.PluginName, query: shown.PluginQuery) -> shown.PluginShown:
-        """One plugin: what it keeps and may keep, what it has asked for, and what went wrong."""
+    async def plugin(
+        self, plugin: models.PluginName, query: models.PluginQuery
+    ) -> models.PluginDetails:
+        """One plugin: its usage, quota and rate, its operations and errors."""
         store = self._store(plugin)
-        operations, errors = self._figures.timings(plugin), self._figures.failures(plugin)
+        operations, errors = self._metrics.timings(plugin), self._metrics.errors(plugin)
         if not operations and not errors and not (await store.keys(VALUE, limit=1))[0]:
-            raise NotFoundError("No plugin of this name keeps anything.", plugin=plugin)
-        room, counted_at = self._census.of(plugin)
+            raise NotFoundError("No plugin of this name stores anything.", plugin=plugin)
+        size, counted_at = self._usage_scan.known(plugin)
         if query.count == "now":
-            room, counted_at = await self._census.count(plugin), self._engine.clock.now()
-        return shown.PluginShown(
+            size, counted_at = await self._usage_scan.count(plugin), self._engine.clock.now()
+        return models.PluginDetails(
             plugin,
-            keys=None if room is None else room.keys,
-            bytes=None if room is None else room.bytes,
+            keys=None if size is None else size.keys,
+            bytes=None if size is None else size.bytes,
             counted_at=_time(counted_at),
             quota=self._quota,
             rate=self._rate(plugin),
-            operations=_works(operations),
+            operations=_all_stats(operations),
             errors=errors,
         )
 
     async def keys(
-        self, plugin: shown.PluginName, query: shown.KeysQuery
-    ) -> Response[shown.KeysShown]:
-        """A plugin's keys in the order of their bytes, with sizes, revisions and times, or without."""
+        self, plugin: models.PluginName, query: models.KeysQuery
+    ) -> Response[models.KeyList]:
+        """List a plugin's keys in byte order, with sizes, revisions and expiries unless only keys are requested."""
         store = self._store(plugin)
-        found, cursor = await store.keys(
+        keys, cursor = await store.keys(
             VALUE, limit=query.limit, cursor=query.cursor or None, prefix=query.prefix or None
         )
         lines = (
-            [shown.KeyLine(key) for key in found]
+            [models.KeySummary(key) for key in keys]
             if query.fields == "keys"
-            else await self._sized(store, found)
+            else await self._key_summaries(store, keys)
         )
-        page = shown.KeysShown(lines, truncated=cursor is not None, cursor=cursor or msgspec.UNSET)
+        page = models.KeyList(lines, truncated=cursor is not None, cursor=cursor or msgspec.UNSET)
         return Response(page, headers=_PRIVATE)
 
     async def value(
-        self, plugin: shown.PluginName, query: shown.ValueQuery, caller: Caller
-    ) -> Response[shown.ValueShown]:
-        """One key's value, with its revision and when it expires."""
+        self, plugin: models.PluginName, query: models.ValueQuery, caller: Caller
+    ) -> Response[models.ValueView]:
+        """One key's value, with its revision and expiry."""
         row = await self._store(plugin).row(VALUE.template.build({"key": query.key}))
         if row is None:
             raise NotFoundError("The plugin has no such key.", plugin=plugin, key=query.key)
-        _log.info("operator looked at a value", operator=caller.tenant, plugin=plugin, key=row.key)
-        return Response(_value(row), headers=_PRIVATE)
+        self._log.info("operator read a value", operator=caller.tenant, plugin=plugin, key=row.key)
+        return Response(_value_view(row), headers=_PRIVATE)
 
-    async def figures(self) -> shown.FiguresShown:
-        """What was asked of this process, and what it has done by itself: `/metrics` in brief."""
-        return shown.FiguresShown(
-            operations=_works(self._figures.timings()),
-            errors=self._figures.failures(),
-            watches=self._figures.watches,
-            cleanups=sum(self._figures.cleanups.steps),
-            cleaned=self._figures.cleaned,
+    async def figures(self) -> models.ServiceStats:
+        """Operations, errors and background work of this process: `/metrics` in brief."""
+        return models.ServiceStats(
+            operations=_all_stats(self._metrics.timings()),
+            errors=self._metrics.errors(),
+            watches=self._metrics.watches,
+            cleanups=sum(self._metrics.sweeps.steps),
+            cleaned=self._metrics.swept,
             quota=self._quota,
             rate_per_second=None if self._rates is None else self._rates.per_second,
         )
 
     def routes(self) -> Sequence[Route]:
-        one = [NotFoundError]
+        stats = ResponseSpec(type=models.ServiceStats, example=models.STATS_EXAMPLE)
+        missing = [NotFoundError]
+        invalid = [*missing, KeyFieldError]
         return (
-            *page_routes(),
+            page_route("/", (_ASSETS / "view.html").read_bytes(), "The operator's view."),
+            file_route("/view.js", _ASSETS / "view.js"),
+            file_route("/view.css", _ASSETS / "view.css"),
             Route(method="GET", path="/plugins", handler=self.plugins, scope=SCOPE),
             Route(
                 method="GET",
                 path="/plugins/{plugin}",
                 handler=self.plugin,
                 scope=SCOPE,
-                problems=one,
+                problems=missing,
             ),
             Route(
                 method="GET",
                 path="/plugins/{plugin}/keys",
                 handler=self.keys,
                 scope=SCOPE,
-                problems=[*one, CursorError, KeyFieldError],
+                problems=[*missing, CursorError, KeyFieldError],
             ),
             Route(
                 method="GET",
                 path="/plugins/{plugin}/value",
                 handler=self.value,
                 scope=SCOPE,
-                problems=[*one, KeyFieldError],
+                problems=invalid,
             ),
             Route(
                 method="GET",
                 path="/figures",
                 handler=self.figures,
                 scope=SCOPE,
-                replies={200: ResponseSpec(type=shown.FiguresShown, example=shown.FIGURES_EXAMPLE)},
+                replies={200: stats},
             ),
         )
 
     def _store(self, plugin: str) -> Store:
         try:
             return Store(SCHEMAS[0], self._engine, plugin)
-        except KeyFieldError:  # the path's own pattern lets a line break at its end through
-            raise NotFoundError("No plugin can be called so.", plugin=plugin) from None
+        except KeyFieldError:  # the path's own pattern accepts a trailing line break
+            raise NotFoundError("Invalid plugin name.", plugin=plugin) from None
 
-    def _line(self, plugin: str) -> shown.PluginLine:
-        room, _ = self._census.of(plugin)
-        return shown.PluginLine(
+    def _summary(self, plugin: str) -> models.PluginSummary:
+        size, _ = self._usage_scan.known(plugin)
+        return models.PluginSummary(
             plugin,
-            keys=None if room is None else room.keys,
-            bytes=None if room is None else room.bytes,
-            operations=sum(_count(timings) for timings in self._figures.timings(plugin).values()),
-            errors=sum(self._figures.failures(plugin).values()),
+            keys=None if size is None else size.keys,
+            bytes=None if size is None else size.bytes,
+            operations=sum(_count(timings) for timings in self._metrics.timings(plugin).values()),
+            errors=sum(self._metrics.errors(plugin).values()),
         )
 
-    def _rate(self, plugin: str) -> shown.RateShown | None:
+    def _rate(self, plugin: str) -> models.RateView | None:
         rates = self._rates
-        return (
-            None
-            if rates is None
-            else shown.RateShown(rates.per_second, rates.burst, rates.left(plugin))
-        )
+        if rates is None:
+            return None
+        return models.RateView(rates.per_second, rates.burst, rates.left(plugin))
 
-    async def _sized(self, store: Store, keys: Sequence[str]) -> list[shown.KeyLine]:
-        """What went away since the keys were listed is left out."""
-        lines: list[shown.KeyLine] = []
+    async def _key_summaries(self, store: Store, keys: Sequence[str]) -> list[models.KeySummary]:
+        """Keys deleted since they were listed are left out."""
+        lines: list[models.KeySummary] = []
         for start in range(0, len(keys), _READ_ROWS):
-            for row in await self._engine.read(store.space, keys[start : start + _READ_ROWS]):
+            for row in await store.rows(keys[start : start + _READ_ROWS]):
                 if row is not None:
-                    lines.append(
-                        shown.KeyLine(row.key, len(row.value), row.revision, _time(row.expires))
-                    )
+                    size, expires = len(row.value), _time(row.expires)
+                    lines.append(models.KeySummary(row.key, size, row.revision, expires))
         return lines
 
 
-def _value(row: Row) -> shown.ValueShown:
-    value = shown.ValueShown(
+def _value_view(row: Row) -> models.ValueView:
+    value = models.ValueView(
         row.key, msgspec.Raw(row.value), len(row.value), row.revision, _time(row.expires)
     )
     try:
         row.value.decode()
-        _is_json(row.value)
+        _check_json(row.value)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value.value, value.unreadable = (
-            msgspec.Raw(b"null"),
-            row.value.decode(errors="backslashreplace"),
-        )
+        value.value = msgspec.Raw(b"null")
+        value.unreadable = row.value.decode(errors="backslashreplace")
     return value
 
 
-def _works(timings: dict[str, list[Timing]]) -> dict[str, shown.Work]:
-    return {operation: _work(each) for operation, each in timings.items()}
+def _all_stats(timings: dict[str, list[Timing]]) -> dict[str, models.OperationStats]:
+    return {operation: _stats(each) for operation, each in timings.items()}
 
 
-def _work(timings: list[Timing]) -> shown.Work:
+def _stats(timings: list[Timing]) -> models.OperationStats:
     count = _count(timings)
     below, p95 = 0, None
     for end, *steps in zip(SECONDS, *(timing.steps for timing in timings), strict=False):
@@ -226,9 +219,8 @@ def _work(timings: list[Timing]) -> shown.Work:
         if below >= 0.95 * count:
             p95 = end * 1_000
             break
-    return shown.Work(
-        count, round(sum(timing.seconds for timing in timings) * 1_000 / max(count, 1), 3), p95
-    )
+    seconds = sum(timing.seconds for timing in timings)
+    return models.OperationStats(count, round(seconds * 1_000 / max(count, 1), 3), p95)
 
 
 def _count(timings: list[Timing]) -> int:

@@ -21,7 +21,7 @@ from keyhouse.schema import MILLISECONDS
 from keyhouse.store import Entry, Transaction
 from keyhouse.systems.streamkit.customers import Customer, Customers
 from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX
-from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
+from keyhouse.systems.streamkit.quota import NOTHING, QuotaSize, Room, size_of
 from keyhouse.systems.streamkit.schema import NO_IDS
 from keyhouse.systems.streamkit.versions import CONFIG_PAIRS, Pair
 
@@ -190,7 +190,7 @@ class Configs:
         operation: Operation,
         id: str,
         tag: Callable[[int], str],
-    ) -> tuple[Done, Size]:
+    ) -> tuple[Done, QuotaSize]:
         if isinstance(operation, Delete):
             gone = await self._delete(tx, pair, id, _anything)
             return Done("delete", id, deleted=gone is not None), gone or NOTHING
@@ -211,7 +211,7 @@ class Configs:
 
     async def _create(
         self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain
-    ) -> tuple[Kept, Size]:
+    ) -> tuple[Kept, QuotaSize]:
         before = await pair.entry(tx, id)
         if before is not None:
             raise ConflictError(
@@ -221,7 +221,7 @@ class Configs:
 
     async def _replace(
         self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain, guard: Guard
-    ) -> tuple[Kept, Size]:
+    ) -> tuple[Kept, QuotaSize]:
         try:
             before = await pair.entry(tx, id)
         except KeyFieldError:
@@ -231,7 +231,9 @@ class Configs:
         guard(before.revision)
         return await self._put(tx, pair, id, plain, before)
 
-    async def _delete(self, tx: Transaction, pair: Pair[Any], id: str, guard: Guard) -> Size | None:
+    async def _delete(
+        self, tx: Transaction, pair: Pair[Any], id: str, guard: Guard
+    ) -> QuotaSize | None:
         before = await pair.entry(tx, id)
         if before is None:
             return None
@@ -242,7 +244,7 @@ class Configs:
 
     async def _put(
         self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain, before: Entry[Any] | None
-    ) -> tuple[Kept, Size]:
+    ) -> tuple[Kept, QuotaSize]:
         now = MILLISECONDS.format(tx.now)
         created, updated = now, now
         if before is not None:
@@ -270,7 +272,7 @@ def _at(kept: Kept, revision: int) -> Kept:
     return Kept(kept.id, kept.value, revision)
 
 
-async def _size(tx: Transaction, entry: Entry[Any]) -> Size:
+async def _size(tx: Transaction, entry: Entry[Any]) -> QuotaSize:
     row = await tx.row(entry.key)
     return NOTHING if row is None else size_of(entry.key, row[0])
 

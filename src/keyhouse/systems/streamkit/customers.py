@@ -12,7 +12,7 @@ import msgspec
 from keyhouse.engine import Engine
 from keyhouse.store import Store
 from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
-from keyhouse.systems.streamkit.quota import Quota, Size
+from keyhouse.systems.streamkit.quota import Quota, QuotaSize
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.versions import KeyVersion
 
@@ -32,7 +32,7 @@ class Customer(msgspec.Struct, frozen=True):
 class Customers:
     """`most` is what each may keep; `keys` is the version of the keys of what is new."""
 
-    def __init__(self, engine: Engine, most: Size, keys: KeyVersion) -> None:
+    def __init__(self, engine: Engine, most: QuotaSize, keys: KeyVersion) -> None:
         self.engine = engine
         self.most = most
         self.keys = keys

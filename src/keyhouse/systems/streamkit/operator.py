@@ -11,7 +11,7 @@ from keyhouse.engine import Engine
 from keyhouse.errors import DocumentError
 from keyhouse.systems.streamkit.customers import Customers
 from keyhouse.systems.streamkit.migration import customer_ids
-from keyhouse.systems.streamkit.quota import Size
+from keyhouse.systems.streamkit.quota import QuotaSize
 from keyhouse.systems.streamkit.transfer import Imported, exported, imported, refuse_twice
 from keyhouse.systems.streamkit.versions import KeyVersion
 from keyhouse.systems.streamkit.wrangler import File, Item, Read, read
@@ -22,7 +22,7 @@ __all__ = [
     "read_items",
 ]
 
-_NO_QUOTA: Final = Size(2**63, 2**63)
+_NO_QUOTA: Final = QuotaSize(2**63, 2**63)
 
 _decode = msgspec.json.Decoder(File).decode
 

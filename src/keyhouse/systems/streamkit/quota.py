@@ -27,22 +27,22 @@ _RETRY_SECONDS: Final = 3_600
 """What a refusal says: room comes from deleting, or from scenes that expire, and neither is a matter of seconds."""
 
 
-class Size(msgspec.Struct, frozen=True):
+class QuotaSize(msgspec.Struct, frozen=True):
     keys: int = 0
     bytes: int = 0
 
-    def __add__(self, other: "Size") -> "Size":
-        return Size(self.keys + other.keys, self.bytes + other.bytes)
+    def __add__(self, other: "QuotaSize") -> "QuotaSize":
+        return QuotaSize(self.keys + other.keys, self.bytes + other.bytes)
 
-    def __sub__(self, other: "Size") -> "Size":
-        return Size(self.keys - other.keys, self.bytes - other.bytes)
-
-
-NOTHING: Final = Size()
+    def __sub__(self, other: "QuotaSize") -> "QuotaSize":
+        return QuotaSize(self.keys - other.keys, self.bytes - other.bytes)
 
 
-def size_of(key: str, value: bytes) -> Size:
-    return Size(1, len(key.encode()) + len(value))
+NOTHING: Final = QuotaSize()
+
+
+def size_of(key: str, value: bytes) -> QuotaSize:
+    return QuotaSize(1, len(key.encode()) + len(value))
 
 
 class Room:
@@ -56,11 +56,11 @@ class Room:
         self.held = NOTHING
         """What is reserved of it: room that is only to become free is nobody's yet."""
 
-    def reserve(self, added: Size) -> None:
+    def reserve(self, added: QuotaSize) -> None:
         """QuotaError when there is no room for it. What takes room away, or changes nothing, is never refused."""
         self.release()
         self._quota.check(added)
-        self.added, self.held = added, Size(max(added.keys, 0), max(added.bytes, 0))
+        self.added, self.held = added, QuotaSize(max(added.keys, 0), max(added.bytes, 0))
         self._quota.reserved = self._quota.reserved + self.held
 
     def release(self) -> None:
@@ -73,7 +73,7 @@ class Quota:
 
     __slots__ = ("_customer", "_engine", "_measured_at", "_most", "_used", "_written", "reserved")
 
-    def __init__(self, engine: Engine, customer: str, most: Size) -> None:
+    def __init__(self, engine: Engine, customer: str, most: QuotaSize) -> None:
         self._engine = engine
         self._customer = customer
         self._most = most
@@ -107,7 +107,7 @@ class Quota:
         finally:
             room.release()
 
-    def check(self, added: Size) -> None:
+    def check(self, added: QuotaSize) -> None:
         after = self._used + self.reserved + added
         for what in ("keys", "bytes"):
             if getattr(added, what) > 0 and getattr(after, what) > getattr(self._most, what):
@@ -133,11 +133,11 @@ class Quota:
         return 0 if meanwhile == NOTHING else 1
 
 
-async def measured(engine: Engine, customer: str) -> Size:
+async def measured(engine: Engine, customer: str) -> QuotaSize:
     """What the customer keeps now. What is at both versions of its key counts once."""
     keys = size = 0
     for pair in PAIRS.values():
         async for _, row in pair.rows(engine, customer):
             keys += 1
             size += len(row.key.encode()) + len(row.value)
-    return Size(keys, size)
+    return QuotaSize(keys, size)

@@ -29,7 +29,7 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.schema import Record
-from keyhouse.service.remote import Told
+from keyhouse.service.remote import RemoteRow
 from keyhouse.store import Unset
 from keyhouse.systems.streamkit import client
 from keyhouse.systems.streamkit.client import Streamkit
@@ -83,7 +83,7 @@ class ConfigRemote:
     def __init__(self, panel: Streamkit) -> None:
         self._panel = panel
 
-    async def get(self, key: str) -> Told | None:
+    async def get(self, key: str) -> RemoteRow | None:
         config = _config(key)
         if config is None:
             return next((told for told in await self._all() if told.key == key), None)
@@ -92,9 +92,11 @@ class ConfigRemote:
                 found = await asyncio.to_thread(self._panel.get, config.record.type, config.id)
             except client.NotFoundError:
                 return None
-        return Told(key, config.record.encode(found.value), _revision(found.etag), None)
+        return RemoteRow(key, config.record.encode(found.value), _revision(found.etag), None)
 
-    async def rows(self, prefix: str, *, reverse: bool, keys_only: bool) -> AsyncIterator[Told]:
+    async def rows(
+        self, prefix: str, *, reverse: bool, keys_only: bool
+    ) -> AsyncIterator[RemoteRow]:
         found = [told for told in await self._all() if told.key.startswith(prefix)]
         for told in sorted(found, key=lambda told: told.key, reverse=reverse):
             yield told
@@ -103,15 +105,15 @@ class ConfigRemote:
         return sum(told.key.startswith(prefix) for told in await self._all())
 
     def watch(
-        self, prefix: str, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Told, None]:
+        self, prefix: str, since: int | None, started: Callable[[int], None]
+    ) -> AsyncGenerator[RemoteRow, None]:
         raise UsageError(
             "Streamkit's service tells no changes: watch the rows, by --store or --data."
         )
 
     async def put(
         self, key: str, value: bytes, *, ttl: int | None, expect: int | Unset | None
-    ) -> Told:
+    ) -> RemoteRow:
         record, id = _written(key)
         if ttl is not None:
             raise UsageError("A config has no time to live.", key=key)
@@ -122,7 +124,7 @@ class ConfigRemote:
             )
         with _translated(UnknownOutcomeError):
             found = await asyncio.to_thread(self._put, config, expect)
-        return Told(key, record.encode(found.value), _revision(found.etag), None)
+        return RemoteRow(key, record.encode(found.value), _revision(found.etag), None)
 
     def _put(self, config: Any, expect: int | Unset | None) -> client.Found[Any]:
         if isinstance(expect, int):
@@ -147,13 +149,13 @@ class ConfigRemote:
     async def close(self) -> None:
         self._panel.close()
 
-    async def _all(self) -> list[Told]:
+    async def _all(self) -> list[RemoteRow]:
         with _translated():
             items = msgspec.json.decode(
                 await asyncio.to_thread(self._panel.export), type=list[Item]
             )
         return [
-            Told(
+            RemoteRow(
                 str(each.key),
                 str(each.value).encode(),
                 expires=None if each.expiration is None else each.expiration * 1_000,

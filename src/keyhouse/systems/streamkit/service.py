@@ -11,7 +11,7 @@ from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.store import sweep
 from keyhouse.systems.streamkit.customers import Customers
-from keyhouse.systems.streamkit.quota import Size
+from keyhouse.systems.streamkit.quota import QuotaSize
 from keyhouse.systems.streamkit.routes import READ, WRITE, routes
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 
@@ -21,7 +21,7 @@ NAME: Final = "streamkit"
 def part(context: ServiceContext) -> ServiceSpec:
     """The part that `keyhouse serve` runs. UsageError names a setting that can't be."""
     settings = read_settings(Settings, context.settings, table=NAME)
-    engine, most = context.engine, Size(settings.quota_keys, settings.quota_bytes)
+    engine, most = context.engine, QuotaSize(settings.quota_keys, settings.quota_bytes)
     auth = jwt_auth(
         settings, context.data, system=NAME, tenant_pattern=TENANT_PATTERN, clock=engine.clock
     )

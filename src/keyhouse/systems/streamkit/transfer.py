@@ -14,7 +14,7 @@ from keyhouse.engine import Engine
 from keyhouse.errors import LimitError, RecordError
 from keyhouse.store import Transaction
 from keyhouse.systems.streamkit.customers import Customer
-from keyhouse.systems.streamkit.quota import NOTHING, Room, Size, size_of
+from keyhouse.systems.streamkit.quota import NOTHING, QuotaSize, Room, size_of
 from keyhouse.systems.streamkit.versions import PAIRS, KeyVersion
 from keyhouse.systems.streamkit.wrangler import Item, Read, item
 
@@ -116,7 +116,7 @@ async def _commit(customer: Customer, entries: list[Read], version: KeyVersion) 
     )
 
 
-async def _added(customer: Customer, entries: list[Read]) -> Size:
+async def _added(customer: Customer, entries: list[Read]) -> QuotaSize:
     """What the import adds to what is there."""
     added = NOTHING
     for number, each in enumerate(entries, 1):

@@ -1,4 +1,4 @@
-"""What an operator is shown of plugin storage, as types: the OpenAPI document is made from them."""
+"""Queries and responses of the operator's view, from which its OpenAPI document is made."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -13,26 +13,28 @@ Value = Annotated[msgspec.Raw, Meta(extra_json_schema={"description": "Any JSON.
 
 
 class PluginsQuery(Struct, forbid_unknown_fields=True):
-    limit: Annotated[int, Meta(ge=1, le=PLUGINS_PAGE_MAX, description="How many at most.")] = 100
-    cursor: Annotated[str | None, Meta(description="As the page before gave it.")] = None
+    limit: Annotated[
+        int, Meta(ge=1, le=PLUGINS_PAGE_MAX, description="Maximum number of items.")
+    ] = 100
+    cursor: Annotated[str | None, Meta(description="Cursor of the previous page.")] = None
 
 
 class PluginQuery(Struct, forbid_unknown_fields=True):
     count: Annotated[
         Literal["known", "now"],
-        Meta(
-            description="`now`: count what it keeps, which reads all of it; `known`: as it was last counted."
-        ),
+        Meta(description="`now`: count by reading all rows; `known`: the last count."),
     ] = "known"
 
 
 class KeysQuery(Struct, forbid_unknown_fields=True):
-    prefix: Annotated[str, Meta(description="How the keys begin, literally.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=KEYS_PAGE_MAX, description="How many at most.")] = 100
-    cursor: Annotated[str | None, Meta(description="As the page before gave it.")] = None
+    prefix: Annotated[str, Meta(description="Literal prefix of the keys.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=KEYS_PAGE_MAX, description="Maximum number of items.")] = (
+        100
+    )
+    cursor: Annotated[str | None, Meta(description="Cursor of the previous page.")] = None
     fields: Annotated[
         Literal["all", "keys"],
-        Meta(description="`keys`: without sizes, revisions and times, which is cheaper."),
+        Meta(description="`keys`: without sizes, revisions and expiries, which is cheaper."),
     ] = "all"
 
 
@@ -42,17 +44,18 @@ class ValueQuery(Struct, forbid_unknown_fields=True):
     ]
 
 
-class Work(Struct):
-    """How often an operation was done in this process, and how long it took."""
+class OperationStats(Struct):
+    """Number and duration of one operation, in this process."""
 
     count: int
     mean_ms: float
     p95_ms: Annotated[
-        float | None, Meta(description="At most: the end of its step; `null` beyond the last step.")
+        float | None,
+        Meta(description="Upper bound: the end of its histogram bucket; `null` past the last."),
     ]
 
 
-class PluginLine(Struct):
+class PluginSummary(Struct):
     plugin: str
     keys: int | None
     bytes: int | None
@@ -60,43 +63,43 @@ class PluginLine(Struct):
     errors: int
 
 
-class Plugins(Struct):
-    """`counted_at` is when keys and bytes were; `null` when they never were."""
+class PluginList(Struct):
+    """`counted_at`: time of the last count of keys and bytes; `null` if there was none."""
 
-    plugins: list[PluginLine]
+    plugins: list[PluginSummary]
     truncated: bool
     counted_at: Time | None
     cursor: str | UnsetType = UNSET
 
 
-class QuotaShown(Struct):
-    """`null`: as many as it likes."""
+class QuotaView(Struct):
+    """`null`: unlimited."""
 
     keys: int | None
     bytes: int | None
 
 
-class RateShown(Struct):
-    """`left` operations are allowed at once now."""
+class RateView(Struct):
+    """`left`: operations allowed at once now."""
 
     per_second: float
     burst: int
     left: int
 
 
-class PluginShown(Struct):
+class PluginDetails(Struct):
     plugin: str
     keys: int | None
     bytes: int | None
     counted_at: Time | None
-    quota: QuotaShown
-    rate: RateShown | None
-    operations: dict[str, Work]
+    quota: QuotaView
+    rate: RateView | None
+    operations: dict[str, OperationStats]
     errors: dict[str, int]
 
 
-class KeyLine(Struct):
-    """`bytes` is the size of the value as it is stored."""
+class KeySummary(Struct):
+    """`bytes`: size of the stored value."""
 
     key: str
     bytes: int | UnsetType = UNSET
@@ -104,14 +107,14 @@ class KeyLine(Struct):
     expires_at: Time | UnsetType | None = UNSET
 
 
-class KeysShown(Struct):
-    keys: list[KeyLine]
+class KeyList(Struct):
+    keys: list[KeySummary]
     truncated: bool
     cursor: str | UnsetType = UNSET
 
 
-class ValueShown(Struct):
-    """A value that somebody has spoiled, which is not JSON, is shown as text in `unreadable`, and `value` is `null`."""
+class ValueView(Struct):
+    """A stored value that is not JSON is shown as text in `unreadable`, and `value` is `null`."""
 
     key: str
     value: Value
@@ -121,19 +124,19 @@ class ValueShown(Struct):
     unreadable: str | UnsetType = UNSET
 
 
-class FiguresShown(Struct):
-    """Of this process, since it began."""
+class ServiceStats(Struct):
+    """Statistics of this process since it started."""
 
-    operations: dict[str, Work]
+    operations: dict[str, OperationStats]
     errors: dict[str, int]
     watches: int
     cleanups: int
-    cleaned: Annotated[int, Meta(description="Expired keys that cleanups have removed.")]
-    quota: QuotaShown
+    cleaned: Annotated[int, Meta(description="Expired keys deleted by cleanups.")]
+    quota: QuotaView
     rate_per_second: float | None
 
 
-FIGURES_EXAMPLE: Final[dict[str, Any]] = {
+STATS_EXAMPLE: Final[dict[str, Any]] = {
     "operations": {"set": {"count": 4, "mean_ms": 0.31, "p95_ms": 0.5}},
     "errors": {"VALIDATION_ERROR": 1},
     "watches": 0,

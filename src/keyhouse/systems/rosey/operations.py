@@ -1,10 +1,10 @@
-"""One plugin's keys: what each operation does, as calls of the store. Knows no subject, and no message but its body.
+"""Operations on one plugin's keys, over its store. Knows no subject, and of a message only its body.
 
-Every answer is JSON that is put together here: a stored value goes out as the bytes that it is.
+Replies are assembled here as JSON: a stored value is sent as the bytes it is.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,12 +20,13 @@ from keyhouse.errors import (
 )
 from keyhouse.limits import COUNTER_MAX, PAGE_ROWS_MAX
 from keyhouse.schema import Compact, compact
-from keyhouse.store import Store, Transaction
-from keyhouse.systems.rosey import requests as asked
+from keyhouse.service.key_locks import KeyLocks
+from keyhouse.service.tenants import Tenant
+from keyhouse.service.usage import Quota
+from keyhouse.store import Transaction
+from keyhouse.systems.rosey import messages
 from keyhouse.systems.rosey.limits import PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
-from keyhouse.systems.rosey.quota import Account, Quota
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
-from keyhouse.systems.rosey.turns import Turns
 
 __all__ = ["Plugin"]
 
@@ -42,20 +43,22 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _build = VALUE.template.build
 
 
-class Plugin:
+class Plugin(Tenant):
     def __init__(self, name: str, engine: Engine, quota: Quota, reply_bytes_max: int) -> None:
-        self.name = name
-        self.store = Store(SCHEMAS[0], engine, name)
-        self.turns = Turns()
-        self.account = Account(self.store, quota) if quota else None
+        super().__init__(name, SCHEMAS[0], engine, quota)
+        self.locks = KeyLocks()
         self._reply_bytes_max = reply_bytes_max - _ENVELOPE_BYTES
+
+    @property
+    def is_busy(self) -> bool:
+        return not self.locks.are_free or super().is_busy
 
     # Reading
 
-    async def get(self, body: asked.Get) -> bytes:
+    async def get(self, body: messages.Get) -> bytes:
         key = _build({"key": body.key})
-        if not self.turns.quiet:
-            await self.turns.after_writes_of((key,))
+        if not self.locks.are_free:
+            await self.locks.wait_for((key,))
         row = await self.store.row(key)
         if row is None:
             return _ABSENT
@@ -67,64 +70,63 @@ class Plugin:
             )
         return b'{"success":true,"exists":true,"value":%b}' % row.value
 
-    async def mget(self, body: asked.Mget) -> bytes:
-        keys = [_build({"key": key}) for key in dict.fromkeys(_given(body.keys))]
-        _refuse_many(len(keys))
-        await self.turns.after_writes_of(keys)
-        tx = Transaction(self.store.engine, self.store.space, self.store.binding)
-        await tx.prefetch(keys)
-        found: dict[str, msgspec.Raw] = {}
-        for key in keys:
-            if (written := await tx.row(key)) is not None:
-                _check_stored(key, written[0])
-                found[key] = msgspec.Raw(written[0])
-        answer = {
+    async def mget(self, body: messages.Mget) -> bytes:
+        keys = [_build({"key": key}) for key in dict.fromkeys(_required(body.keys))]
+        _check_count(len(keys))
+        await self.locks.wait_for(keys)
+        values: dict[str, msgspec.Raw] = {}
+        for row in await self.store.rows(keys):
+            if row is not None:
+                _check_stored(row.key, row.value)
+                values[row.key] = msgspec.Raw(row.value)
+        reply = {
             "success": True,
-            "values": found,
-            "missing": [key for key in keys if key not in found],
+            "values": values,
+            "missing": [key for key in keys if key not in values],
         }
-        return self._fitting(_encode(answer))
+        return self._check_size(_encode(reply))
 
-    async def list(self, body: asked.List) -> bytes:
-        await self.turns.after_all_writes()
+    async def list(self, body: messages.List) -> bytes:
+        await self.locks.wait_for_all()
         limit = min(body.limit, PAGE_ROWS_MAX)
         keys, cursor = await self._keys(body, limit)
-        fitting = self._count_that_fits(len(_encode(key)) + 1 for key in keys)
+        fitting = self._count_fitting(len(_encode(key)) + 1 for key in keys)
         if fitting < len(keys):
-            self._refuse_none(fitting)
+            self._check_not_empty(fitting)
             keys, cursor = await self._keys(body, fitting)
-        answer = {
+        reply = {
             "success": True,
             "keys": keys,
             "count": len(keys),
             "truncated": cursor is not None,
         }
-        return _encode(answer if cursor is None else answer | {"cursor": cursor})
+        return _encode(reply if cursor is None else reply | {"cursor": cursor})
 
-    async def scan(self, body: asked.Scan) -> bytes:
-        await self.turns.after_all_writes()
-        left, room, cursor = min(body.limit, PAGE_ROWS_MAX), self._reply_bytes_max, body.cursor
+    async def scan(self, body: messages.Scan) -> bytes:
+        await self.locks.wait_for_all()
+        rows_left, bytes_left = min(body.limit, PAGE_ROWS_MAX), self._reply_bytes_max
+        cursor = body.cursor
         parts: list[bytes] = []
-        while left:
+        while rows_left:
             page = await self.store.page(
-                VALUE, limit=min(left, _SCAN_ROWS), cursor=cursor, prefix=body.prefix or None
+                VALUE, limit=min(rows_left, _SCAN_ROWS), cursor=cursor, prefix=body.prefix or None
             )
-            shown = [
+            entries = [
                 _encode({"key": e.key, "value": e.record, "revision": e.revision})
                 for e in page.entries
             ]
-            fitting = self._count_that_fits((len(each) + 1 for each in shown), room)
-            parts += shown[:fitting]
-            if fitting < len(shown):
-                self._refuse_none(len(parts))
+            fitting = self._count_fitting((len(each) + 1 for each in entries), bytes_left)
+            parts += entries[:fitting]
+            if fitting < len(entries):
+                self._check_not_empty(len(parts))
                 if fitting:
                     page = await self.store.page(
                         VALUE, limit=fitting, cursor=cursor, prefix=body.prefix or None
                     )
                     cursor = page.cursor
                 break
-            room -= sum(len(each) + 1 for each in shown)
-            left -= len(shown)
+            bytes_left -= sum(len(each) + 1 for each in entries)
+            rows_left -= len(entries)
             cursor = page.cursor
             if cursor is None:
                 break
@@ -134,8 +136,8 @@ class Plugin:
         head = b'{"success":true,"entries":[%b],"count":%d,"truncated":%b%b}'
         return head % (b",".join(parts), len(parts), truncated, more)
 
-    async def count(self, body: asked.Count) -> bytes:
-        await self.turns.after_all_writes()
+    async def count(self, body: messages.Count) -> bytes:
+        await self.locks.wait_for_all()
         total, cursor = 0, None
         while True:
             keys, cursor = await self.store.keys(
@@ -148,31 +150,31 @@ class Plugin:
 
     # Writing
 
-    async def set(self, body: asked.Set) -> bytes:
-        key = _given(body.key)
+    async def set(self, body: messages.Set) -> bytes:
+        key = _required(body.key)
         value = _compact(body.value)
-        if self.account is not None:
+        if self.usage is not None:
             await self._commit(
                 [_build({"key": key})], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key)
             )
             return _OK
-        with self.turns.write(key) as earlier:
+        with self.locks.write(key) as earlier:
             for write in earlier:
-                await write.ended()
+                await write.finished()
             await self.store.put(VALUE, value, ttl=body.ttl, key=key)
         return _OK
 
-    async def delete(self, body: asked.Delete) -> bytes:
+    async def delete(self, body: messages.Delete) -> bytes:
         key = _build({"key": body.key})
         deleted, _ = await self._commit([key], lambda tx: tx.delete(VALUE, key=key))
         return b'{"success":true,"deleted":%b}' % (b"true" if deleted else b"false")
 
-    async def incr(self, body: asked.Incr) -> bytes:
+    async def incr(self, body: messages.Incr) -> bytes:
         key = _build({"key": body.key})
         value, _ = await self._commit([key], lambda tx: _incremented(tx, key, body.by, body.ttl))
         return b'{"success":true,"value":%d}' % value
 
-    async def cas(self, body: asked.Cas) -> bytes:
+    async def cas(self, body: messages.Cas) -> bytes:
         key = _build({"key": body.key})
         value = _compact(body.value)
         expect: Any = body.revision
@@ -181,49 +183,41 @@ class Plugin:
         )
         return b'{"success":true,"revision":%d}' % revision
 
-    async def touch(self, body: asked.Touch) -> bytes:
+    async def touch(self, body: messages.Touch) -> bytes:
         key = _build({"key": body.key})
         touched, _ = await self._commit([key], lambda tx: _touched(tx, key, body.ttl))
         return b'{"success":true,"exists":%b}' % (b"true" if touched else b"false")
 
-    async def batch(self, body: asked.Batch) -> bytes:
-        ops = [_checked(op) for op in _given(body.ops)]
-        _refuse_many(len(ops))
+    async def batch(self, body: messages.Batch) -> bytes:
+        ops = [_checked(op) for op in _required(body.ops)]
+        _check_count(len(ops))
         keys = list(dict.fromkeys(str(op.key) for op in ops))
 
         async def work(tx: Transaction) -> list[dict[str, Any]]:
             return [await _applied(tx, op) for op in ops]
 
         results, revision = await self._commit(keys, work)
-        answer = {"success": True, "results": results}
-        return self._fitting(_encode(answer | {"revision": revision} if revision else answer))
+        reply = {"success": True, "results": results}
+        return self._check_size(_encode(reply | {"revision": revision} if revision else reply))
 
     async def _commit(
         self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]
     ) -> tuple[T, int]:
-        """What `work` gave, and the revision of its commit (0: it wrote nothing)."""
-
-        async def whole(tx: Transaction) -> tuple[T, Transaction]:
-            return await work(tx), tx
-
-        with self.turns.write(*keys) as earlier:
+        """Return the result of `work` and the revision of its commit; 0 if it wrote nothing."""
+        with self.locks.write(*keys) as earlier:
             for write in earlier:
-                await write.ended()
-            if self.account is None:
-                result, tx = await self.store.transact(whole)
-            else:
-                result, tx = await self.account.transact(keys, whole)
-            return result, tx.revision
+                await write.finished()
+            return await self.transact(work)
 
-    # Answers that fit
+    # Replies of limited size
 
-    async def _keys(self, body: asked.List, limit: int) -> tuple[Sequence[str], str | None]:
+    async def _keys(self, body: messages.List, limit: int) -> tuple[Sequence[str], str | None]:
         return await self.store.keys(
             VALUE, limit=limit, cursor=body.cursor, prefix=body.prefix or None
         )
 
-    def _count_that_fits(self, sizes: Any, room: int | None = None) -> int:
-        left = self._reply_bytes_max if room is None else room
+    def _count_fitting(self, sizes: Iterable[int], bytes_max: int | None = None) -> int:
+        left = self._reply_bytes_max if bytes_max is None else bytes_max
         count = 0
         for size in sizes:
             left -= size
@@ -232,31 +226,31 @@ class Plugin:
             count += 1
         return count
 
-    def _refuse_none(self, count: int) -> None:
-        """A page without anything, and with more behind it, would be asked for again and again."""
+    def _check_not_empty(self, count: int) -> None:
+        """An empty page with a cursor would make a client request it forever."""
         if not count:
             raise LimitError(
-                "Not even the first of them fits into an answer: see reply_bytes_max.",
+                "Not even the first item fits into a reply: see reply_bytes_max.",
                 limit=self._reply_bytes_max,
             )
 
-    def _fitting(self, answer: bytes) -> bytes:
-        if len(answer) > self._reply_bytes_max:
+    def _check_size(self, reply: bytes) -> bytes:
+        if len(reply) > self._reply_bytes_max:
             raise LimitError(
-                "The answer would be too large: ask for less.",
-                bytes=len(answer),
+                "The reply would be too large: request fewer keys.",
+                bytes=len(reply),
                 limit=self._reply_bytes_max,
             )
-        return answer
+        return reply
 
 
-def _given(value: Any) -> Any:
-    """What `Body` has seen to be there."""
+def _required(value: Any) -> Any:
+    """Return a field whose presence `Body` has checked."""
     assert value is not UNSET
     return value
 
 
-def _refuse_many(count: int) -> None:
+def _check_count(count: int) -> None:
     if count > PLUGIN_BATCH_KEYS_MAX:
         raise LimitError(
             "Too many keys or operations in one request.", count=count, limit=PLUGIN_BATCH_KEYS_MAX
@@ -264,7 +258,7 @@ def _refuse_many(count: int) -> None:
 
 
 def _compact(value: Any) -> Compact:
-    """The value as it is stored, of what was read from a body; LimitError when it is too large."""
+    """Return the value as it is stored; LimitError if it is too large."""
     document = compact(value)
     if len(document.text) > PLUGIN_VALUE_BYTES_MAX:
         raise LimitError(
@@ -276,7 +270,7 @@ def _compact(value: Any) -> Compact:
 
 
 def _check_stored(key: str, value: bytes) -> None:
-    """A row that somebody has written by hand may not be JSON; it must not spoil an answer."""
+    """Raise UnreadableError for a row that is not JSON, such as one written by hand: it must not corrupt a reply."""
     try:
         _check_json(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -308,13 +302,13 @@ async def _touched(tx: Transaction, key: str, ttl: Any) -> bool:
     return True
 
 
-def _checked(op: asked.Operation) -> asked.Operation:
+def _checked(op: messages.Operation) -> messages.Operation:
     if op.op is UNSET:
         raise MissingFieldError("Missing required field.", field="op")
-    required = asked.OPERATION_REQUIRED.get(op.op)
+    required = messages.BATCH_REQUIRED.get(op.op)
     if required is None:
         raise RecordError(
-            "There is no such operation in a batch.", op=op.op, known=list(asked.OPERATION_REQUIRED)
+            "No such operation in a batch.", op=op.op, known=list(messages.BATCH_REQUIRED)
         )
     for name in required:
         if getattr(op, name) is UNSET:
@@ -325,7 +319,7 @@ def _checked(op: asked.Operation) -> asked.Operation:
     return op
 
 
-async def _applied(tx: Transaction, op: asked.Operation) -> dict[str, Any]:
+async def _applied(tx: Transaction, op: messages.Operation) -> dict[str, Any]:
     key: Any = op.key
     ttl: Any = None if op.ttl is UNSET else op.ttl
     if op.op == "delete":

@@ -1,0 +1,112 @@
+"""The HTTP side of typed clients and of commands that talk to a service. Needs `httpx`, of the extra `client`."""
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from keyhouse.errors import EngineError, UnavailableError, UsageError
+from keyhouse.service.errors import ClientError, ErrorMap
+
+__all__ = ["HttpClient", "service_url", "tenant_of_token", "translated"]
+
+
+class HttpClient:
+    """A synchronous client of one service, with its token. Errors are raised by `errors`; nothing is retried."""
+
+    def __init__(
+        self,
+        url: str,
+        errors: ErrorMap[Any],
+        *,
+        token: str,
+        timeout: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        self._errors = errors
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Return a successful response; raise the client's error for any other."""
+        response = self._http.request(method, path, **options)
+        if response.is_success:
+            return response
+        try:
+            problem = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            problem = {}
+        status, code = response.status_code, str(problem.get("code", ""))
+        retry_after = response.headers.get("retry-after", "")
+        raise self._errors.find(status=status)(
+            str(problem.get("detail", "")) or "The service gave no reason.",
+            code=code,
+            status=status,
+            fields=problem.get("fields"),
+            retry_after=float(retry_after) if retry_after.isdigit() else None,
+            request_id=str(problem.get("requestId", "")),
+        )
+
+
+def service_url(url: str, mount: str) -> str:
+    """Return the URL of a system's API: below `mount`, where `keyhouse serve` has it, unless the URL has a path."""
+    if not url.startswith(("http://", "https://")):
+        raise UsageError("This service is reached over HTTP: --service http://host:8080.")
+    return url if urlsplit(url).path.strip("/") else url.rstrip("/") + mount
+
+
+def tenant_of_token(token: str, claims: Sequence[str], *, system: str) -> str:
+    """Return the tenant that a token names in the first of these claims that it has.
+
+    The signature is not verified: the service does that. The tenant is read so that a command never shows another tenant's
+    data in place of the one asked for.
+    """
+    try:
+        body = token.split(".")[1]
+        given = msgspec.json.decode(
+            base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any]
+        )
+    except (IndexError, binascii.Error, msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        raise UsageError(f"Invalid token: `keyhouse token {system}` makes one.") from None
+    tenant = next((str(given[name]) for name in claims if name in given), None)
+    if tenant is None:
+        raise UsageError("The token names no tenant.", claims=list(claims))
+    return tenant
+
+
+@contextmanager
+def translated(unanswered: type[EngineError] = UnavailableError) -> Iterator[None]:
+    """Raise Keyhouse's own errors. `unanswered` is raised if the response is missing or is not the service's."""
+    try:
+        yield
+    except ClientError as error:
+        raise error.to_local() from None
+    except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise UnavailableError("The service cannot be reached.", reason=str(error)) from None
+    except (httpx.HTTPError, msgspec.MsgspecError, ValueError, KeyError) as error:
+        raise unanswered(
+            "The response is not from this service, or it was cut off.",
+            reason=str(error) or type(error).__name__,
+        ) from None

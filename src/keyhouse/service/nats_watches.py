@@ -1,0 +1,186 @@
+"""Watches over NATS: publish a tenant's changes to a subject that it names, until nobody listens there.
+
+A tenant may name only subjects of its own: below its inbox, `_INBOX_<tenant>.`, or below `<changes prefix>.<tenant>.`. The
+service may publish anywhere, and must not be made to publish to others on a tenant's behalf.
+
+Every message has a sequence number `n`. A client that misses one watches again, `since` the last revision it saw. Heartbeats
+between changes check for a listener; without one the watch stops. When the service shuts down it sends `end`, and the client
+can watch again through another process.
+"""
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from keyhouse.engine import check_since
+from keyhouse.errors import BusyError, KeyhouseError, QuotaError
+from keyhouse.limits import TENANT_WATCHES_MAX, WATCH_SUBJECT_CHARS_MAX, WATCHES_MAX
+from keyhouse.nats.endpoint import Publisher
+from keyhouse.schema import Record
+from keyhouse.service.errors import SubjectError
+from keyhouse.service.metrics import OperationMetrics
+from keyhouse.service.operation_log import OperationLog, error_code
+from keyhouse.store import Event, Store
+
+__all__ = ["Watches"]
+
+_WORDS: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Watches:
+    """All watches of one service in this process."""
+
+    def __init__(
+        self,
+        changes_prefix: str,
+        heartbeat_seconds: float,
+        metrics: OperationMetrics,
+        log: OperationLog,
+    ) -> None:
+        self._changes_prefix = changes_prefix
+        self._heartbeat_seconds = heartbeat_seconds
+        self._metrics = metrics
+        self._log = log
+        self._stops: dict[tuple[str, str], asyncio.Event] = {}
+
+    def stop(self, tenant: str, subject: str) -> bool:
+        """Stop a watch and return whether it was active."""
+        stop = self._stops.pop((tenant, self._own_subject(tenant, subject)), None)
+        if stop is not None:
+            stop.set()
+        return stop is not None
+
+    async def start(
+        self,
+        store: Store,
+        record: Record[Any],
+        subject: str,
+        publisher: Publisher,
+        *,
+        prefix: str | None,
+        since: int | None,
+    ) -> int:
+        """Start a watch and return the revision at which it starts. It replaces an earlier one of the same subject."""
+        self.stop(store.space, subject)
+        self._check_limits(store.space)
+        id = store.space, subject
+        stop = self._stops[id] = asyncio.Event()  # before the first await: others may come between
+        try:
+            revision = await store.revision()
+            check_since(since, revision)
+        except BaseException:
+            self._remove(id, stop)
+            raise
+        start = revision if since is None else since
+        push = _Push(subject, publisher, start)
+        publisher.spawn(
+            self._run(store, self._pushed(store, record, prefix, start, push), push, stop)
+        )
+        return start
+
+    def _check_limits(self, tenant: str) -> None:
+        if len(self._stops) >= WATCHES_MAX:
+            raise BusyError("Too many watches are active: try again later.", limit=WATCHES_MAX)
+        if sum(name == tenant for name, _ in self._stops) >= TENANT_WATCHES_MAX:
+            raise QuotaError("Too many active watches: stop one.", limit=TENANT_WATCHES_MAX)
+
+    def _remove(self, id: tuple[str, str], stop: asyncio.Event) -> None:
+        """Remove a watch, unless another has replaced it."""
+        if self._stops.get(id) is stop:
+            del self._stops[id]
+
+    def _own_subject(self, tenant: str, subject: str) -> str:
+        prefixes = (f"_INBOX_{tenant}.", f"{self._changes_prefix}.{tenant}.")
+        if (
+            len(subject) <= WATCH_SUBJECT_CHARS_MAX
+            and subject.startswith(prefixes)
+            and _WORDS.fullmatch(subject)
+        ):
+            return subject
+        raise SubjectError(
+            "Changes are sent only to the tenant's own subjects, without wildcards.",
+            subject=subject,
+            allowed=[f"{prefix}*" for prefix in prefixes],
+        )
+
+    async def _run(
+        self,
+        store: Store,
+        pushing: Coroutine[Any, Any, None],
+        push: "_Push",
+        stop: asyncio.Event,
+    ) -> None:
+        changes = asyncio.create_task(pushing)
+        heartbeat = asyncio.create_task(self._heartbeat(push))
+        stopping = asyncio.create_task(stop.wait())
+        tasks = (changes, heartbeat, stopping)
+        self._metrics.watches += 1
+        reason = "drained"
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if stopping in done:
+                reason = "stopped"
+            elif heartbeat in done:
+                reason = "nobody listens"
+            else:
+                reason = self._failure(changes)
+        finally:
+            self._metrics.watches -= 1
+            self._remove((store.space, push.subject), stop)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await push.send({"end": reason})
+            self._log.watch_ended(store.space, push.subject, reason)
+
+    async def _pushed(
+        self, store: Store, record: Record[Any], prefix: str | None, since: int, push: "_Push"
+    ) -> None:
+        async with aclosing(store.watch(record, since=since, prefix=prefix)) as events:
+            async for event in events:
+                await push.change(event)
+
+    async def _heartbeat(self, push: "_Push") -> None:
+        """Return when nobody listens."""
+        while True:
+            await asyncio.sleep(self._heartbeat_seconds)
+            if not await push.has_listener():
+                return
+
+    def _failure(self, changes: "asyncio.Task[None]") -> str:
+        error = changes.exception()
+        if not isinstance(error, KeyhouseError) or error.status >= 500:
+            self._log.task_failed("watch", error)
+        return error_code(error)
+
+
+class _Push:
+    """The numbered messages of one watch."""
+
+    def __init__(self, subject: str, publisher: Publisher, revision: int) -> None:
+        self.subject = subject
+        self._publisher = publisher
+        self._number = 0
+        self._revision = revision
+
+    async def change(self, event: Event[Any]) -> None:
+        self._revision = event.revision
+        message = {"key": event.key, "revision": event.revision, "deleted": event.gone}
+        await self.send(message if event.gone else message | {"value": event.record})
+
+    async def has_listener(self) -> bool:
+        heartbeat = self._numbered({"heartbeat": True, "revision": self._revision})
+        return await self._publisher.has_listener(self.subject, heartbeat)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        await self._publisher.publish(self.subject, self._numbered(message))
+
+    def _numbered(self, message: dict[str, Any]) -> bytes:
+        self._number += 1
+        return _encode({"n": self._number, **message})

@@ -1,0 +1,172 @@
+"""The log of operations: each at DEBUG, slow ones at WARNING, failures by who is at fault.
+
+Above a thousand operations per second, one line in a hundred is logged at DEBUG; so are rejections that nobody is told of,
+and failures in an outage, when every request is one. A failure that is expected in an outage is one line; any other has its
+traceback. Values are never logged, and no text longer than `LOG_TEXT_CHARS_MAX`.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from keyhouse.errors import (
+    AccessError,
+    ConflictError,
+    FullError,
+    KeyhouseError,
+    LockedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from keyhouse.limits import LOG_TEXT_CHARS_MAX
+
+__all__ = ["OperationLog", "error_code", "traceback_fields"]
+
+SAMPLED_ABOVE: Final = 1_000
+"""Operations per second up to which every one is logged."""
+
+SAMPLE: Final = 0.01
+
+SLOW_SWEEP_SECONDS: Final = 1.0
+
+OUTAGES: Final = (
+    UnavailableError,
+    UnknownOutcomeError,
+    FullError,
+    LockedError,
+    AccessError,
+    ConflictError,
+)
+"""Errors that an engine or many concurrent callers cause, and that come with every request while they last."""
+
+
+class OperationLog:
+    """`prefix` begins every event and operation name: `kv set`, `operation=kv_set`. `tenant_field` names the tenant.
+
+    `slow_seconds` 0: no operation is slow.
+    """
+
+    def __init__(
+        self,
+        system: str,
+        slow_seconds: float,
+        *,
+        prefix: str | None = None,
+        tenant_field: str = "tenant",
+        rng: random.Random | None = None,
+    ) -> None:
+        self.logger: Any = structlog.get_logger(f"keyhouse.{system}").bind()
+        self._prefix = system if prefix is None else prefix
+        self._tenant_field = tenant_field
+        self._slow_seconds = slow_seconds or float("inf")
+        self._random = (rng or random.Random()).random
+        self._second = 0
+        self._count = 0
+        self._is_busy = False
+        self._logs_debug: bool = self.logger.is_enabled_for(logging.DEBUG)
+
+    def wants(self, seconds: float) -> bool:
+        """Return whether an operation of this duration is logged: every slow one, and a sample of the others at DEBUG."""
+        return seconds > self._slow_seconds or (self._logs_debug and self._is_sampled())
+
+    def done(self, operation: str, tenant: str, seconds: float, fields: Mapping[str, Any]) -> None:
+        """Log a completed operation; `fields` describe it: its key, the size of the response."""
+        slow = seconds > self._slow_seconds
+        (self.logger.warning if slow else self.logger.debug)(
+            f"{self._prefix} {operation}" + (" slow" if slow else ""),
+            latency_ms=round(seconds * 1_000, 3),
+            **self._named(operation, tenant),
+            **_cut(fields),
+        )
+
+    def failed(
+        self,
+        operation: str,
+        tenant: str,
+        error: Exception,
+        *,
+        answered: bool,
+        fields: Mapping[str, Any],
+    ) -> None:
+        """Log a failed operation. A caller's mistake is logged at DEBUG if the caller was told (`answered`)."""
+        described = {
+            **self._named(operation, tenant),
+            "error": error_code(error),
+            "reason": str(error),
+            **_cut(fields),
+        }
+        if not isinstance(error, KeyhouseError) or error.status >= 500:
+            if not isinstance(error, OUTAGES) or self._is_sampled():
+                self.logger.error(
+                    f"{self._prefix} {operation} failed", **described, **traceback_fields(error)
+                )
+        elif answered:
+            self.logger.debug(f"{self._prefix} {operation} rejected", **described)
+        elif self._is_sampled():
+            self.logger.warning(f"{self._prefix} {operation} rejected", **described)
+
+    def swept(self, rows: int, seconds: float) -> None:
+        fields = {
+            "operation": f"{self._prefix}_cleanup",
+            "removed": rows,
+            "seconds": round(seconds, 3),
+        }
+        if seconds > SLOW_SWEEP_SECONDS:
+            self.logger.warning(f"{self._prefix} cleanup slow", **fields)
+        else:
+            self.logger.info(f"{self._prefix} cleanup", **fields)
+
+    def watch_ended(self, tenant: str, subject: str, reason: str) -> None:
+        self.logger.debug(
+            f"{self._prefix} watch ended",
+            **self._named("watch", tenant),
+            subject=subject,
+            reason=reason,
+        )
+
+    def task_failed(self, task: str, error: BaseException | None) -> None:
+        """Log background work that failed: a sweep, a usage scan, a watch."""
+        self.logger.error(
+            f"{self._prefix} {task} failed",
+            operation=f"{self._prefix}_{task.replace(' ', '_')}",
+            error=error_code(error),
+            reason=str(error),
+            **traceback_fields(error),
+        )
+
+    def _named(self, operation: str, tenant: str) -> dict[str, Any]:
+        return {"operation": f"{self._prefix}_{operation}", self._tenant_field: tenant}
+
+    def _is_sampled(self) -> bool:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._is_busy = self._count > SAMPLED_ABOVE and second == self._second + 1
+            self._second, self._count = second, 0
+        self._count += 1
+        return not (self._is_busy or self._count > SAMPLED_ABOVE) or self._random() < SAMPLE
+
+
+def error_code(error: BaseException | None) -> str:
+    """Return the code of an error; that of an internal error for any that is not Keyhouse's."""
+    return error.code if isinstance(error, KeyhouseError) else KeyhouseError.code
+
+
+def traceback_fields(error: BaseException | None) -> dict[str, Any]:
+    """Return the traceback as a log field; of an outage only the driver's message."""
+    if not isinstance(error, OUTAGES):
+        return {"exc_info": error}
+    cause = error.__cause__
+    return {} if cause is None else {"cause": f"{type(cause).__name__}: {cause}"}
+
+
+def _cut(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: f"{value[:LOG_TEXT_CHARS_MAX]}…"
+        if isinstance(value, str) and len(value) > LOG_TEXT_CHARS_MAX
+        else value
+        for name, value in fields.items()
+    }

@@ -1,0 +1,117 @@
+"""A running service: tenants, quotas, rate limits, metrics, operation log and background tasks, assembled from settings.
+
+A system's `service.py` makes one of these, hands it to its operations, and returns `runtime.spec(...)`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from keyhouse.engine import Engine
+from keyhouse.http import Route
+from keyhouse.metrics import Timing
+from keyhouse.service.metrics import OperationMetrics
+from keyhouse.service.operation_log import OperationLog, error_code
+from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
+from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.service.sweeper import Sweeper
+from keyhouse.service.system import System
+from keyhouse.service.tenants import Tenant, Tenants
+from keyhouse.service.usage import Quota
+from keyhouse.service.usage_scan import UsageScan
+
+__all__ = ["ServiceRuntime"]
+
+T = TypeVar("T", bound=Tenant)
+
+
+class ServiceRuntime(Generic[T]):
+    """`tenant` makes a tenant from its name, the engine and the quota. `metrics` is registered here."""
+
+    def __init__(
+        self,
+        system: System,
+        context: ServiceContext,
+        settings: AnyTenantSettings,
+        tenant: Callable[[str, Engine, Quota], T],
+        *,
+        metrics: OperationMetrics,
+        log: OperationLog | None = None,
+    ) -> None:
+        self.system = system
+        self.engine = context.engine
+        self.settings = settings
+        self.metrics = metrics
+        context.metrics.register(metrics)
+        self.log = log or OperationLog(system.name, settings.slow_seconds)
+        self.quota = quota(settings)
+        self.rates = rate_limiter(settings, context.engine.clock)
+        self.tenants: Tenants[T] = Tenants(lambda name: tenant(name, self.engine, self.quota))
+        self.sweeper = Sweeper(self.engine, settings.sweep_seconds, metrics, self.log)
+        self.usage_scan = UsageScan(
+            system.schemas[0], self.engine, self.tenants.cached, metrics, self.log
+        )
+
+    def spec(
+        self,
+        *,
+        routes: Sequence[Route] = (),
+        tasks: Sequence[Callable[[], Awaitable[None]]] = (),
+        **parts: Any,
+    ) -> ServiceSpec:
+        """Return the spec of the service, with the tasks that every service has."""
+        return ServiceSpec(
+            name=self.system.name,
+            routes=routes,
+            tasks=[self.sweeper.run, self._scan_usage, *tasks],
+            **parts,
+        )
+
+    def metered(self, routes: Mapping[str, Route]) -> Sequence[Route]:
+        """Return the routes, by the names of their operations, with handlers that are measured and logged."""
+        return [
+            msgspec.structs.replace(route, handler=self._metered(operation, route.handler))
+            for operation, route in routes.items()
+        ]
+
+    def _metered(
+        self, operation: str, handler: Callable[..., Awaitable[Any]]
+    ) -> Callable[..., Awaitable[Any]]:
+        metrics, log = self.metrics, self.log
+        timings: dict[str, Timing] = {}
+
+        @wraps(handler)
+        async def metered(**arguments: Any) -> Any:
+            start = perf_counter()
+            try:
+                response = await handler(**arguments)
+            except Exception as error:
+                metrics.failed(_tenant(arguments), error_code(error))
+                raise
+            seconds = perf_counter() - start
+            tenant = _tenant(arguments)
+            timing = timings.get(tenant)
+            if timing is None:
+                timing = timings[tenant] = metrics.timing(operation, tenant)
+            timing.add(seconds)
+            if log.wants(seconds):
+                log.done(operation, tenant, seconds, _described(arguments))
+            return response
+
+        return metered
+
+    async def _scan_usage(self) -> None:
+        await self.usage_scan.run(self.settings.usage_scan_seconds)
+
+
+def _tenant(arguments: Mapping[str, Any]) -> str:
+    caller = arguments.get("caller")
+    return "" if caller is None else caller.tenant
+
+
+def _described(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the path parameters for the log: never a body."""
+    return {name: value for name, value in arguments.items() if isinstance(value, str)}

@@ -1,0 +1,93 @@
+"""Settings that every service has: quotas, rate limits, sweep, usage scan, slow operations.
+
+0 has one meaning in all of them: no limit, or switched off.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from keyhouse.auth import JwtSettings
+from keyhouse.clock import Clock
+from keyhouse.service.rates import RateLimiter
+from keyhouse.service.usage import Quota
+from keyhouse.settings import setting
+
+__all__ = [
+    "AnyTenantSettings",
+    "JwtTenantSettings",
+    "QuotaBytes",
+    "QuotaKeys",
+    "RateBurst",
+    "RatePerSecond",
+    "SlowSeconds",
+    "SweepSeconds",
+    "TenantSettings",
+    "UsageScanSeconds",
+    "quota",
+    "rate_limiter",
+]
+
+_NotNegative = msgspec.Meta(ge=0)
+
+QuotaKeys = Annotated[int, _NotNegative, setting("Keys that one tenant may store; 0: unlimited.")]
+QuotaBytes = Annotated[
+    int, _NotNegative, setting("Bytes of keys and values that one tenant may store; 0: unlimited.")
+]
+RatePerSecond = Annotated[
+    float,
+    _NotNegative,
+    setting("Requests per second that one tenant may make on average; 0: unlimited."),
+]
+RateBurst = Annotated[
+    int,
+    _NotNegative,
+    setting("Requests that one tenant may make at once within its rate; 0: one second's worth."),
+]
+SweepSeconds = Annotated[
+    float, _NotNegative, setting("Interval between two sweeps of expired rows; 0: never.")
+]
+UsageScanSeconds = Annotated[
+    float,
+    _NotNegative,
+    setting("Interval between two counts of all tenants' keys and bytes, for metrics; 0: never."),
+]
+SlowSeconds = Annotated[
+    float, _NotNegative, setting("Slower operations are logged as warnings; 0: never.")
+]
+
+
+class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
+    quota_keys: QuotaKeys = 0
+    quota_bytes: QuotaBytes = 0
+    rate_per_second: RatePerSecond = 0.0
+    rate_burst: RateBurst = 0
+    sweep_seconds: SweepSeconds = 300.0
+    usage_scan_seconds: UsageScanSeconds = 0.0
+    slow_seconds: SlowSeconds = 0.1
+
+
+class JwtTenantSettings(JwtSettings, frozen=True, kw_only=True):
+    """TenantSettings and JwtSettings in one table: a Struct has one base."""
+
+    quota_keys: QuotaKeys = 0
+    quota_bytes: QuotaBytes = 0
+    rate_per_second: RatePerSecond = 0.0
+    rate_burst: RateBurst = 0
+    sweep_seconds: SweepSeconds = 300.0
+    usage_scan_seconds: UsageScanSeconds = 0.0
+    slow_seconds: SlowSeconds = 0.1
+
+
+AnyTenantSettings = TenantSettings | JwtTenantSettings
+
+
+def quota(settings: AnyTenantSettings) -> Quota:
+    return Quota(settings.quota_keys, settings.quota_bytes)
+
+
+def rate_limiter(settings: AnyTenantSettings, clock: Clock) -> RateLimiter | None:
+    """Return the rate limiter of the settings; None if rates are unlimited."""
+    if not settings.rate_per_second:
+        return None
+    return RateLimiter(settings.rate_per_second, burst=settings.rate_burst or None, clock=clock)

@@ -1,0 +1,147 @@
+"""Requests of each operation: their fields, and which are required."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from keyhouse.limits import TTL_SECONDS_MAX
+from keyhouse.nats.endpoint import Body
+
+Ttl = Annotated[int, msgspec.Meta(ge=1, le=TTL_SECONDS_MAX)]
+Limit = Annotated[int, msgspec.Meta(ge=1)]
+Revision = Annotated[int, msgspec.Meta(ge=0)]
+
+LIMIT_DEFAULT = 1_000
+
+
+class Set(msgspec.Struct, gc=False):
+    key: str | UnsetType = UNSET
+    value: Any = UNSET
+    ttl: Ttl | None = None
+
+
+class Get(msgspec.Struct, gc=False):
+    """With `revision`, the reply has the value's revision too, for a later `cas`."""
+
+    key: str | UnsetType = UNSET
+    revision: bool = False
+
+
+class Delete(msgspec.Struct, gc=False):
+    key: str | UnsetType = UNSET
+
+
+class List(msgspec.Struct):
+    prefix: str = ""
+    limit: Limit = LIMIT_DEFAULT
+    cursor: str | None = None
+
+
+class Scan(List):
+    pass
+
+
+class Count(msgspec.Struct):
+    prefix: str = ""
+
+
+class Mget(msgspec.Struct):
+    keys: list[str] | UnsetType = UNSET
+
+
+class Incr(msgspec.Struct):
+    """Without `ttl`, an earlier one is kept."""
+
+    key: str | UnsetType = UNSET
+    by: int = 1
+    ttl: Ttl | None = None
+
+
+class Cas(msgspec.Struct):
+    """`revision`: the key must be at it; `null`: the key must be absent."""
+
+    key: str | UnsetType = UNSET
+    value: Any = UNSET
+    revision: int | UnsetType | None = UNSET
+    ttl: Ttl | None = None
+
+
+class Touch(msgspec.Struct):
+    """`ttl: null`: the key never expires."""
+
+    key: str | UnsetType = UNSET
+    ttl: Ttl | UnsetType | None = UNSET
+
+
+class Watch(msgspec.Struct):
+    """`since`: changes after that revision; without it, from now on. `stop` stops the watch of that subject."""
+
+    subject: str | UnsetType = UNSET
+    prefix: str = ""
+    since: Revision | None = None
+    stop: bool = False
+
+
+class Operation(msgspec.Struct):
+    """One operation of a batch: its name in `op`, and its fields."""
+
+    op: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    value: Any = UNSET
+    ttl: Ttl | UnsetType | None = UNSET
+    by: int = 1
+    revision: int | UnsetType | None = UNSET
+
+
+class Batch(msgspec.Struct):
+    ops: list[Operation] | UnsetType = UNSET
+
+
+BODIES: Final[dict[str, Body[Any]]] = {
+    "set": Body(Set, required=("key", "value")),
+    "get": Body(Get, required=("key",)),
+    "delete": Body(Delete, required=("key",)),
+    "list": Body(List),
+    "mget": Body(Mget, required=("keys",)),
+    "incr": Body(Incr, required=("key",)),
+    "cas": Body(Cas, required=("key", "value", "revision")),
+    "batch": Body(Batch, required=("ops",), levels=3),
+    "scan": Body(Scan),
+    "count": Body(Count),
+    "watch": Body(Watch, required=("subject",)),
+    "touch": Body(Touch, required=("key", "ttl")),
+}
+OPERATIONS: Final = tuple(BODIES)
+
+BATCH_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "set": ("key", "value"),
+    "delete": ("key",),
+    "incr": ("key",),
+    "cas": ("key", "value", "revision"),
+    "touch": ("key", "ttl"),
+}
+"""The operations of a batch, each with its required fields."""
+
+
+def cost(body: Any) -> int:
+    """Return how many operations a request counts as towards its plugin's rate."""
+    if isinstance(body, Batch) and isinstance(body.ops, list):
+        return max(1, len(body.ops))
+    if isinstance(body, Mget) and isinstance(body.keys, list):
+        return max(1, len(body.keys))
+    return 1
+
+
+def log_fields(operation: str, body: Any, reply: bytes) -> dict[str, Any]:
+    """Return the fields that describe an operation in the log: never a value."""
+    fields: dict[str, Any] = {}
+    for name in ("key", "ttl", "prefix", "limit"):
+        value = getattr(body, name, UNSET)
+        if value is not UNSET:
+            fields[name] = value
+    if operation == "get" and reply:
+        fields["hit"] = b'"exists":true' in reply[:40]
+    if reply:
+        fields["size"] = len(reply)
+    return fields
