@@ -145,18 +145,19 @@ class CommitGroup(Generic[Write]):
     ROWS_MAX: ClassVar[int] = sys.maxsize
     BYTES_MAX: ClassVar[int] = sys.maxsize
 
-    __slots__ = ("bytes", "rows", "writes")
+    __slots__ = ("_bytes_left", "_rows_left", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.rows = 0
-        self.bytes = 0
+        self._rows_left = self.ROWS_MAX
+        self._bytes_left = self.BYTES_MAX
 
     def fill(self, queue: deque[Write], count: int = sys.maxsize) -> bool:
         """Move up to `count` writes from the front of the queue into the group; drop withdrawn ones.
 
         Return False if the next write does not fit.
         """
+        count = min(count, self.WRITES_MAX - len(self.writes))
         while queue and count:
             write = queue[0]
             if not write.future.cancelled():
@@ -167,24 +168,27 @@ class CommitGroup(Generic[Write]):
         return True
 
     def add(self, write: Write) -> bool:
-        """Return False, and change nothing, if the write does not fit."""
-        rows, bytes = self.rows + write.rows, self.bytes + write.bytes
-        writes = self.writes
-        if writes and (
-            rows > self.ROWS_MAX
-            or bytes > self.BYTES_MAX
-            or write.alone
-            or writes[0].alone
-            or len(writes) >= self.WRITES_MAX
-        ):
+        """Return False, and change nothing, if the write exceeds the rows or bytes that are left."""
+        rows_left = self._rows_left - write.rows
+        bytes_left = self._bytes_left - write.bytes
+        if write.alone:
+            if self.writes:
+                return False
+            rows_left = -1
+        elif self.writes and (rows_left < 0 or bytes_left < 0):
             return False
-        self.rows = rows
-        self.bytes = bytes
-        writes.append(write)
+        self._rows_left = rows_left
+        self._bytes_left = bytes_left
+        self.writes.append(write)
         return True
 
+    def clear(self) -> None:
+        self.writes = []
+        self._rows_left = self.ROWS_MAX
+        self._bytes_left = self.BYTES_MAX
+
     def remove(self, writes: Sequence[Write]) -> None:
-        """Leave these writes to a later group. Their rows and bytes still count in this one."""
+        """Leave these writes to a later group. Their rows and bytes stay counted in this one."""
         removed = set(writes)
         self.writes = [write for write in self.writes if write not in removed]
 

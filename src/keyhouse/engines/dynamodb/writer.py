@@ -143,7 +143,7 @@ class DynamodbWriter(TaskCommitQueue[DynamodbWrite]):
 
     def _retake(self, lane: Lane[DynamodbWrite], group: LaneGroup[DynamodbWrite]) -> None:
         self._put_back(group, group.writes)
-        group.rows = group.bytes = 0
+        group.clear()
         group.fill(lane.queue)
         if group.writes and isinstance(group.writes[0], ExclusiveRead):
             self._put_back(group, group.writes)
