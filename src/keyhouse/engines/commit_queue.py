@@ -36,7 +36,7 @@ Rules that every engine relies on:
 2. A caller hears of an outcome only after the group is durable. A failed check is held back as
    well: a write before it in the same group may have caused it, and may still fail.
 3. A write that fails on its own account fails alone. Where the engine cannot tell which write of a
-   group caused an error, none of them was applied, and each is run again in a group of its own
+   group caused an error, none of them was applied, and each runs again in its own group
    (`alone`), unless the error is one that no single write causes (`SHARED_FAILURES`).
 4. A cancelled caller withdraws a queued write. In flight, the write runs to its end unobserved.
 5. `stop` rejects new writes and drains those already accepted.
@@ -153,7 +153,8 @@ class CommitGroup(Generic[Write]):
         self._bytes_left = self.BYTES_MAX
 
     def fill(self, queue: deque[Write], count: int = sys.maxsize) -> bool:
-        """Move up to `count` writes from the front of the queue into the group; drop withdrawn ones.
+        """Move up to `count` writes from the front of the queue into the group; drop withdrawn
+        ones.
 
         Return False if the next write does not fit.
         """
@@ -168,7 +169,7 @@ class CommitGroup(Generic[Write]):
         return True
 
     def add(self, write: Write) -> bool:
-        """Return False, and change nothing, if the write exceeds the rows or bytes that are left."""
+        """Return False, and change nothing, if the write exceeds the remaining rows or bytes."""
         rows_left = self._rows_left - write.rows
         bytes_left = self._bytes_left - write.bytes
         if write.alone:

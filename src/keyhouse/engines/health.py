@@ -1,7 +1,7 @@
-"""What an engine's file or server says of its own health, by URL: versions, durability, room, and the time there.
+"""Health checks of an engine's file or server, by URL: versions, durability, free space, clock.
 
-Each engine that has more to say than the contract does has a module `health` with one function, `look`. Looking changes
-nothing, and is done beside whoever has the engine open.
+An engine with checks has a module `health` with one function, `check_health`. Checks change
+nothing, and run while other processes have the engine open.
 """
 
 import os
@@ -17,11 +17,11 @@ from keyhouse.engines.registry import SCHEMES
 __all__ = ["HealthCheck", "check_health"]
 
 FREE_BYTES_MIN: Final = 512 * 1_024 * 1_024
-"""Less room than this on the disk is worth a word: SQLite needs some even to delete."""
+"""Less free disk space than this is a warning: SQLite needs some even to delete."""
 
 FREE_BYTES_BAD: Final = 64 * 1_024 * 1_024
 
-_LOOKING: Final = {
+_MODULES: Final = {
     "sqlite": "keyhouse.engines.sqlite.health",
     "postgres": "keyhouse.engines.postgres.health",
     "rocksdb": "keyhouse.engines.rocksdb.health",
@@ -31,16 +31,16 @@ _LOOKING: Final = {
 
 
 CLOCK_SECONDS_MAX: Final = 2.0
-"""Clocks that differ by more make rows expire early for some and late for others."""
+"""With a larger difference, rows expire early for some programs and late for others."""
 
 
 def format_size(size: float) -> str:
-    """Bytes, for people."""
+    """Format a number of bytes for people."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
 
 
 class HealthCheck(msgspec.Struct, frozen=True):
-    """`bad` must be mended, `warn` should be thought about; `cure` says how."""
+    """One result. `bad` must be repaired, `warn` should be considered; `fix` tells how."""
 
     name: str
     value: str
@@ -49,16 +49,16 @@ class HealthCheck(msgspec.Struct, frozen=True):
 
 
 async def check_health(url: str) -> list[HealthCheck]:
-    """What there is to say of the engine that the URL names; nothing, for one that has nothing to add."""
-    module = _LOOKING.get(SCHEMES[url.partition(":")[0]])
+    """Run the checks of the engine that the URL names; empty if it has none."""
+    module = _MODULES.get(SCHEMES[url.partition(":")[0]])
     if module is None:
         return []
-    facts: list[HealthCheck] = await import_module(module).check_health(url)
-    return facts
+    checks: list[HealthCheck] = await import_module(module).check_health(url)
+    return checks
 
 
 def free_space(path: str) -> Iterator[HealthCheck]:
-    """How much the disk has left where a file or folder is."""
+    """Check the free space of the disk that holds a file or folder."""
     usage = shutil.disk_usage(
         path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
     )
@@ -69,20 +69,20 @@ def free_space(path: str) -> Iterator[HealthCheck]:
             "free disk",
             value,
             state,
-            "Make room: a full disk refuses every commit, and deleting needs room too.",
+            "Free some space: on a full disk every commit fails, and deleting needs space too.",
         )
     else:
         yield HealthCheck("free disk", value)
 
 
 def clock_skew(seconds: float, *, within: float = CLOCK_SECONDS_MAX) -> HealthCheck:
-    """How far a server's clock is ahead of ours. `within`: as far as it may be, or as exactly as the server tells it."""
+    """Check a server's clock. `within`: the allowed difference, or the precision of `seconds`."""
     value = f"the server's is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
     if abs(seconds) > within:
         return HealthCheck(
             "clock",
             value,
             "warn",
-            "Set both by NTP: what expires is judged by the clock of each program.",
+            "Synchronise both with NTP: each program decides by its clock which rows have expired.",
         )
     return HealthCheck("clock", value)

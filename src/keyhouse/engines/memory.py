@@ -1,6 +1,7 @@
-"""The engine in memory: the contract in its plainest form, and the model that the other engines are compared with.
+"""The engine in memory: the simplest form of the contract, and the model for the other engines.
 
-Every call but `watch` is one step of the event loop, so nothing here needs a lock. It keeps nothing when it is closed.
+Every call but `watch` is one step of the event loop, so nothing needs a lock. Closing it loses all
+rows.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ CAPABILITIES: Final = Capabilities(name="memory", durable=False, shared=False, s
 
 
 class _Commit(NamedTuple):
-    """What a commit did, for the watches: keys only, because a watch gives out the newest row."""
+    """One commit in the log: keys only, because a watch delivers the newest row."""
 
     space: str
     put: tuple[str, ...]
@@ -33,16 +34,16 @@ class _Applied(NamedTuple):
 
 
 class _Space:
-    """The rows of one space, and their keys in order. Expired rows stay until they are swept."""
+    """The rows of one space and their sorted keys. Expired rows stay until a sweep."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.keys: list[str] = []
 
     def copy(self) -> "_Space":
-        same = _Space()
-        same.rows, same.keys = dict(self.rows), list(self.keys)
-        return same
+        copy = _Space()
+        copy.rows, copy.keys = dict(self.rows), list(self.keys)
+        return copy
 
     def put(self, row: Row) -> None:
         if row.key not in self.rows:
@@ -59,17 +60,17 @@ class _Space:
 
 
 class MemoryEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for the contract of each method."""
 
     def __init__(self, clock: Clock | None = None, *, changes_kept: int = CHANGES_KEPT) -> None:
         self._clock = clock or SystemClock()
         self._changes_kept = changes_kept
         self._spaces: dict[str, _Space] = {}
         self._revision = 0
-        self._pruned = 0  # the newest revision that is no longer in the log
-        self._log: list[_Commit] = []  # of the revisions behind `_pruned`, without holes
+        self._pruned = 0  # newest revision that was pruned from the log
+        self._log: list[_Commit] = []  # of the revisions after `_pruned`, without gaps
         self._applied: dict[tuple[str, str], _Applied] = {}
-        self._news = asyncio.Event()  # set, and replaced, by every commit
+        self._committed = asyncio.Event()  # every commit sets and replaces it
         self._closed = False
 
     @property
@@ -103,7 +104,7 @@ class MemoryEngine:
         if (
             batch.id is not None
             and (applied := self._applied.get((space, batch.id)))
-            and not self._forgotten(applied)
+            and not self._is_expired(applied)
         ):
             return applied.revision
         for check in batch.checks:
@@ -125,12 +126,12 @@ class MemoryEngine:
         position = self._revision if since is None else since
         while True:
             self._check_open()
-            news, commits = self._news, self._commits_after(position)
+            committed, commits = self._committed, self._commits_after(position)
             for position, commit in commits:
                 for change in self._changes(position, commit, space, span):
                     yield change
-            if news is self._news:
-                await news.wait()
+            if committed is self._committed:
+                await committed.wait()
 
     async def sweep(self, *, limit: int) -> int:
         self._check_open()
@@ -155,14 +156,14 @@ class MemoryEngine:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["MemoryEngine"]:
         self._check_open()
-        same = MemoryEngine(self._clock)
-        same._spaces = {name: space.copy() for name, space in self._spaces.items()}
-        same._revision = self._revision
-        yield same
+        copy = MemoryEngine(self._clock)
+        copy._spaces = {name: space.copy() for name, space in self._spaces.items()}
+        copy._revision = self._revision
+        yield copy
 
     async def close(self) -> None:
         self._closed = True
-        self._tell()
+        self._notify()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -195,12 +196,12 @@ class MemoryEngine:
         for key in deletes:
             rows.delete(key)
         self._log.append(_Commit(space, tuple(put.key for put in puts), deletes))
-        self._tell()
+        self._notify()
         return self._revision
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+    def _notify(self) -> None:
+        self._committed.set()
+        self._committed = asyncio.Event()
 
     def _commits_after(self, position: int) -> list[tuple[int, _Commit]]:
         if position < self._pruned:
@@ -208,9 +209,9 @@ class MemoryEngine:
         return list(enumerate(self._log[position - self._pruned :], position + 1))
 
     def _changes(self, revision: int, commit: _Commit, space: str, span: Span) -> Iterator[Change]:
-        """What the commit changed in the span, without what a newer commit has changed since.
+        """Yield the changes in the span, except those that a newer commit has changed again.
 
-        A row that has expired is gone: who still holds the value that it replaced must hear of it.
+        An expired row is a deletion: a reader may still hold the value that it replaced.
         """
         if commit.space != space:
             return
@@ -232,8 +233,8 @@ class MemoryEngine:
         del self._log[:extra]
         self._pruned += extra
         self._applied = {
-            key: applied for key, applied in self._applied.items() if not self._forgotten(applied)
+            key: applied for key, applied in self._applied.items() if not self._is_expired(applied)
         }
 
-    def _forgotten(self, applied: _Applied) -> bool:
+    def _is_expired(self, applied: _Applied) -> bool:
         return applied.at <= self._clock.now() - BATCH_ID_KEPT_SECONDS * 1_000

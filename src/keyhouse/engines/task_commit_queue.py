@@ -121,7 +121,7 @@ class TaskCommitQueue(CommitQueue, Generic[Write]):
     def _announce(self, group: LaneGroup[Write]) -> None:  # optional
         """Notify the watches, after the callers are settled."""
 
-    # The same for every engine
+    # Shared by all engines
 
     @property
     def busy(self) -> bool:

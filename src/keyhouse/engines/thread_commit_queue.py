@@ -1,4 +1,4 @@
-"""Group commit with one worker thread, for engines with a disk of their own: SQLite and RocksDB.
+"""Group commit with one worker thread, for the embedded engines: SQLite and RocksDB.
 
 See `commit_queue` for the theory. The queue is always in one of these states; callbacks move it
 on, not a task, so neither a cancelled caller nor a loop that shuts down can stop it half-way:
@@ -60,8 +60,8 @@ class WouldBlock(Exception):
 class TransactionWrite(PendingWrite[Answer]):
     """A write as a callable on the group's transaction.
 
-    Errors of type `OWN_ERRORS` are the write's own and leave nothing to undo. Those of type
-    `EXCLUDING_ERRORS` interrupt the write half-way: the group is planned again without it. Any
+    Errors of type `OWN_ERRORS` are the write's own and leave nothing to undo. An error of type
+    `EXCLUDING_ERRORS` interrupts the write half-way: the group is planned again without it. Any
     other error is the group's, and is raised.
     """
 
@@ -101,7 +101,7 @@ class TransactionGroup(CommitGroup[TransactionWrite[Any]]):
 
 
 class ThreadCommitQueue(CommitQueue):
-    """The engine plans a group on the loop, applies it on the thread and finishes it on the loop."""
+    """The engine plans a group on the loop, applies it on the thread, finishes it on the loop."""
 
     def __init__(self, name: str) -> None:
         self._queue: deque[TransactionWrite[Any]] = deque()
@@ -150,7 +150,7 @@ class ThreadCommitQueue(CommitQueue):
         """On the thread, after the last group."""
         ...
 
-    # The same for every engine
+    # Shared by all engines
 
     def submit(self, write: TransactionWrite[Answer]) -> asyncio.Future[Answer]:
         """Queue the write; the future has its outcome once the write is on disk."""

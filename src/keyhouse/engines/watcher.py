@@ -1,11 +1,19 @@
-"""Watches of the engines that keep a log of changes on a disk of their own.
+"""Watches of the embedded engines, SQLite and RocksDB, fed from their log of changes.
 
-What is committed is offered to the watchers of its space. A watcher that starts at an older revision, or that has let too
-much pile up, reads the log on its own up to the tail of that moment, and goes on with what it is offered.
+Each commit is offered to the watchers of its space. A watcher is in one of two states:
 
-The log names keys. A change is given out only if it is still the newest of its key: the row is at that revision, or the
-key was deleted and is gone. One that is not is followed by a newer one. A row that has expired is given out as gone: its
-value is nobody's any more, and yet who still holds the value that it replaced must hear of it.
+    state     reads from                              next
+    -------   -------------------------------------   ----------------------------------------------
+    lagging   the log, from `position` to `horizon`   position = horizon                 -> current
+    current   the commits offered to it               over PENDING_MAX changes pending,
+                                                      or commits missed                  -> lagging
+
+A watcher starts as lagging. When it becomes current, `horizon` is the newest offered revision;
+newer commits are offered while it still reads the log up to there.
+
+The log holds keys, not values. A change is delivered only if it is still the newest of its key: the
+row is at that revision, or the key was deleted and has no row. Otherwise a newer change follows. A
+row that has expired is delivered as deleted: a reader may still hold the value that it replaced.
 """
 
 import asyncio
@@ -18,11 +26,11 @@ from keyhouse.engine import Change, Row, Span
 from keyhouse.errors import KeyhouseError
 
 PENDING_MAX: Final = 10_000
-"""Changes that may wait in memory for one watcher; one that is further behind reads the log."""
+"""Changes pending in memory for one watcher; beyond that it reads the log."""
 
 
-class Keys(Protocol):
-    """What the log says of one commit."""
+class ChangedKeys(Protocol):
+    """The keys of one commit, as the log has them."""
 
     @property
     def put(self) -> Sequence[str]: ...
@@ -40,51 +48,49 @@ class ChangedKey(NamedTuple):
 
 
 class Watcher:
-    """What one watch still has to give out, and where it stands in the log.
+    """The pending changes of one watch and its position in the log.
 
-    It reads the log from behind `position` up to `horizon`; what is newer is offered to it, and waits.
-
-    `behind`: nothing newer is waiting for it, and it needs a new horizon.
+    `lagging`: nothing is offered to it until it has a new horizon.
     """
 
-    __slots__ = ("_pending", "_span", "behind", "failure", "horizon", "position", "woken")
+    __slots__ = ("_pending", "_span", "failure", "horizon", "lagging", "position", "woken")
 
     def __init__(self, span: Span, position: int) -> None:
         self._span = span
         self._pending: list[ChangedKey] = []
         self.position = position
         self.horizon = position
-        self.behind = True
+        self.lagging = True
         self.failure: KeyhouseError | None = None
         self.woken = asyncio.Event()
 
-    def mentions(self, revision: int, keys: Keys) -> list[ChangedKey]:
-        """The keys that are in its span, and new to it."""
+    def select(self, revision: int, keys: ChangedKeys) -> list[ChangedKey]:
+        """Return the changed keys within the span and after the position."""
         if revision <= self.position:
             return []
         put = [ChangedKey(revision, key, False) for key in keys.put if key in self._span]
         return put + [ChangedKey(revision, key, True) for key in keys.deleted if key in self._span]
 
-    def offer(self, revision: int, keys: Keys) -> None:
-        if not self.behind and (new := self.mentions(revision, keys)):
+    def offer(self, revision: int, keys: ChangedKeys) -> None:
+        if not self.lagging and (new := self.select(revision, keys)):
             self._pending += new
             self.woken.set()
             if len(self._pending) > PENDING_MAX:
-                self.miss()
+                self.fall_back()
 
     def take(self, tail: int) -> list[ChangedKey]:
-        """All that waits: up to `tail`, everything has been offered."""
-        taken, self._pending = self._pending, []
+        """Remove and return the pending changes. Everything up to `tail` has been offered."""
+        pending, self._pending = self._pending, []
         self.position = max(self.position, tail)
         self.woken.clear()
-        return taken
+        return pending
 
-    def miss(self) -> None:
-        """Let go of what waits, and find it in the log again."""
+    def fall_back(self) -> None:
+        """Drop the pending changes, to read them from the log instead."""
         if self._pending and self.position >= self.horizon:
             self.position = max(self.position, self._pending[0].revision - 1)
         self._pending = []
-        self.behind = True
+        self.lagging = True
         self.woken.set()
 
     def fail(self, failure: KeyhouseError) -> None:
@@ -93,42 +99,42 @@ class Watcher:
 
 
 class LogFeed(ABC):
-    """The watchers of an engine, by space. An engine says where its log ends, and reads in it."""
+    """The watchers of an engine, by space. The engine reads the log."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watchers: dict[str, set[Watcher]] = {}
         self._closed = False
 
-    # What an engine says
+    # Implemented by the engine
 
     @abstractmethod
     def _closed_error(self) -> KeyhouseError: ...
 
     @abstractmethod
-    def _begin(self, since: int | None) -> int:
-        """Before a watcher joins: where the log ends. Refused when `since` is still to come."""
+    def _start(self, since: int | None) -> int:
+        """Return the newest revision, for a new watcher. Raises if `since` is newer."""
         ...
 
     @abstractmethod
     def _offered(self) -> int:
-        """Up to where every watcher that is not behind has been offered all there is."""
+        """Return the revision up to which all commits were offered to the current watchers."""
         ...
 
     def _catch_up(self) -> None:  # noqa: B027  # not every engine has something to do here
-        """Offer what has been committed since, by whomever."""
+        """Offer the commits since then, of other processes as well."""
 
     @abstractmethod
     def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
-        """The next window of the log, up to its horizon at most; `outdated` when the log begins behind it."""
+        """Return the next window of the log, up to the horizon; raise `outdated` if pruned."""
         ...
 
     @abstractmethod
     def _stored(self, space: str, key: str) -> Row | None:
-        """The row as it lies there, expired or not."""
+        """Return the row as stored, expired or not."""
         ...
 
-    # What is the same for all
+    # Shared by all engines
 
     async def changes(
         self, space: str, span: Span, since: int | None
@@ -136,8 +142,8 @@ class LogFeed(ABC):
         watcher = self._join(space, span, since)
         try:
             while True:
-                for mention in self._due(space, watcher):
-                    change = self._newest(space, mention)
+                for changed in self._due(space, watcher):
+                    change = self._newest(space, changed)
                     if change is not None:
                         yield change
                 if watcher.position < watcher.horizon:
@@ -154,7 +160,7 @@ class LogFeed(ABC):
     def _join(self, space: str, span: Span, since: int | None) -> Watcher:
         if self._closed:
             raise self._closed_error()
-        tail = self._begin(since)
+        tail = self._start(since)
         watcher = Watcher(span, tail if since is None else since)
         self._watchers.setdefault(space, set()).add(watcher)
         return watcher
@@ -167,31 +173,32 @@ class LogFeed(ABC):
     def _due(self, space: str, watcher: Watcher) -> list[ChangedKey]:
         if watcher.failure is not None:
             raise watcher.failure
-        if watcher.behind:
+        if watcher.lagging:
             self._catch_up()
             watcher.horizon = self._offered()
-            watcher.behind = False
+            watcher.lagging = False
         if watcher.position < watcher.horizon:
             return self._from_log(space, watcher)
         return watcher.take(self._offered())
 
-    def _newest(self, space: str, mention: ChangedKey) -> Change | None:
-        row = self._stored(space, mention.key)
+    def _newest(self, space: str, changed: ChangedKey) -> Change | None:
+        """Return the change as the stored row has it; None if a newer one follows."""
+        row = self._stored(space, changed.key)
         if row is None:
-            return Change(mention.key, mention.revision, None) if mention.deleted else None
-        if row.revision != mention.revision:
+            return Change(changed.key, changed.revision, None) if changed.deleted else None
+        if row.revision != changed.revision:
             return None
         if row.expires is not None and row.expires <= self._clock.now():
             return Change(row.key, row.revision, None)
         return Change(row.key, row.revision, row.value, row.expires)
 
-    def _miss(self) -> None:
-        """What was offered may not be all there was: each finds it in the log."""
+    def _fall_back(self) -> None:
+        """Have every watcher read the log: commits may be missing from those offered."""
         for watcher in self._all():
-            watcher.miss()
+            watcher.fall_back()
 
     def _fail(self, failure: KeyhouseError) -> None:
-        """One error for each: each adds its own traceback."""
+        """Fail each watcher with its own copy of the error, which gets its own traceback."""
         for watcher in self._all():
             watcher.fail(failure.copy())
 

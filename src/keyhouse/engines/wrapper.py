@@ -1,4 +1,6 @@
-"""An engine around an engine, which passes everything on: for those that measure, trace or disturb some of the calls."""
+"""A wrapper that forwards every call to another engine: the base for metrics, tracing, fault
+injection.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
@@ -9,7 +11,7 @@ from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
 
 
 class EngineWrapper:
-    """Is an Engine. It shows no snapshots, which would be looked at past it."""
+    """Implements Engine. It offers no snapshots: they would bypass the wrapper."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -40,10 +40,10 @@ MEANINGS: list[tuple[str, type[KeyhouseError], str]] = [
     (
         "IO error: While open a file for lock: rows/LOCK: Permission denied",
         UnavailableError,
-        "able to write",
+        "writable for this user",
     ),
-    ("Permission denied (os error 13)", UnavailableError, "able to write"),
-    ("IO error: Read-only file system: rows/LOCK", UnavailableError, "able to write"),
+    ("Permission denied (os error 13)", UnavailableError, "writable for this user"),
+    ("IO error: Read-only file system: rows/LOCK", UnavailableError, "writable for this user"),
     ("No such file or directory (os error 2)", UnavailableError, "must exist"),
     ("Not a directory (os error 20)", UnavailableError, "must exist"),
     ("File exists (os error 17)", UnavailableError, "must exist"),
@@ -57,9 +57,9 @@ MEANINGS: list[tuple[str, type[KeyhouseError], str]] = [
     (
         "IO error: While fdatasync: rows/000021.log: Input/output error",
         UnavailableError,
-        "system's log",
+        "system log",
     ),
-    ("Shutdown in progress", EngineError, "does not know"),
+    ("Shutdown in progress", EngineError, "unexpected error"),
 ]
 
 

@@ -124,7 +124,7 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
             make(path, a=b"1")
             path.chmod(0o555)
         Path(folder).chmod(0o555)
-        with unprivileged(), pytest.raises(UnavailableError, match="must be able to write"):
+        with unprivileged(), pytest.raises(UnavailableError, match="writable for this user"):
             RocksdbEngine.open(path)
         Path(folder).chmod(0o700)
 
@@ -161,7 +161,7 @@ def test_another_process_is_refused_with_what_to_do(path: Path) -> None:
                 text=True,
                 timeout=60,
             )
-            assert "open already" in ran.stdout and str(path) in ran.stdout
+            assert "already open" in ran.stdout and str(path) in ran.stdout
 
     asyncio.run(scenario())
 

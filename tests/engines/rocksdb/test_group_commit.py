@@ -346,7 +346,7 @@ def test_without_room_to_open_anew_the_old_handle_goes_on_reading(
                 await engine.commit("s", one(1))
             disk.failing = None
             with monkeypatch.context() as patch:
-                patch.setattr("keyhouse.engines.rocksdb.database.ROOM_BYTES", 2**62)
+                patch.setattr("keyhouse.engines.rocksdb.database.OPEN_BYTES", 2**62)
                 with pytest.raises(FullError) as refusal:
                     await engine.commit("s", one(1))
                 assert refusal.value.fields["needed_bytes"] >= 2**62  # type: ignore[operator]

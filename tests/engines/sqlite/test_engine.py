@@ -295,7 +295,7 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
             make(path, a=b"1")
             path.chmod(0o444)
         Path(folder).chmod(0o555)
-        with unprivileged(), pytest.raises(UnavailableError, match="must be able to write"):
+        with unprivileged(), pytest.raises(UnavailableError, match="writable for this user"):
             SqliteEngine.open(path)
         Path(folder).chmod(0o700)
 
@@ -308,7 +308,7 @@ def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_
         make(path, a=b"1")
         path.chmod(0o444)
         Path(folder).chmod(0o777)
-        with unprivileged(), pytest.raises(UnavailableError, match="must be able to write"):
+        with unprivileged(), pytest.raises(UnavailableError, match="writable for this user"):
             SqliteEngine.open(path)
 
 

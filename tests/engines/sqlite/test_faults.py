@@ -22,14 +22,14 @@ MEANINGS: list[tuple[type[Exception], type[KeyhouseError], str]] = [
     (apsw.LockedError, UnavailableError, "try again"),
     (apsw.ProtocolError, UnavailableError, "try again"),
     (apsw.CantOpenError, UnavailableError, "folder must exist"),
-    (apsw.ReadOnlyError, UnavailableError, "able to write"),
-    (apsw.PermissionsError, UnavailableError, "able to write"),
-    (apsw.IOError, UnavailableError, "system's log"),
+    (apsw.ReadOnlyError, UnavailableError, "writable for this user"),
+    (apsw.PermissionsError, UnavailableError, "writable for this user"),
+    (apsw.IOError, UnavailableError, "system log"),
     (apsw.NoMemError, UnavailableError, "memory"),
     (apsw.NotADBError, UnreadableError, "not a SQLite database"),
     (apsw.CorruptError, UnreadableError, "backup"),
-    (apsw.MisuseError, EngineError, "does not know"),
-    (ZeroDivisionError, EngineError, "does not know"),
+    (apsw.MisuseError, EngineError, "unexpected error"),
+    (ZeroDivisionError, EngineError, "unexpected error"),
 ]
 
 

@@ -14,7 +14,7 @@ OWN_ITEMS: Final = 3
 
 
 class DynamodbCommit(PendingCommit):
-    """`alone`: decided on a consistent read of all its rows, in a transaction of its own.
+    """`alone`: decided on a consistent read of all its rows, in a separate transaction.
 
     So is a batch whose conditions do not fit into a transaction with its writes.
     """

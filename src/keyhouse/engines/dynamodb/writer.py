@@ -3,16 +3,18 @@
 Why a space is linearizable and its log has no gaps. A space has a head, the revision of its newest
 commit. Every transaction that writes in the space moves the head, on the condition that it still is
 where the transaction's revisions were counted from; the same transaction writes the rows, their
-entry in the log, and the batch ids. So of two transactions that start from one head DynamoDB applies
-one: revisions are assigned once, in the order in which transactions take effect, and each has its
-entry in the log as soon as it is the head. No number is drawn beforehand that could leave a gap.
+entry in the log, and the batch ids. So of two transactions that start from one head DynamoDB
+applies one: revisions are assigned once, in the order in which transactions take effect, and each
+has its entry in the log as soon as it is the head. No number is drawn beforehand that could leave a
+gap.
 
 Checks are conditions of the same transaction, evaluated by DynamoDB with the writes. Counters are
 read first; the sum is written on the condition that the row is still at the revision that was read.
-If any condition fails, everything is read again (rows, head and ids) and decided here, where it shows
-whose check it was; a batch whose check fails on the rows read settles with None and does not affect
-the others. Where all rows must be of one moment, and for a batch with more checks than a transaction
-has room for, one transaction reads rows and head; the condition on the head keeps that valid.
+If any condition fails, everything is read again (rows, head and ids) and decided here, where it
+shows whose check it was; a batch whose check fails on the rows read settles with None and does not
+affect the others. Where all rows must be of one moment, and for a batch with more checks than a
+transaction has room for, one transaction reads rows and head; the condition on the head keeps that
+valid.
 
 A retry takes the group again from the queue, with the writes that arrived meanwhile.
 

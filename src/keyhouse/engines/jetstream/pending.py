@@ -134,7 +134,7 @@ class Overlay:
         return 0 if entry is None else entry.sequence
 
     def guard(self, row_key: RowKey) -> dict[str, str]:
-        """Return the condition of a message at the row's subject; none after the first of a batch."""
+        """Return the condition of a message for the row; none after the first of a batch."""
         if row_key in self._guarded:
             return {}
         self._guarded.add(row_key)

@@ -2,7 +2,7 @@
 
 An atomic batch costs the server ten times as much as a message, nearly independent of its size. So
 a group of one message is sent as one message, a few writes of one message each as pipelined
-messages, and anything else as one atomic batch. In it each write is a commit of its own, with its
+messages, and anything else as one atomic batch. In it each write is a separate commit, with its
 own revision.
 
 Writes are optimistic. A group is planned on the mirror; every message carries the sequence expected
@@ -78,7 +78,7 @@ IDS_CACHED: Final = 4_096
 """Batch ids that this process applied, and need not look up."""
 
 RECENT_MAX: Final = 4_096
-"""Rows just written that the mirror may not show yet; with more, the writer waits for the mirror."""
+"""Rows just written that the mirror may not show yet; with more, the writer waits for it."""
 
 COUNTER_BYTES: Final = 64
 """Bytes of their values that are cached: a counter is shorter, and a longer value is not one."""
@@ -102,7 +102,7 @@ class _Plan(NamedTuple):
 
 
 Outcome = int | KeyhouseError | None
-"""The sequence of the last message, or the failure; None: a row was not at its expected sequence."""
+"""The last message's sequence, or the failure; None: a row was not at its expected sequence."""
 
 
 class JetstreamGroup(LaneGroup[JetstreamWrite]):

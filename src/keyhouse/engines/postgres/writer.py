@@ -87,7 +87,7 @@ class PostgresWriter(TaskCommitQueue[PostgresCommit]):
         self._committed({write.space for write in group.writes})
 
     async def _call(self, group: PostgresGroup, *, wait_for_locks: bool) -> Any:
-        """Return the function's result. Retries only a call that is known to have changed nothing."""
+        """Return the function's result. Retries only a call that certainly changed nothing."""
         attempt = 1
         while True:
             connection = await self._pool.acquire()

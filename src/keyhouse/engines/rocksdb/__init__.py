@@ -1,4 +1,5 @@
-"""The RocksDB engine: one folder, one process, one writer that commits in groups. Through `rocksdict`.
+"""The RocksDB engine: one folder, one process, one writer that commits in groups. Through
+`rocksdict`.
 
 `RocksdbEngine.open(path)` is all there is to call.
 """

@@ -1,12 +1,13 @@
-"""The open folder: RocksDB's handles, what makes a write durable, and opening it anew when a write has failed.
+"""The open folder: RocksDB's handles, durable writes, and reopening after a failed write.
 
-`rocksdict` holds Python's lock for as long as a write lasts, and would hold up the event loop for the whole of a sync, from
-whatever thread it is called. But it lets go of it in `flush_wal`. So a commit is a write without sync, which only copies
-into the log and into memory, and then a sync of the log on a thread: the same system calls as a write with `sync`. What
-lies between the two is nobody's to see: see `view`.
+`rocksdict` holds Python's lock during a write, and would block the event loop for a whole sync, on
+whatever thread it is called. But it releases the lock in `flush_wal`. So a commit is a write
+without sync, which only copies into the log and into memory, and then a sync of the log on a
+thread: the same system calls as a write with `sync`. Rows written and not yet synced are hidden
+from readers: see `view`.
 
-A handle that failed to write is of no more use (after ENOSPC it refuses everything, also when there is room again). It
-still reads, so it stays until there is room for another.
+A handle that failed to write is unusable for writes (after ENOSPC it rejects everything, even when
+there is space again). It still reads, so it stays open until there is space for another.
 """
 
 import os
@@ -32,16 +33,16 @@ from keyhouse.engines.rocksdb.format_check import check_folder, check_format
 from keyhouse.engines.rocksdb.settings import options, write_options
 from keyhouse.errors import FullError, KeyhouseError
 
-ROOM_BYTES: Final = 4 * 1_024 * 1_024
-"""What opening needs on the disk, besides as much as the log that it reads again."""
+OPEN_BYTES: Final = 4 * 1_024 * 1_024
+"""Disk space needed to open a folder, in addition to the size of the log that is replayed."""
 
 
 class WriteStall(Exception):
-    """RocksDB has to flush or compact before it takes more. Nothing was written: prepare the batch again."""
+    """RocksDB must flush or compact before it accepts writes. Nothing was written: plan again."""
 
 
 class Database:
-    """`failed`: what the last write failed with; the folder has to be opened anew before the next."""
+    """`failed`: the error of the last write; the folder must be reopened before the next one."""
 
     rows: Rdict
     expiry: Rdict
@@ -60,7 +61,7 @@ class Database:
         return bool(self._handles)
 
     def open(self) -> None:
-        """Make the folder if it is not there; the folder around it must be."""
+        """Open the folder, or create it; its parent folder must exist."""
         try:
             if not os.path.isdir(self.folder):
                 os.mkdir(self.folder)
@@ -88,16 +89,19 @@ class Database:
             self.rows.flush_wal(True)
 
     def close(self) -> None:
-        """Never fails: all that was promised is in the log already. Whatever anyone still holds of the driver's objects, a
-        snapshot, an iterator or a family, keeps the folder locked; so the families are taken from who has them."""
+        """Close the handles. Never raises: every confirmed commit is in the log already.
+
+        Any driver object that is still referenced, a snapshot, an iterator or a family, keeps the
+        folder locked; so the families are removed from the shared dictionary.
+        """
         self.families.clear()
         handles, self._handles = self._handles, {}
         for name in reversed(handles):
             with suppress(Exception):
                 handles[name].close()
 
-    def check_room(self) -> None:
-        """Refuse to let go of a handle that can still read while there is no room to open another."""
+    def check_space(self) -> None:
+        """Raise FullError if there is no space to open another handle: this one can still read."""
         try:
             logs = [
                 entry.stat().st_size
@@ -107,12 +111,12 @@ class Database:
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise translate(error, self.folder) from error
-        needed = ROOM_BYTES + sum(logs)
+        needed = OPEN_BYTES + sum(logs)
         if free < needed:
             raise FullError(FULL, folder=self.folder, free_bytes=free, needed_bytes=needed)
 
     def write(self, batch: WriteBatch) -> None:
-        """Into the log, and not yet durable. A batch that failed is used up."""
+        """Write to the log, not yet durable. A batch that failed cannot be written again."""
         try:
             self.rows.write(batch, self._writing)
         except Exception as error:
@@ -122,7 +126,7 @@ class Database:
             raise self.failed from error
 
     def sync(self) -> None:
-        """What was written is durable when this returns. Lets other threads run meanwhile."""
+        """Make all writes durable. Other threads run meanwhile."""
         try:
             self.rows.flush_wal(True)
         except Exception as error:
@@ -133,11 +137,11 @@ class Database:
         return self.rows.snapshot()
 
     def newest_revision(self) -> int:
-        """0 before the first commit."""
+        """Return 0 before the first commit."""
         return self._revision(last=True) or 0
 
     def oldest_revision(self) -> int:
-        """Of the changes that are kept; 1 before the first commit."""
+        """Return the oldest revision in the log of changes; 1 before the first commit."""
         return self._revision(last=False) or 1
 
     def _revision(self, *, last: bool) -> int | None:

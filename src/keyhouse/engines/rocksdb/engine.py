@@ -1,4 +1,6 @@
-"""The engine on a RocksDB folder: reads on the caller's thread, writes through the writer, watches through the feed."""
+"""The engine on a RocksDB folder: reads on the caller's thread, writes through the writer, watches
+through the feed.
+"""
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -16,13 +18,13 @@ from keyhouse.engines.thread_commit_queue import TransactionWrite
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS: Final = 500
-"""Rows that a sweep removes, or looks at, in one group: between two of them, others commit."""
+"""Rows that a sweep removes or examines in one group; others commit between two groups."""
 
 PRUNE_ROWS: Final = 2_000
-"""Batch ids that a sweep forgets in one group."""
+"""Batch ids that a sweep deletes in one group."""
 
 COMMIT_BYTES: Final = 16 * 1_024 * 1_024
-"""The driver holds Python's lock while RocksDB copies a batch: for so much, a tenth of a second in which nothing runs."""
+"""The driver holds Python's lock while RocksDB copies a batch: for this, a tenth of a second."""
 
 CAPABILITIES: Final = Capabilities(
     name="rocksdb", durable=True, shared=False, snapshots=True, commit_bytes_max=COMMIT_BYTES
@@ -30,7 +32,7 @@ CAPABILITIES: Final = Capabilities(
 
 
 class RocksdbEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for the contract of each method."""
 
     def __init__(self, database: Database, clock: Clock, changes_kept: int) -> None:
         self._clock = clock
@@ -48,7 +50,9 @@ class RocksdbEngine:
         clock: Clock | None = None,
         changes_kept: int = CHANGES_KEPT,
     ) -> "RocksdbEngine":
-        """Open the folder, or make it; the folder around it must be there. LockedError when anyone has it open."""
+        """Open or create the folder; its parent must exist. Raises LockedError if it is open
+        already.
+        """
         database = Database(os.fspath(path))
         database.open()
         return cls(database, clock or SystemClock(), changes_kept)

@@ -1,7 +1,8 @@
-"""What the driver raises, as what the engine raises. The only place that chooses an error by the driver's.
+"""Maps the driver's errors to the engine's. The only place that chooses one by the other.
 
-`rocksdict` raises a bare `Exception` for everything, so there is nothing to go by but its text: RocksDB's status, which
-starts with its kind ("IO error: ", "Corruption: "), or what the operating system says of a folder.
+`rocksdict` raises a bare `Exception` for everything, so only its text distinguishes errors:
+RocksDB's status, which starts with its kind ("IO error: ", "Corruption: "), or the system's error
+for a folder.
 """
 
 from typing import NamedTuple
@@ -21,12 +22,15 @@ from keyhouse.errors import (
 
 CLOSED = "The engine is closed."
 FULL = "The disk is full; make room, then try again."
-FOLDER = "The database's folder can't be used; the folder around it must exist, and this user must be able to write in both."
-LOCKED = (
-    "The database is open already, here or in another process, and RocksDB serves one at a time: close it there, or move to"
-    " an engine that several processes can share."
+FOLDER = (
+    "The database's folder cannot be used; its parent folder must exist, and both must be writable"
+    " for this user."
 )
-STALLED = "RocksDB could not keep up with the writes, and took no more for a minute; try again."
+LOCKED = (
+    "The database is already open, here or in another process, and RocksDB serves one at a time:"
+    " close it there, or move to an engine that several processes can share."
+)
+STALLED = "RocksDB could not keep up with the writes and accepted none for a minute; try again."
 
 
 class _Rule(NamedTuple):
@@ -55,28 +59,28 @@ _RULES = (
     _Rule(
         "IO error",
         UnavailableError,
-        "The disk failed to read or write; look into the system's log.",
+        "The disk failed to read or write; check the system log.",
     ),
 )
 
 
 def translate(error: Exception, folder: str) -> KeyhouseError:
-    """The error to raise for the driver's: what happened, what to do, and to which folder."""
+    """Return the error to raise: what happened, what to do, and to which folder."""
     if isinstance(error, KeyhouseError):
         return error
     if isinstance(error, DbClosedError):
         return ClosedError(CLOSED, folder=folder).caused_by(error)
     detail = str(error)
-    said = detail.replace(folder, "")  # a folder may be called anything
+    text = detail.replace(folder, "")  # a folder can have any name
     for rule in _RULES:
-        if rule.text in said:
+        if rule.text in text:
             return rule.error_type(rule.message, folder=folder, detail=detail).caused_by(error)
-    sentence = "The engine failed in a way that it does not know."
+    sentence = "The engine failed with an unexpected error."
     return EngineError(sentence, folder=folder, detail=detail).caused_by(error)
 
 
 def translate_sync_error(error: Exception, folder: str) -> KeyhouseError:
-    """For an error of the sync that ends a commit: the rows are in the log, and may be found there or not."""
+    """Map an error of the sync that ends a commit: the rows may be in the log or not."""
     sentence = (
         "The disk failed while the commit was being made durable; repeat it with the same batch id."
     )
@@ -84,10 +88,10 @@ def translate_sync_error(error: Exception, folder: str) -> KeyhouseError:
 
 
 def is_absent(error: Exception) -> bool:
-    """Whether a snapshot says no more than that it has no such key."""
+    """Return True if the error only means that a snapshot has no such key."""
     return str(error) == "key not found"
 
 
 def is_stall(error: Exception) -> bool:
-    """Whether the write was refused, untouched, because flushing or compacting has to come first."""
+    """Return True if nothing was written because RocksDB must flush or compact first."""
     return "Write stall" in str(error)

@@ -1,6 +1,7 @@
-"""Watches: each durable commit is offered to the watchers of its space; one that is behind reads the log of changes.
+"""Watches on RocksDB: each durable commit is offered to the watchers of its space.
 
-All commits are of this process, so nothing has to be polled for. What is the same on SQLite is in `engines.watcher`.
+All commits are of this process, so nothing is polled. `engines.watcher` has the part that SQLite
+shares.
 """
 
 from collections.abc import Iterator
@@ -17,19 +18,18 @@ from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 WINDOW_COMMITS: Final = 1_000
-"""Commits of the log that are looked at before other tasks get their turn."""
+"""Commits of the log that are read before other tasks may run."""
 
 
 class Feed(LogFeed):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(clock)
         self._database = database
-        self.view = CommittedView(
-            database, clock, reopened=self._miss
-        )  # what was never confirmed may be in the log all the same
+        # After a reopen, the log may hold commits that were never confirmed.
+        self.view = CommittedView(database, clock, reopened=self._fall_back)
 
     def offer(self, commits: list[tuple[int, CommittedKeys]]) -> None:
-        """What has just become durable, and is in the view."""
+        """Offer commits that have just become durable and are in the view."""
         if self._watchers:
             for revision, keys in commits:
                 for watcher in self._watchers.get(keys.space, ()):
@@ -38,7 +38,7 @@ class Feed(LogFeed):
     def _closed_error(self) -> KeyhouseError:
         return ClosedError(CLOSED, folder=self._database.folder)
 
-    def _begin(self, since: int | None) -> int:
+    def _start(self, since: int | None) -> int:
         check_since(since, self.view.revision)
         return self.view.revision
 
@@ -46,24 +46,29 @@ class Feed(LogFeed):
         return self.view.revision
 
     def _from_log(self, space: str, watcher: Watcher) -> list[ChangedKey]:
-        """There is an entry for every revision: where some are missing, they were pruned, perhaps by a group that is on its
-        way to the disk, of which the view does not know yet."""
+        """Every revision has an entry, so missing ones were pruned.
+
+        Perhaps by a group in flight, which the view does not show yet.
+        """
         last = min(watcher.position + WINDOW_COMMITS, watcher.horizon)
         first = watcher.position + 1
         commits = list(self._log(first, last)) if first >= self.view.oldest else []
         if len(commits) < last - watcher.position:
             raise outdated(watcher.position, commits[0][0] if commits else self.view.oldest)
-        mentions = [
-            mention
+        changed_keys = [
+            changed
             for revision, keys in commits
             if keys.space == space
-            for mention in watcher.mentions(revision, keys)
+            for changed in watcher.select(revision, keys)
         ]
         watcher.position = last
-        return mentions
+        return changed_keys
 
     def _log(self, first: int, last: int) -> Iterator[tuple[int, CommittedKeys]]:
-        """The commits from `first` to `last`, both in. The newest may still be on their way to the disk: `last` is not."""
+        """Yield the commits from `first` to `last`, inclusive.
+
+        `last` is durable; newer entries may not be.
+        """
         reading = bounded(number(last + 1))
         for key, value in steps(
             self._database.changes.iter(reading), number(first), self._database.folder

@@ -1,4 +1,4 @@
-"""The health of a RocksDB folder, without opening it: it belongs to one process, which may be another."""
+"""Health checks of a RocksDB folder, without opening it: another process may have it open."""
 
 import os
 from importlib.metadata import version

@@ -1,8 +1,9 @@
-"""Walks over a column family, around three faults of the driver.
+"""Iteration over a column family, with workarounds for three bugs of the driver.
 
-Its `items()` ends without a word at a damaged block: so a walk asks for the iterator's status when it has come to its end.
-It sets an upper bound where a lower one is asked for: so that end is checked here. And a bound only points to the bytes of
-whoever set it: so who bounds an iterator holds what `bounded` gave, or those bytes, for as long as it walks.
+Its `items()` ends silently at a damaged block: `steps` checks the iterator's status at the end. It
+sets an upper bound where a lower one is asked for: `steps` checks the lower end itself. A bound
+only points to the caller's bytes: the caller must keep those, or the result of `bounded`, alive
+while it iterates.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from keyhouse.engines.rocksdb.error_map import translate
 
 
 def bounded(stop: bytes | None) -> ReadOptions:
-    """For an iterator that ends before `stop`."""
+    """Return the options of an iterator that ends before `stop`."""
     reading = ReadOptions()
     if stop is not None:
         reading.set_iterate_upper_bound(stop)
@@ -21,25 +22,27 @@ def bounded(stop: bytes | None) -> ReadOptions:
 
 
 def steps(
-    at: RdictIter, start: bytes, folder: str, *, reverse: bool = False
+    iterator: RdictIter, start: bytes, folder: str, *, reverse: bool = False
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values from `start` on; or those up to there, from the iterator's end backward."""
+    """Yield keys and values from `start` on; reversed, from the end of the iterator down to
+    `start`.
+    """
     try:
         if reverse:
-            at.seek_to_last()
-            while at.valid():
-                key = at.key()
+            iterator.seek_to_last()
+            while iterator.valid():
+                key = iterator.key()
                 if key < start:
                     return
-                yield key, at.value()
-                at.prev()
+                yield key, iterator.value()
+                iterator.prev()
         else:
-            at.seek(start)
-            while at.valid():
-                yield at.key(), at.value()
-                at.next()
-        at.status()
+            iterator.seek(start)
+            while iterator.valid():
+                yield iterator.key(), iterator.value()
+                iterator.next()
+        iterator.status()
     except Exception as error:
         raise translate(error, folder) from error
     finally:
-        del at
+        del iterator

@@ -1,6 +1,6 @@
-"""The folder as of one moment. An iterator of RocksDB goes on showing what there was when it was made, wherever it is sent.
+"""A snapshot of the folder. A RocksDB iterator shows the state at its creation, wherever it seeks.
 
-While a snapshot is held, the folder can't be opened anew, which is what the engine does after a disk that was full.
+While a snapshot is open, the engine cannot reopen the folder, as it does after a full disk.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -19,12 +19,12 @@ from keyhouse.errors import ClosedError
 
 
 class Snapshot:
-    """Is a View."""
+    """Implements the View protocol."""
 
     def __init__(self, view: CommittedView, clock: Clock, folder: str) -> None:
-        moment = view.moment()
-        self._at: RdictIter | None = moment[0]
-        self._before = moment[1]
+        iterator, in_flight = view.freeze()
+        self._iterator: RdictIter | None = iterator
+        self._overlay = in_flight
         self._revision = view.revision
         self._clock = clock
         self._folder = folder
@@ -36,34 +36,34 @@ class Snapshot:
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         prefix = prefix_of(space)
         rows, more = live_rows(
-            self._walk(*bounds(prefix, span)), len(prefix), self._clock.now(), limit
+            self._range(*bounds(prefix, span)), len(prefix), self._clock.now(), limit
         )
         return Page(rows, more, self._revision)
 
     async def spaces(self) -> AsyncIterator[str]:
-        space = live_space(self._walk(b"", None), self._clock.now())
+        space = live_space(self._range(b"", None), self._clock.now())
         while space is not None:
             yield space
-            space = live_space(self._walk(space.encode() + b"\1", None), self._clock.now())
+            space = live_space(self._range(space.encode() + b"\1", None), self._clock.now())
 
     def close(self) -> None:
-        self._at = None
+        self._iterator = None
 
-    def _walk(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def _range(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         found = self._steps(start, stop)
-        if not self._before:
+        if not self._overlay:
             return found
-        others = (row for row in found if row[0] not in self._before)
-        before = sorted(
+        others = (row for row in found if row[0] not in self._overlay)
+        overlay = sorted(
             (key, data)
-            for key, data in self._before.items()
+            for key, data in self._overlay.items()
             if data is not None and start <= key and (stop is None or key < stop)
         )
-        return merge(others, before)
+        return merge(others, overlay)
 
     def _steps(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Only one walk is under way at a time: they share the iterator."""
-        if self._at is None:
+        """Iterate over a range. One at a time: all share the iterator."""
+        if self._iterator is None:
             raise ClosedError(CLOSED, folder=self._folder)
-        found = steps(self._at, start, self._folder)
+        found = steps(self._iterator, start, self._folder)
         return found if stop is None else takewhile(lambda row: row[0] < stop, found)

@@ -1,11 +1,12 @@
-"""What readers see: the rows as of the last commit that is durable, and not what is being written at the moment.
+"""The rows that readers see: those of the last durable commit, without writes in flight.
 
-A view is a snapshot of RocksDB and the revision that it stands for. Both change in one step of the event loop, when a group
-of commits is on disk. Reads run on the caller's thread: a row that is cached costs a few microseconds, one that is not costs
-a read of the disk, for which the loop waits.
+A view is a snapshot of RocksDB and its revision. Both change in one step of the event loop, when a
+group of commits is on disk. Reads run on the caller's thread: a cached row costs a few
+microseconds, any other a read of the disk, for which the loop waits.
 
-A driver's snapshot gives single rows only: an iterator made from it shows what is newest all the same. So a scan goes over
-what is newest, and takes the rows that are being written, which the writer names, from the snapshot one by one.
+The driver's snapshot reads single rows only: an iterator made from it shows the newest state. So a
+scan iterates over the newest state, and reads the rows in flight, whose keys the writer supplies,
+from the snapshot one by one.
 """
 
 from bisect import bisect_left
@@ -26,8 +27,10 @@ _head_of = HEAD.unpack_from
 
 
 class CommittedView:
-    """`oldest`: the first revision whose change is kept. `reopened` is called when the database had to be opened anew: it
-    may hold what was never confirmed."""
+    """`oldest`: the oldest revision in the log of changes.
+
+    `reopened` is called after the database was reopened: it may hold commits never confirmed.
+    """
 
     def __init__(self, database: Database, clock: Clock, reopened: Callable[[], None]) -> None:
         self._database = database
@@ -38,37 +41,42 @@ class CommittedView:
         self.refresh(database.newest_revision(), database.oldest_revision())
 
     def refresh(self, revision: int, oldest: int) -> None:
-        """Show everything that is in the database: it is durable, and of this revision."""
+        """Show everything in the database: all of it is durable, at this revision."""
         self._snapshot = self._database.snapshot()
         self._in_flight = _InFlightKeys(())
         self.revision = revision
         self.oldest = oldest
 
     def hold(self, keys: Collection[bytes]) -> None:
-        """Go on showing these rows as they are, though they are about to be written, until the next `refresh`. This alone
-        is called on the writer's thread as well, before it writes."""
+        """Keep showing these rows as they are until the next `refresh`: they are about to be
+        written.
+
+        The only method that is also called on the writer's thread.
+        """
         self._in_flight = _InFlightKeys(keys)
 
     def reopen(self) -> None:
-        """Open the database anew after a write has failed, and show what it holds. Until there is room for that, the old
-        handle goes on serving reads."""
+        """Reopen the database after a failed write, and show its rows.
+
+        Until there is space for that, the old handle serves reads.
+        """
         if self._closed:
             raise ClosedError(CLOSED, folder=self._database.folder)
         if self._database.is_open:
-            self._database.check_room()
-            self._snapshot = None  # it would keep the folder locked
+            self._database.check_space()
+            self._snapshot = None  # it keeps the folder locked
             self._database.close()
         self._database.open()
         self.refresh(self._database.newest_revision(), self._database.oldest_revision())
         self._reopened()
 
     def close(self) -> None:
-        """Hold nothing of the database, so that it can be closed."""
+        """Release the snapshot, so that the database can be closed."""
         self._closed = True
         self._snapshot = None
 
     def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        snapshot = self._shown()
+        snapshot = self._current()
         prefix, now = prefix_of(space), self._clock.now()
         rows: list[Row | None] = []
         for name in [prefix + key.encode() for key in keys]:
@@ -90,7 +98,7 @@ class CommittedView:
         return rows
 
     def stored(self, space: str, key: str) -> Row | None:
-        """The row as it lies there, expired or not."""
+        """Return the row as stored, expired or not."""
         data = self._row(prefix_of(space) + key.encode())
         if data is None:
             return None
@@ -99,33 +107,34 @@ class CommittedView:
 
     def page(self, space: str, span: Span, limit: int, *, reverse: bool, keys_only: bool) -> Page:
         prefix = prefix_of(space)
-        start, stop = bounds(prefix, span)  # held for as long as the walk: see `walk`
-        found = self._walk(start, stop, reverse=reverse)
+        start, stop = bounds(prefix, span)  # kept alive while iterating: see `iterators`
+        found = self._range(start, stop, reverse=reverse)
         rows, more = live_rows(found, len(prefix), self._clock.now(), limit, keys_only=keys_only)
         return Page(rows, more, self.revision)
 
     def next_space(self, least: bytes) -> str | None:
-        """The first space from `least` on that holds a live row."""
-        return live_space(self._walk(least, None), self._clock.now())
+        """Return the first space from `least` on that has a live row."""
+        return live_space(self._range(least, None), self._clock.now())
 
-    def moment(self) -> tuple[RdictIter, dict[bytes, bytes | None]]:
-        """What shows all rows as they are now, however long it is held: an iterator, and what to show in place of the rows
-        that it finds at some keys. As long as anyone has the iterator, the folder can't be closed."""
-        self._shown()
-        at = self._iterator(None)
-        return at, {key: self._row(key) for key in self._in_flight.keys}
+    def freeze(self) -> tuple[RdictIter, dict[bytes, bytes | None]]:
+        """Return the current state: an iterator, and an overlay for the rows in flight.
 
-    def _walk(
+        While the iterator is referenced, the folder cannot be closed.
+        """
+        self._current()
+        iterator = self._iterator(None)
+        return iterator, {key: self._row(key) for key in self._in_flight.keys}
+
+    def _range(
         self, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Rows from `start` up to `stop`, or backward from there."""
+        """Yield rows from `start` up to `stop`, or backward from there."""
         if stop is not None and stop <= start:
             return iter(())
-        self._shown()
+        self._current()
         newest = steps(self._iterator(stop), start, self._database.folder, reverse=reverse)
-        in_flight = (
-            self._in_flight
-        )  # asked after the iterator was made: else the writer's thread could write between the two
+        # Read after the iterator was made: else the writer's thread could write between the two.
+        in_flight = self._in_flight
         held = in_flight.within(start, stop)
         if not held:
             return newest
@@ -142,14 +151,14 @@ class CommittedView:
 
     def _row(self, key: bytes) -> bytes | None:
         try:
-            data: bytes = self._shown()[key]
+            data: bytes = self._current()[key]
         except Exception as error:
             if is_absent(error):
                 return None
             raise translate(error, self._database.folder) from error
         return data
 
-    def _shown(self) -> Snapshot:
+    def _current(self) -> Snapshot:
         if self._snapshot is None:
             self.reopen()
         assert self._snapshot is not None
@@ -164,7 +173,10 @@ def live_rows(
     *,
     keys_only: bool = False,
 ) -> tuple[list[Row], bool]:
-    """Up to `limit` rows that have not expired, and whether there is one more. `skip`: bytes of the space in a key."""
+    """Return up to `limit` live rows, and True if there is one more.
+
+    `skip`: bytes of the space in a key.
+    """
     rows: list[Row] = []
     for key, data in found:
         revision, expires = _head_of(data)
@@ -181,7 +193,7 @@ def live_rows(
 
 
 def live_space(found: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
-    """The space of the first row that has not expired."""
+    """Return the space of the first live row."""
     for key, data in found:
         if _head_of(data)[1] > now:
             return split_key(key)[0]
@@ -189,18 +201,17 @@ def live_space(found: Iterable[tuple[bytes, bytes]], now: int) -> str | None:
 
 
 class _InFlightKeys:
-    """The keys of rows that may be on their way to the disk. They are put in order only when a scan asks for it."""
+    """The keys of rows that may be in flight. Sorted only when a scan needs them."""
 
-    __slots__ = ("_in_order", "keys")
+    __slots__ = ("_sorted", "keys")
 
     def __init__(self, keys: Collection[bytes]) -> None:
         self.keys = keys
-        self._in_order: list[bytes] | None = None
+        self._sorted: list[bytes] | None = None
 
     def within(self, start: bytes, stop: bytes | None) -> list[bytes]:
-        if self._in_order is None:
-            self._in_order = sorted(self.keys)
-        order = self._in_order
-        return order[
-            bisect_left(order, start) : len(order) if stop is None else bisect_left(order, stop)
-        ]
+        if self._sorted is None:
+            self._sorted = sorted(self.keys)
+        keys = self._sorted
+        end = len(keys) if stop is None else bisect_left(keys, stop)
+        return keys[bisect_left(keys, start) : end]

@@ -51,7 +51,7 @@ class RocksdbWriter(ThreadCommitQueue):
         return error  # the database has done so
 
     def _recover(self) -> None:
-        """Reopen the database after a failure. On the loop, so that no read interferes: rare, slow."""
+        """Reopen the database after a failure. On the loop, so that no read interferes."""
         if self._database.failed is not None or not self._database.is_open:
             self._view.reopen()
 

@@ -1,6 +1,6 @@
-"""How one commit is kept in the log of changes: the keys it put and the keys it deleted, as JSON that people can read.
+"""One commit in the log of changes: the keys it put and the keys it deleted, as readable JSON.
 
-Values are not kept twice: who reads the log reads the row, and a change that the row has outgrown is not the newest.
+Values are not stored twice: a reader of the log reads the row, and skips a change that is older.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Keys(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class LoggedKeys(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """`[["put", …], ["deleted", …]]`."""
 
     put: list[str]
@@ -16,4 +16,4 @@ class Keys(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Keys).decode
+decode = msgspec.json.Decoder(LoggedKeys).decode

@@ -1,4 +1,4 @@
-"""Opening the file: its settings, its format, and whose it is. Nothing here knows a row."""
+"""Opens the file: its settings, its format, and the program it belongs to. Knows no rows."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,22 +15,23 @@ from keyhouse.engines.sqlite.sql import FORMAT, Statements
 from keyhouse.errors import NewerError, UnavailableError, UsageError
 
 LOCK_WAIT_SECONDS: Final = 10.0
-"""How long the lock of another process is waited for, before the caller is told."""
+"""The longest wait for the lock of another process; then UnavailableError."""
 
 LOCK_RETRY_SECONDS: Final = 0.000_5
-"""Between two tries for a lock: SQLite's own waiting grows to 100 ms, and starves beside a busy process."""
+"""Between two attempts to lock: SQLite's own backoff grows to 100 ms, and starves beside a busy
+process."""
 
 READ_WAIT_MILLISECONDS: Final = 1_000
-"""A reader waits only for another process that recovers the file after a crash: rare, and short."""
+"""A reader waits only while another process recovers the file after a crash: rare, and short."""
 
 CACHE_KIBIBYTES: Final = 6_144
-"""Pages kept in memory, per connection."""
+"""Page cache of each connection."""
 
 CHECKPOINT_PAGES: Final = 4_000
-"""The WAL goes into the file when it holds so many pages; more makes it rarer, and each one longer."""
+"""Pages in the WAL at which it is checkpointed. More makes checkpoints rarer and longer."""
 
 WAL_BYTES_KEPT: Final = 64 * 1_024 * 1_024
-"""A WAL that a burst has made larger is cut back to this."""
+"""A WAL that a burst has made larger is truncated to this size."""
 
 _WRITER_SETTINGS = f"""
     PRAGMA synchronous = FULL;
@@ -57,8 +58,10 @@ Answer = TypeVar("Answer")
 
 
 def open_writer(path: str, sql: Statements, *, create: bool = True) -> Connection:
-    """The one connection that writes and checkpoints; makes the tables where they are not, unless `create` is false. Never
-    waits on its own."""
+    """Open the one connection that writes and checkpoints. The connection itself never waits.
+
+    Creates missing tables unless `create` is false.
+    """
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     return _opened(
         path,
@@ -68,19 +71,18 @@ def open_writer(path: str, sql: Statements, *, create: bool = True) -> Connectio
 
 
 def open_reader(path: str) -> Connection:
-    """A connection that only reads, of a file that a writer has opened."""
+    """Open a connection that only reads, of a file that a writer has opened."""
 
     def set_up(connection: Connection) -> None:
         connection.set_busy_timeout(READ_WAIT_MILLISECONDS)
-        connection.execute(
-            _READER_SETTINGS
-        ).fetchall()  # some of them answer, and the next waits until that is read
+        # Some of the statements return a row, and the next one waits until it is read.
+        connection.execute(_READER_SETTINGS).fetchall()
 
     return _opened(path, apsw.SQLITE_OPEN_READWRITE, set_up)
 
 
 def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Connection:
-    """A connection that is set up. One that can't be is closed: it would hold the file, and the locks on it."""
+    """Open and set up a connection; close it on failure, as it would hold the file's locks."""
     try:
         connection = Connection(path, flags=flags)
         try:
@@ -94,7 +96,7 @@ def _opened(path: str, flags: int, set_up: Callable[[Connection], None]) -> Conn
 
 
 def until_available(call: Callable[[], Answer]) -> Answer:
-    """Call again while another process holds the lock, up to `LOCK_WAIT_SECONDS`. Blocks: not for the event loop."""
+    """Retry while another process holds the lock, up to `LOCK_WAIT_SECONDS`. Blocks the thread."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
@@ -106,41 +108,46 @@ def until_available(call: Callable[[], Answer]) -> Answer:
 
 
 def _prepare(connection: Connection, path: str, sql: Statements, create: bool) -> None:
-    """Repeatable: a try that met a lock starts over. Where the tables are there, nothing is written, and no writer is waited
-    for: a command that only reads must not fail because somebody's sync takes long."""
-    if connection.readonly(
-        "main"
-    ):  # SQLite opens it all the same, and the first commit would be refused
+    """Check the file and create missing tables. Repeatable: an attempt that met a lock starts over.
+
+    If the tables exist, nothing is written and no writer is waited for: a command that only reads
+    must not fail because the sync of another process is slow.
+    """
+    if connection.readonly("main"):  # else only the first commit would fail
         raise apsw.ReadOnlyError("it was opened for reading only")
     with transaction(connection, "BEGIN"):
-        check_owner(connection, path)  # before anything is changed in it
-        there = _are_there(connection, path, sql)
-        if not there and not create:
-            tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        check_owner(connection, path)  # before anything in it changes
+        exist = _tables_exist(connection, path, sql)
+        if not exist and not create:
+            tables = (
+                "SELECT name FROM sqlite_schema"
+                " WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+            )
             raise UsageError(
-                "The file has no such tables; if they have the names of a layout, say it in the URL: ?layout=NAME",
+                "The file has no such tables; if they have the names of a layout,"
+                " add ?layout=NAME to the URL.",
                 file=path,
-                there=[name for (name,) in connection.execute(tables)],
+                found=[name for (name,) in connection.execute(tables)],
             )
     mode = connection.pragma("journal_mode", "WAL")
     if mode != "wal":
         raise UnavailableError(
-            "SQLite can't keep a write-ahead log here; name a file on a local disk.",
+            "SQLite cannot use a write-ahead log here; name a file on a local disk.",
             file=path,
             mode=mode,
         )
     connection.execute(_WRITER_SETTINGS).fetchall()
-    if there:
+    if exist:
         return
     with transaction(connection, "BEGIN IMMEDIATE"):
         check_owner(connection, path)
-        if not _are_there(connection, path, sql):
+        if not _tables_exist(connection, path, sql):
             for statement in sql.tables:
                 connection.execute(statement)
 
 
-def _are_there(connection: Connection, path: str, sql: Statements) -> bool:
-    """Whether there are tables of this layout. Those of another version than this code's are refused."""
+def _tables_exist(connection: Connection, path: str, sql: Statements) -> bool:
+    """Return True if the layout's tables exist; raise if their version is not this code's."""
     rows, version = connection.execute(sql.present).get
     if rows:
         check_version(connection.execute(sql.version).get if version else None, file=path)
@@ -160,13 +167,13 @@ def transaction(connection: Connection, begin: str) -> Iterator[None]:
 
 
 def check_owner(connection: Connection, path: str) -> None:
-    """A file whose format is newer than this code, or that is another program's, is refused.
+    """Raise if the file has a newer format than this code, or belongs to another program.
 
-    In a transaction: else another process could be making the file between two of these questions.
+    Call it in a transaction: else another process could create the file between two queries.
     """
     if connection.pragma("encoding") != "UTF-8":
         raise UsageError(
-            "The database's text is not UTF-8; keys would order wrongly in it.", file=path
+            "The database's encoding is not UTF-8; keys would be in the wrong order.", file=path
         )
     owner: int = connection.pragma("application_id")
     version: int = connection.pragma("user_version")

@@ -1,4 +1,6 @@
-"""The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches through the feed."""
+"""The engine on a SQLite file: reads on the caller's thread, writes through the writer, watches
+through the feed.
+"""
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -22,13 +24,13 @@ from keyhouse.engines.sqlite.writer import SqliteWrite, SqliteWriter
 from keyhouse.limits import CHANGES_KEPT
 
 SWEEP_ROWS: Final = 64
-"""Rows that a sweep removes in one transaction while others write: it is one of theirs, and adds little to it."""
+"""Rows that a sweep removes in one transaction while others write: it shares theirs."""
 
 SWEEP_ROWS_MAX: Final = 2_000
-"""The same while nobody else does: whoever comes then waits for so many, once."""
+"""The limit while nobody else writes: the next writer waits for one such step."""
 
 SWEEP_SECONDS: Final = 0.010
-"""A step that takes longer is followed by a smaller one: values may be large, and pages far away."""
+"""After a longer step the next is smaller: values may be large, and pages not cached."""
 
 PRUNE_ROWS: Final = 2_000
 """Changes, and batch ids, that a sweep prunes in one transaction."""
@@ -37,16 +39,16 @@ CAPABILITIES: Final = Capabilities(name="sqlite", durable=True, shared=True, sna
 
 
 class _Step(NamedTuple):
-    """Of a sweep: the rows that went, how long it took, and the newest revision before and after it."""
+    """One step of a sweep: rows removed, duration, newest revision before and after it."""
 
-    gone: int
+    removed: int
     seconds: float
     before: int
     after: int
 
 
 class SqliteEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for the contract of each method."""
 
     def __init__(
         self,
@@ -75,10 +77,10 @@ class SqliteEngine:
         layout: Layout | None = None,
         create: bool = True,
     ) -> "SqliteEngine":
-        """Open the file, or make it; its folder must be there. Waits while another process is making it.
+        """Open or create the file; its folder must exist. Waits while another process creates it.
 
-        The layout's tables are made when they are not there, unless `create` is false: then UsageError. One file can hold
-        those of several layouts.
+        Creates the layout's tables if they are missing; with `create=False`, UsageError. One file
+        can hold the tables of several layouts.
         """
         sql = statements(layout or Layout())
         writer = open_writer(os.fspath(path), sql, create=create)
@@ -124,16 +126,16 @@ class SqliteEngine:
         return self._feed.changes(space, span, since)
 
     async def sweep(self, *, limit: int) -> int:
-        """In steps that grow for as long as nobody else writes, which revisions show."""
+        """Sweep in steps that grow while nobody else writes, which the revisions show."""
         swept, rows, most, last = 0, SWEEP_ROWS, SWEEP_ROWS_MAX, None
         while swept < limit:
             asked = min(rows, limit - swept)
-            step = await self._writer.submit(SqliteWrite(_sweeping(asked), rows=asked))
-            swept += step.gone
-            if step.gone < asked:
+            step = await self._writer.submit(SqliteWrite(_sweep_step(asked), rows=asked))
+            swept += step.removed
+            if step.removed < asked:
                 break
             if last not in (None, step.before):
-                most = SWEEP_ROWS  # somebody has written between two steps
+                most = SWEEP_ROWS  # another writer committed between two steps
             if step.seconds > SWEEP_SECONDS:
                 rows = max(1, asked // 4)
             elif last is not None:
@@ -146,7 +148,7 @@ class SqliteEngine:
     async def _prune(self) -> int:
         kept = self._changes_kept
         return await self._writer.submit(
-            SqliteWrite(lambda found: found.prune(kept, PRUNE_ROWS), alone=True)
+            SqliteWrite(lambda transaction: transaction.prune(kept, PRUNE_ROWS), alone=True)
         )
 
     async def spaces(self) -> AsyncIterator[str]:
@@ -165,15 +167,13 @@ class SqliteEngine:
         self._feed.close()
         await self._writer.stop()
         self._reader.connection.close()
-        await (
-            self._writer.close()
-        )  # last, so that it is the one that checkpoints, on its own thread
+        await self._writer.close()  # last, so that it checkpoints, on its own thread
 
 
-def _sweeping(rows: int) -> Callable[[SqliteTransaction], _Step]:
+def _sweep_step(rows: int) -> Callable[[SqliteTransaction], _Step]:
     def step(transaction: SqliteTransaction) -> _Step:
-        before, begun = transaction.revision, perf_counter()
-        gone = transaction.sweep(rows)
-        return _Step(gone, perf_counter() - begun, before, transaction.revision)
+        before, started = transaction.revision, perf_counter()
+        removed = transaction.sweep(rows)
+        return _Step(removed, perf_counter() - started, before, transaction.revision)
 
     return step

@@ -1,4 +1,4 @@
-"""What the driver raises, as what the engine raises. The only place that chooses an error by the driver's."""
+"""Maps the driver's errors to the engine's. The only place that chooses one by the other."""
 
 from typing import NamedTuple
 
@@ -35,22 +35,22 @@ _RULES = (
     _Rule(
         apsw.CantOpenError,
         UnavailableError,
-        "The database file can't be opened; its folder must exist, and this user must be able to write in it.",
+        "The database file cannot be opened; its folder must exist and be writable for this user.",
     ),
     _Rule(
         apsw.ReadOnlyError,
         UnavailableError,
-        "The database can't be written; this user must be able to write the file and its folder.",
+        "The database is read-only; the file and its folder must be writable for this user.",
     ),
     _Rule(
         apsw.PermissionsError,
         UnavailableError,
-        "The database can't be written; this user must be able to write the file and its folder.",
+        "The database is read-only; the file and its folder must be writable for this user.",
     ),
     _Rule(
         apsw.IOError,
         UnavailableError,
-        "The disk failed to read or write; look into the system's log.",
+        "The disk failed to read or write; check the system log.",
     ),
     _Rule(
         apsw.NoMemError,
@@ -67,16 +67,16 @@ _RULES = (
 
 
 def translate(error: Exception, path: str) -> KeyhouseError:
-    """The error to raise for the driver's: what happened, what to do, and to which file."""
+    """Return the error to raise: what happened, what to do, and to which file."""
     for rule in _RULES:
         if isinstance(error, rule.raised):
             return rule.error_type(rule.message, file=path, detail=str(error)).caused_by(error)
-    sentence = "The engine failed in a way that it does not know."
+    sentence = "The engine failed with an unexpected error."
     return EngineError(sentence, file=path, detail=str(error)).caused_by(error)
 
 
 def translate_commit_error(error: Exception, path: str) -> KeyhouseError:
-    """For an error of COMMIT itself. When the disk fails in it, the rows may be found written after a power cut."""
+    """Map an error of COMMIT. If the disk failed in it, the rows may reappear after a power cut."""
     if isinstance(error, apsw.IOError):
         sentence = (
             "The disk failed while the commit was being written; repeat it with the same batch id."

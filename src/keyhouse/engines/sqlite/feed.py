@@ -1,7 +1,9 @@
-"""Watches: one tail of the log of changes for all watchers of a process, and the log itself for one that is behind.
+"""Watches on SQLite: all watchers share one tail of the log; a watcher that lags reads the log
+itself.
 
-`pull` reads what is new in the log, once for all, and offers each commit to the watchers of its space. It is called after
-each commit of this process, and by a timer for those of others. What is the same on RocksDB is in `engines.watcher`.
+`pull` reads the new commits of the log once for all, and offers each to the watchers of its space.
+It is called after each commit of this process, and by a timer for commits of other processes.
+`engines.watcher` has the part that RocksDB shares.
 """
 
 import asyncio
@@ -16,10 +18,10 @@ from keyhouse.engines.watcher import ChangedKey, LogFeed, Watcher
 from keyhouse.errors import ClosedError, KeyhouseError
 
 POLL_SECONDS: Final = 0.05
-"""How late a watch may see a commit of another process. It is one small read, made only while something is watched."""
+"""Delay until a watch sees a commit of another process. One small read while a watch is open."""
 
 WINDOW_COMMITS: Final = 1_000
-"""Commits of the log that are looked at before other tasks get their turn."""
+"""Commits of the log that are read before other tasks may run."""
 
 
 class Feed(LogFeed):
@@ -31,7 +33,10 @@ class Feed(LogFeed):
         self._timer: asyncio.TimerHandle | None = None
 
     def pull(self) -> None:
-        """Never raises: it is called beside work that must go on. The watchers raise it."""
+        """Offer the new commits.
+
+        An error fails the watchers, not the caller, which has work to finish.
+        """
         if self._watchers:
             try:
                 while self._pull_window():
@@ -47,12 +52,12 @@ class Feed(LogFeed):
         return ClosedError("The engine is closed.")
 
     def _pull_window(self) -> bool:
-        """Whether there may be more."""
+        """Return True if there may be more."""
         commits = self._reader.all(self._sql.tail, (self._tail, WINDOW_COMMITS))
         if not commits:
             return False
-        if commits[0][0] != self._tail + 1:  # pruned by another process while this one did not run
-            self._miss()
+        if commits[0][0] != self._tail + 1:  # pruned by another process meanwhile
+            self._fall_back()
         for revision, space, keys in commits:
             if space in self._watchers:
                 decoded = decode(keys)
@@ -61,7 +66,7 @@ class Feed(LogFeed):
         self._tail = commits[-1][0]
         return len(commits) == WINDOW_COMMITS
 
-    def _begin(self, since: int | None) -> int:
+    def _start(self, since: int | None) -> int:
         if self._watchers:
             self.pull()
         else:
@@ -97,13 +102,13 @@ class Feed(LogFeed):
         oldest, *commits = self._reader.all(self._sql.window, (watcher.position, last, space))
         if watcher.position + 1 < oldest[0]:
             raise outdated(watcher.position, oldest[0])
-        mentions = [
-            mention
+        changed_keys = [
+            changed
             for revision, keys in commits
-            for mention in watcher.mentions(revision, decode(keys))
+            for changed in watcher.select(revision, decode(keys))
         ]
         watcher.position = last
-        return mentions
+        return changed_keys
 
     def _stored(self, space: str, key: str) -> Row | None:
         return self._reader.stored(space, key)

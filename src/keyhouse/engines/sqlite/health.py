@@ -1,4 +1,4 @@
-"""The health of a SQLite file, on a connection of its own that only reads."""
+"""Health checks of a SQLite file, on a separate read-only connection."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from keyhouse.engines.sqlite.connections import WAL_BYTES_KEPT, open_reader
 from keyhouse.engines.sqlite.error_map import translate
 
 CHECKED_BYTES_MAX: Final = 256 * 1_024 * 1_024
-"""A larger file is not read as a whole by the way: that takes minutes."""
+"""A larger file is not checked page by page: that takes minutes."""
 
 _VERSION_MIN: Final = (3, 51, 3)
-"""Older ones can corrupt a WAL when they reset it."""
+"""Older versions can corrupt a WAL when they reset it."""
 
 
 async def check_health(url: str) -> list[HealthCheck]:
@@ -26,7 +26,7 @@ async def check_health(url: str) -> list[HealthCheck]:
             *_library(),
             *_settings(connection),
             *_wal(path),
-            *_whole(connection, path),
+            *_pages(connection, path),
             *free_space(path),
         ]
     except apsw.Error as error:
@@ -39,7 +39,10 @@ def _library() -> Iterator[HealthCheck]:
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split("."))) < _VERSION_MIN:
         yield HealthCheck(
-            "SQLite", version, "bad", "It can corrupt a write-ahead log: install a newer apsw."
+            "SQLite",
+            version,
+            "bad",
+            "This version can corrupt a write-ahead log: install a newer apsw.",
         )
     else:
         yield HealthCheck("SQLite", f"{version}, through apsw {apsw.apsw_version()}")
@@ -49,7 +52,7 @@ def _settings(connection: apsw.Connection) -> Iterator[HealthCheck]:
     mode = connection.pragma("journal_mode")
     if mode != "wal":
         yield HealthCheck(
-            "journal",
+            "journal mode",
             str(mode),
             "bad",
             "Another program has changed it: open the file once with Keyhouse.",
@@ -68,24 +71,24 @@ def _wal(path: str) -> Iterator[HealthCheck]:
             "WAL",
             value,
             "warn",
-            "A reader that stays open keeps it from shrinking: find a shell or a backup.",
+            "A reader that stays open keeps it from shrinking: look for a shell or a backup.",
         )
     else:
         yield HealthCheck("WAL", value)
 
 
-def _whole(connection: apsw.Connection, path: str) -> Iterator[HealthCheck]:
+def _pages(connection: apsw.Connection, path: str) -> Iterator[HealthCheck]:
     size = os.path.getsize(path)
     if size > CHECKED_BYTES_MAX:
-        yield HealthCheck("file", f"{format_size(size)}, too large to be read through here")
+        yield HealthCheck("file", f"{format_size(size)}, too large to check here")
         return
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found == ["ok"]:
-        yield HealthCheck("file", f"{format_size(size)}, every page of it sound")
+        yield HealthCheck("file", f"{format_size(size)}, every page intact")
     else:
         yield HealthCheck(
             "file",
             "; ".join(map(str, found)),
             "bad",
-            "It is damaged: restore the backup, then look at the disk.",
+            "The file is damaged: restore the backup, then check the disk.",
         )

@@ -1,4 +1,4 @@
-"""The versions of a file's tables: which one is there, and going from one to another, through the engine's own driver."""
+"""Reads and changes the version of a file's tables, with the engine's own driver."""
 
 import os
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class SqliteMigrations:
         return found
 
     def _in_transaction(self, run: Callable[[Connection], Answer]) -> Answer:
-        """All or nothing, in a file that is Keyhouse's or new."""
+        """Run in one transaction, in a file that is new or belongs to Keyhouse."""
 
         def once() -> Answer:
             with transaction(connection, "BEGIN IMMEDIATE"):

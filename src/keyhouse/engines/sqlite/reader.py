@@ -1,6 +1,7 @@
 """The connection that reads, on the event loop's thread.
 
-No read transaction outlives the call that opened it: one that stays open stops checkpoints, and the WAL grows.
+No read transaction outlives the call that opened it: an open one stops checkpoints, and the WAL
+grows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +24,8 @@ class Reader:
         self._path = connection.filename
         self._sql = sql
         self._clock = clock
-        self._execute = (
-            connection.cursor().execute
-        )  # one cursor, used up by every call: a new one costs a quarter more
+        # One cursor for all calls, each of which exhausts it: a new one costs a quarter more.
+        self._execute = connection.cursor().execute
 
     def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         if len(keys) == 2:
@@ -44,7 +44,7 @@ class Reader:
         return rows
 
     def _two(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        """Both in one statement: it takes the file's lock once, which costs as much as to find a row."""
+        """Read both in one statement: taking the file's lock costs as much as finding a row."""
         rows: list[Row | None] = [None, None]
         try:
             for which, value, revision, expires in self._execute(
@@ -57,13 +57,13 @@ class Reader:
         return rows
 
     def stored(self, space: str, key: str) -> Row | None:
-        """The row as it lies in the file, expired or not."""
+        """Return the row as stored, expired or not."""
         for value, revision, expires in self.all(self._sql.read, (space, key)):
             return Row(key, value, revision, expires)
         return None
 
     def revision(self) -> int:
-        """The newest of the file; 0 before the first commit."""
+        """Return the newest revision of the file; 0 before the first commit."""
         newest: int | None = self.all(self._sql.head)[0][0]
         return newest or 0
 
@@ -75,7 +75,7 @@ class Reader:
             least = space + "\0"
 
     def all(self, sql: str, bindings: Sequence[str | bytes | int] = ()) -> list[Any]:
-        """Every row of one statement, or of several between BEGIN and COMMIT."""
+        """Return all rows of one statement, or of several between BEGIN and COMMIT."""
         try:
             return self._execute(sql, bindings).fetchall()
         except BaseException as error:
@@ -85,7 +85,7 @@ class Reader:
             raise
 
     def _roll_back(self) -> None:
-        """End a BEGIN that did not come to its COMMIT."""
+        """End a transaction that did not reach its COMMIT."""
         with suppress(apsw.Error):
             if self.connection.in_transaction:
                 self._execute("ROLLBACK")

@@ -1,6 +1,6 @@
-"""The file as of one moment: a connection of its own, in one read transaction.
+"""A snapshot of the file: a separate connection, in one read transaction.
 
-As long as it is open, no checkpoint comes past it, and the WAL grows by what is committed meanwhile.
+While it is open, no checkpoint passes it, and the WAL grows with every commit.
 """
 
 from collections.abc import AsyncIterator
@@ -14,14 +14,14 @@ from keyhouse.engines.sqlite.sql import Statements, stop_of
 
 
 class Snapshot:
-    """Is a View."""
+    """Implements the View protocol."""
 
     def __init__(self, path: str, sql: Statements, clock: Clock) -> None:
         self._clock = clock
         self._sql = sql
         self._reader = Reader(open_reader(path), sql, clock)
         self._reader.all("BEGIN")
-        self._revision = self._reader.revision()  # the transaction begins with what it reads first
+        self._revision = self._reader.revision()  # the first read starts the transaction
 
     @property
     def clock(self) -> Clock:

@@ -1,17 +1,20 @@
-"""Every word of SQL that the engine says about rows, made once from a `Layout`. No other module writes SQL with names.
+"""All SQL of the engine that names tables, generated once from a `Layout`.
 
-What the text below rests on:
+Design:
 
-- `value` is TEXT, so that people and SQLite's JSON functions read it in a shell, and crosses as bytes through CAST,
-  which only changes its type and keeps every byte.
-- Rows are clustered by space and key, which makes reads and scans of small rows twice as fast as a table with an index.
-  But SQLite reads a clustered row whole to look at its key, so a value that does not fit beside its key would be read
-  by every search that comes past it, ten pages or a hundred. Such a value lies in a table of its own, and `large` says
-  where; triggers drop it with its row. The view `documents` shows every row with its value. A layout that wants every
-  value in its row gets a table with an index.
-- A BLOB is greater than every TEXT, so the empty BLOB is the stop of a span that has none: see `stop_of`.
-- Revisions have no holes: every commit adds exactly one row to `changes`, and its newest row is never pruned.
-- Times cross as milliseconds whatever the layout keeps: SQLite's own functions make text of them, and back.
+- `value` is TEXT, so that people and SQLite's JSON functions can read it in a shell. It is bound
+  and read as bytes through CAST, which changes only the type.
+- Rows are clustered by space and key, which makes reads and scans of small rows twice as fast as a
+  table with an index. But SQLite reads a clustered row whole to compare its key, so a value that
+  does not fit beside its key would be read, all its pages, by every search that passes it. Such a
+  value is in a second table, and `large` refers to it; triggers delete it with its row. The view
+  `documents` shows every row with its value. A layout that wants every value in its row gets a
+  table with an index.
+- A BLOB is greater than every TEXT, so the empty BLOB is the stop of an open span: see `stop_of`.
+- Revisions have no gaps: every commit adds exactly one row to `changes`, and the newest is never
+  pruned.
+- Times are bound and read as milliseconds whatever type the layout has: SQLite's own functions
+  convert them.
 """
 
 import sys
@@ -23,36 +26,37 @@ from keyhouse.engines.sql.version import HEAD, VERSIONS
 from keyhouse.limits import EXPIRES_MAX
 
 VALUE_INLINE_BYTES: Final = 768
-"""A longer value would not fit beside its key in a quarter of a page, which is what a clustered row may take."""
+"""A longer value does not fit, with its key, in a quarter of a page: a clustered row's limit."""
 
 FORMAT: Final = len(VERSIONS)
-"""The version of the tables, in the file's header. A newer one is refused."""
+"""The version of the tables, in the file's header. A newer one is rejected."""
 
 
 class Statements(NamedTuple):
-    """SQL by what it does; the comment says what is bound, in order."""
+    """SQL by purpose; the comment lists the bindings, in order."""
 
     present: str
-    """Whether there is the table of rows, and that of their version."""
+    """Two booleans: the table of rows exists, and that of its version."""
     version: str
     tables: tuple[str, ...]
     inline_bytes_max: int
-    """A longer value is put apart, by `put_large`."""
+    """A longer value is stored by `put_large`."""
     stamp: str | None  # now
-    """The time as the columns keep it, once for all puts of a transaction; `None`: they keep none."""
+    """The time as the columns store it, once for all puts of a transaction; None without such
+    columns."""
     read: str  # space, key
     read_two: str  # space, key, key: which of the two, then as `read`
     state: str  # space, key
     scans: dict[tuple[bool, bool], str]  # by (reverse, keys_only): space, start, stop, now, limit
     rows_of_span: str  # within a transaction: space, start, stop, now, limit
     next_space: str  # least space, now
-    put: str  # space, key, revision, expires, large, value; and the `stamp`, where there is one
-    put_small: str  # the same, with no `large`. Does nothing where a row with a large value is
+    put: str  # space, key, revision, expires, large, value; and the `stamp`, if any
+    put_small: str  # as `put`, ignoring `large`. Skips a row that has a large value
     put_large: str  # value
     delete: str  # space, key
-    applied: str  # space, id, forgotten
-    remember: str  # space, id, revision, at
-    forget: str  # forgotten, limit
+    applied: str  # space, id, expired
+    put_id: str  # space, id, revision, at
+    delete_ids: str  # expired, limit
     expired: str  # now, limit
     delete_expired: str  # now, limit
     head: str
@@ -69,7 +73,7 @@ def stop_of(stop: str | None) -> str | bytes:
 def statements(layout: Layout) -> Statements:
     n = in_quotes(layout)
     return Statements(
-        present=f"SELECT {_is_there(layout.rows)}, {_is_there(layout.version)}",
+        present=f"SELECT {_exists(layout.rows)}, {_exists(layout.version)}",
         version=f"SELECT version_num FROM {n.version}",
         tables=_tables(layout, n),
         inline_bytes_max=sys.maxsize if layout.large_values is None else VALUE_INLINE_BYTES,
@@ -86,7 +90,7 @@ def statements(layout: Layout) -> Statements:
     )
 
 
-def _is_there(table: str) -> str:
+def _exists(table: str) -> str:
     return f"EXISTS (SELECT 1 FROM sqlite_schema WHERE name = {_text(table)})"
 
 
@@ -95,7 +99,7 @@ def _text(value: str) -> str:
 
 
 def _time(layout: Layout, milliseconds: str) -> str:
-    """Milliseconds as the column keeps them."""
+    """Return an expression for milliseconds as the column stores them."""
     if not layout.timestamps:
         return milliseconds
     return (
@@ -120,7 +124,8 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
         ()
         if n.large_values is None
         else (
-            f"CREATE TABLE {n.large_values} (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",
+            f"CREATE TABLE {n.large_values}"
+            f" (id INTEGER PRIMARY KEY, {n.value} TEXT NOT NULL) STRICT",
         )
     )
     return (
@@ -136,7 +141,8 @@ def _tables(layout: Layout, n: Layout) -> tuple[str, ...]:
         ),
         *large,
         *beside_the_tables(layout),
-        f"CREATE TABLE {n.changes} (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
+        f"CREATE TABLE {n.changes}"
+        " (revision INTEGER PRIMARY KEY, space TEXT NOT NULL, keys TEXT NOT NULL) STRICT",
         f"""CREATE TABLE {n.applied} (space TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
             at INTEGER NOT NULL, PRIMARY KEY (space, id)) STRICT, WITHOUT ROWID""",
         f"CREATE INDEX {quoted(layout.applied + '_at')} ON {n.applied} (at)",
@@ -150,29 +156,33 @@ def _rows(layout: Layout, n: Layout) -> dict[str, str]:
     this = f"WHERE {n.space} = ? AND {n.key} = ?"
     expires = _milliseconds(layout, n.expires)
     read = f"CAST({value_of(layout)} AS BLOB), {n.revision}, {expires} FROM {n.rows}"
-    identity = (
-        "rowid" if n.large_values is None else f"{n.space}, {n.key}"
-    )  # what the index of expiries ends with
-    expired = f"""FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")} ORDER BY {n.expires}, {identity} LIMIT ?"""
+    # The index of expiries ends with these columns.
+    identity = "rowid" if n.large_values is None else f"{n.space}, {n.key}"
+    expired = f"""FROM {n.rows} WHERE {n.expires} <= {_time(layout, "?")}
+        ORDER BY {n.expires}, {identity} LIMIT ?"""
     return {
         "read": f"SELECT {read} {this}",
         "read_two": f"""SELECT 0, {read} WHERE {n.space} = ?1 AND {n.key} = ?2
             UNION ALL SELECT 1, {read} WHERE {n.space} = ?1 AND {n.key} = ?3""",
         "state": f"SELECT {n.revision}, {expires} FROM {n.rows} {this}",
         "next_space": f"""SELECT {n.space} FROM {n.rows} WHERE {n.space} >= ?
-            AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")}) ORDER BY {n.space}, {n.key} LIMIT 1""",
+            AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")})
+            ORDER BY {n.space}, {n.key} LIMIT 1""",
         "put": _put(layout, n, small=False),
         "put_small": _put(layout, n, small=n.large_values is not None),
         "put_large": f"INSERT INTO {n.large_values} ({n.value}) VALUES (CAST(? AS TEXT))",
         "delete": f"DELETE FROM {n.rows} {this}",
         "expired": f"""SELECT {n.space}, '[[],' || json_group_array({n.key}) || ']', count(*)
             FROM (SELECT {n.space}, {n.key} {expired}) GROUP BY {n.space}""",
-        "delete_expired": f"DELETE FROM {n.rows} WHERE ({identity}) IN (SELECT {identity} {expired})",
+        "delete_expired": f"""DELETE FROM {n.rows}
+            WHERE ({identity}) IN (SELECT {identity} {expired})""",
     }
 
 
 def _put(layout: Layout, n: Layout, *, small: bool) -> str:
-    """With `small`, it names no large value: then no trigger is part of it, which is a third of its cost."""
+    """With `small`, the statement does not name `large`, and so runs no trigger: a third of its
+    cost.
+    """
     values = {
         n.space: "?1",
         n.key: "?2",
@@ -187,19 +197,21 @@ def _put(layout: Layout, n: Layout, *, small: bool) -> str:
         expired = f"{n.expires} <= ?7"
         changed[n.created] = f"CASE WHEN {expired} THEN excluded.{n.created} ELSE {n.created} END"
     return f"""INSERT INTO {n.rows} ({", ".join(values)}) VALUES ({", ".join(values.values())})
-        ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {value}" for name, value in changed.items())}
+        ON CONFLICT DO UPDATE
+        SET {", ".join(f"{name} = {value}" for name, value in changed.items())}
         {"WHERE large IS NULL" if small else ""}"""
 
 
 def _scan(layout: Layout, n: Layout, reverse: bool, keys_only: bool) -> str:
-    """The newest revision, then the rows, in one read transaction: both are of one snapshot."""
+    """Return the newest revision, then the rows, of one snapshot."""
     return f"""BEGIN; SELECT max(revision) FROM {n.changes};
         {_rows_of_span(layout, n, reverse, keys_only)}; COMMIT"""
 
 
 def _rows_of_span(layout: Layout, n: Layout, reverse: bool = False, keys_only: bool = False) -> str:
     value = "x''" if keys_only else f"CAST({value_of(layout)} AS BLOB)"
-    return f"""SELECT {n.key}, {value}, {n.revision}, {_milliseconds(layout, n.expires)} FROM {n.rows}
+    return f"""SELECT {n.key}, {value}, {n.revision}, {_milliseconds(layout, n.expires)}
+        FROM {n.rows}
         WHERE {n.space} = ? AND {n.key} >= ? AND {n.key} < ?
         AND ({n.expires} IS NULL OR {n.expires} > {_time(layout, "?")})
         ORDER BY {n.key} {"DESC" if reverse else "ASC"} LIMIT ?"""
@@ -208,8 +220,8 @@ def _rows_of_span(layout: Layout, n: Layout, reverse: bool = False, keys_only: b
 def _applied(n: Layout) -> dict[str, str]:
     return {
         "applied": f"SELECT revision FROM {n.applied} WHERE space = ? AND id = ? AND at > ?",
-        "remember": f"REPLACE INTO {n.applied} (space, id, revision, at) VALUES (?, ?, ?, ?)",
-        "forget": f"""DELETE FROM {n.applied} WHERE (space, id) IN
+        "put_id": f"REPLACE INTO {n.applied} (space, id, revision, at) VALUES (?, ?, ?, ?)",
+        "delete_ids": f"""DELETE FROM {n.applied} WHERE (space, id) IN
             (SELECT space, id FROM {n.applied} WHERE at <= ? ORDER BY at LIMIT ?)""",
     }
 
@@ -218,10 +230,12 @@ def _changes(n: Layout) -> dict[str, str]:
     return {
         "head": f"SELECT max(revision) FROM {n.changes}",
         "log": f"INSERT INTO {n.changes} (revision, space, keys) VALUES (?, ?, CAST(? AS TEXT))",
-        "tail": f"SELECT revision, space, CAST(keys AS BLOB) FROM {n.changes} WHERE revision > ? ORDER BY 1 LIMIT ?",
+        "tail": f"""SELECT revision, space, CAST(keys AS BLOB) FROM {n.changes}
+            WHERE revision > ? ORDER BY 1 LIMIT ?""",
         "window": f"""BEGIN; SELECT min(revision) FROM {n.changes};
             SELECT revision, CAST(keys AS BLOB) FROM {n.changes}
             WHERE revision > ? AND revision <= ? AND space = ? ORDER BY revision; COMMIT""",
-        "prune": f"""DELETE FROM {n.changes} WHERE revision <= (SELECT max(revision) FROM {n.changes}) - ?
+        "prune": f"""DELETE FROM {n.changes}
+            WHERE revision <= (SELECT max(revision) FROM {n.changes}) - ?
             AND revision < (SELECT min(revision) FROM {n.changes}) + ?""",
     }

@@ -1,11 +1,12 @@
-"""What is done inside one write transaction: batches, sweeping, pruning. Knows nothing of threads, groups or waiting.
+"""The statements of one write transaction: batches, sweeping, pruning. Knows no threads or groups.
 
-Within a batch everything that can refuse it comes before its first write, so that a refusal has nothing to undo and the
-other batches of the transaction go on.
+Everything that can reject a batch comes before its first write, so that a rejection has nothing to
+undo and does not affect the other batches of the transaction.
 
-The puts of all batches are gathered and written by one statement, at the end or before something reads one of their rows:
-half the cost of a small batch is that of calling SQLite for it. Where SQLite refuses one of them it does not say whose it
-was: `RejectedValueError`, and the transaction is done again with `gathers=False`, each batch by itself.
+The puts of all batches are gathered and written by one statement, at the end or before something
+reads one of their rows: half the cost of a small batch is the call into SQLite. If SQLite rejects a
+gathered value it does not report which: `RejectedValueError` is raised, and the transaction runs
+again with `gathers=False`, each batch on its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ import apsw
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Put
-from keyhouse.engines.sqlite.change_log import Keys, encode
+from keyhouse.engines.sqlite.change_log import LoggedKeys, encode
 from keyhouse.engines.sqlite.sql import Statements
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 
@@ -26,17 +27,17 @@ REJECTED_VALUE = (
     apsw.MismatchError,
     apsw.TooBigError,
 )
-"""What SQLite or the driver says of a value that it can't keep: the batch's own fault, not the transaction's."""
+"""Errors of SQLite or the driver for a value they cannot store: one batch is to blame."""
 
 PutRow = tuple[str | bytes | int | None, ...]
 
 
 class RejectedValueError(Exception):
-    """One of several batches holds a value that SQLite can't keep."""
+    """One of several batches has a value that SQLite cannot store."""
 
 
 class SqliteTransaction:
-    """One write transaction, from after BEGIN to before COMMIT, at one moment `now`."""
+    """One write transaction at the time `now`, from after BEGIN to before COMMIT."""
 
     __slots__ = (
         "_cursor",
@@ -66,10 +67,13 @@ class SqliteTransaction:
         self.wrote = False
 
     def apply(self, space: str, batch: Batch, size: int) -> int | None:
-        """`size`: the bytes of all values that it puts."""
+        """Apply one batch and return its revision, or None if a check fails.
+
+        `size`: bytes of its values.
+        """
         if batch.id is not None and (revision := self._applied(space, batch.id)) is not None:
             return revision
-        if batch.checks and not self._holds(space, batch.checks):
+        if batch.checks and not self._checks_hold(space, batch.checks):
             return None
         sums = self._sums(space, batch.adds) if batch.adds else []
         if not sums and not batch.puts and not batch.deletes:
@@ -80,14 +84,14 @@ class SqliteTransaction:
             space, revision, [*batch.puts, *sums] if sums else batch.puts, batch.deletes, large
         )
         if batch.id is not None:
-            self._cursor.execute(self._sql.remember, (space, batch.id, revision, self.now))
+            self._cursor.execute(self._sql.put_id, (space, batch.id, revision, self.now))
         return revision
 
     def sweep(self, limit: int) -> int:
         """Delete up to `limit` expired rows, as one change of each space they were in.
 
-        Few statements, however many rows: on a thread, Python's lock must be won back after each. What this transaction has
-        put is written before: a row that was put anew has not expired.
+        Few statements, however many rows: on a thread, Python's lock must be won back after each.
+        Gathered puts are written first: a row that was put again has not expired.
         """
         self._flush()
         count = 0
@@ -99,39 +103,42 @@ class SqliteTransaction:
         return count
 
     def prune(self, kept: int, limit: int) -> int:
-        """Drop up to `limit` of the oldest changes beyond `kept`, and as many forgotten batch ids; how many went."""
+        """Delete up to `limit` changes beyond the newest `kept`, and as many expired batch ids.
+
+        Return the number of deleted rows.
+        """
         before = self._cursor.connection.total_changes()
         self._cursor.execute(self._sql.prune, (kept, limit))
-        self._cursor.execute(self._sql.forget, (self._forgotten(), limit))
+        self._cursor.execute(self._sql.delete_ids, (self._ids_expired_at(), limit))
         count = self._cursor.connection.total_changes() - before
         self.wrote = self.wrote or count > 0
         return count
 
     def finish(self) -> None:
-        """Write what is left, and the log; nothing may be applied after it."""
+        """Write the gathered puts and the log. Nothing may be applied after it."""
         self._flush()
         if self._log:
             self._cursor.executemany(self._sql.log, self._log)
 
     def _applied(self, space: str, batch_id: str) -> int | None:
         revision: int | None = self._cursor.execute(
-            self._sql.applied, (space, batch_id, self._forgotten())
+            self._sql.applied, (space, batch_id, self._ids_expired_at())
         ).get
         return revision
 
-    def _forgotten(self) -> int:
+    def _ids_expired_at(self) -> int:
         return self.now - BATCH_ID_KEPT_SECONDS * 1_000
 
-    def _holds(self, space: str, checks: Iterable[Check]) -> bool:
+    def _checks_hold(self, space: str, checks: Iterable[Check]) -> bool:
         execute, state, now = self._cursor.execute, self._sql.state, self.now
         touched = self._touched.get(space, ())
         for check in checks:
-            found = None
+            current = None
             if check.key in touched:
                 self._flush()
             for revision, expires in execute(state, (space, check.key)):
-                found = revision if expires is None or expires > now else None
-            if found != check.revision:
+                current = revision if expires is None or expires > now else None
+            if current != check.revision:
                 return False
         return True
 
@@ -139,11 +146,11 @@ class SqliteTransaction:
         self._flush()
         sums = []
         for add in adds:
-            value, kept = None, None
-            for found, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
+            value, kept_expires = None, None
+            for stored, _, expires in self._cursor.execute(self._sql.read, (space, add.key)):
                 if expires is None or expires > self.now:
-                    value, kept = found, expires
-            sums.append(Put(add.key, sum_of(add.key, value, add.by), kept))
+                    value, kept_expires = stored, expires
+            sums.append(Put(add.key, sum_of(add.key, value, add.by), kept_expires))
         return sums
 
     def _write(
@@ -168,16 +175,16 @@ class SqliteTransaction:
         else:
             self._gathered += rows
             self._touched.setdefault(space, set()).update(keys)
-        self._record(space, encode(Keys(keys, deletes)))
+        self._record(space, encode(LoggedKeys(keys, deletes)))
 
     def _write_at_once(self, space: str, rows: list[PutRow], deletes: tuple[str, ...]) -> None:
         if rows:
-            self._cursor.executemany(self._sql.put, [self._apart(row) for row in rows])
+            self._cursor.executemany(self._sql.put, [self._split(row) for row in rows])
         if deletes:
             self._cursor.executemany(self._sql.delete, [(space, key) for key in deletes])
 
     def _flush(self) -> None:
-        """Write what was gathered. A row whose value was large keeps `put_small` from its work, and is not counted."""
+        """Write the gathered puts. `put_small` skips rows with a large value, uncounted."""
         rows = self._gathered
         if not rows:
             return
@@ -191,8 +198,8 @@ class SqliteTransaction:
         except REJECTED_VALUE as error:
             raise RejectedValueError from error
 
-    def _apart(self, row: PutRow) -> PutRow:
-        """The row, with its value in the other table if it is a large one."""
+    def _split(self, row: PutRow) -> PutRow:
+        """Return the row, with a large value moved to its own table."""
         space, key, revision, expires, _, value, *now = row
         if len(value) <= self._sql.inline_bytes_max:  # type: ignore[arg-type]  # a value is bytes
             return row

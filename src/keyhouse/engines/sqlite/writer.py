@@ -1,9 +1,10 @@
 """The one connection that writes, in groups: see `keyhouse.engines.thread_commit_queue`.
 
-The statements of a group run on the event loop's thread, where they touch cached pages only; COMMIT,
-which writes and syncs the WAL and sometimes checkpoints it, runs on the writer's thread. Running the
-statements there too was measured and is slower: the driver releases Python's lock at every statement
-and has to win it back from a busy loop. Only one of the two threads uses the connection at a time.
+The statements of a group run on the event loop's thread, where they touch cached pages only;
+COMMIT, which writes and syncs the WAL and sometimes checkpoints it, runs on the writer's thread.
+Running the statements there too was measured and is slower: the driver releases Python's lock at
+every statement and has to win it back from a busy loop. Only one of the two threads uses the
+connection at a time.
 """
 
 from collections.abc import Callable
