@@ -31,10 +31,10 @@ EXPIRES_MAX: Final = 253_402_300_799_999
 """The expiry of a row, in the clock's milliseconds: the end of the year 9999."""
 
 COMMIT_ROWS_MAX: Final = 10_000
-"""Rows in one commit, on an engine without a lower limit of its own."""
+"""Rows in one commit, on an engine without a lower limit."""
 
 COMMIT_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""Key and value bytes in one commit, on an engine without a lower limit of its own."""
+"""Key and value bytes in one commit, on an engine without a lower limit."""
 
 PAGE_ROWS_MAX: Final = 10_000
 """Rows in one page of a scan."""

@@ -53,7 +53,7 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
     assert again == moved | {"written": 0, "passes": 1}
     put(f"sqlite:{tmp_path}/three.db", "other")
     assert (
-        "holds other rows"
+        "has other rows"
         in run("move", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
     )
 
@@ -77,13 +77,13 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
         ),
         (
             ("import", "--store", "sqlite:two.db", "--from", "one.db"),
-            "not a row of an export: mend it, or export again",
+            "not a row of an export: correct it, or export again",
         ),
         (
             ("import", "--store", "rocksdb:two", "--from", "cut.jsonl", "--yes"),
-            "cut off. Nothing was written.",
+            "truncated. Nothing was written.",
         ),
-        (("import", "--store", "sqlite:two.db"), "cut off. Nothing was written."),
+        (("import", "--store", "sqlite:two.db"), "truncated. Nothing was written."),
         (
             ("put", BOARD, "clip:a", "[]", "--space", "a", "--store", "sqlite:two.db"),
             "have its record's type",
@@ -144,7 +144,7 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
         assert (tmp_path / "part.jsonl").read_bytes() == whole
     (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
     assert (
-        "cut off"
+        "truncated"
         in run(
             "import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1
         ).stderr

@@ -159,7 +159,7 @@ def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> Non
     commit(folder, "channel-9", Batch(puts=(Put("k", b"1"),)))
     before = (folder / "b.jsonl").read_bytes()
     assert (
-        "holds other rows" in run("restore", "--from", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+        "has other rows" in run("restore", "--from", "b.jsonl", *STORE, cwd=folder, code=1).stderr
     )
     refused = run("restore", "--from", "b.jsonl", "--replace", *STORE, cwd=folder, code=1).stderr
     assert "There is nobody to ask" in refused

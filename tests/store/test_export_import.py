@@ -36,8 +36,8 @@ from keyhouse.store import (
 )
 from keyhouse.store.jsonl import (
     BLOCK_LINES,
+    Checksum,
     ExportedRow,
-    TrailerBuilder,
     decode,
     decode_all,
     encode_redacted,
@@ -120,7 +120,7 @@ def test_every_value_is_one_line_and_comes_back_to_the_byte(value: bytes) -> Non
 
     async def scenario() -> None:
         engine = MemoryEngine(ManualClock(0))
-        assert await imported(engine, line, partial=True) == ImportResult(1, 1, 0)
+        assert await imported(engine, line, allow_truncated=True) == ImportResult(1, 1, 0)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and (row.value, row.expires) == (value, 7)
 
@@ -314,7 +314,7 @@ def test_a_key_that_comes_twice_is_as_its_last_line_says(between: bytes) -> None
         engine = FaultyEngine(
             MemoryEngine(), meanwhile(1, lambda: asyncio.sleep(0.01), call="commit")
         )
-        await imported(engine, lines, partial=True)
+        await imported(engine, lines, allow_truncated=True)
         (row,) = await engine.read("s", ["k"])
         assert row is not None and row.value == b"2"
 
@@ -330,19 +330,19 @@ def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None
         await fill(engine)
         data, _ = await exported(engine)
         lines = data.splitlines(keepends=True)
-        with pytest.raises(UnreadableError, match="cut off"):
+        with pytest.raises(UnreadableError, match="truncated"):
             await imported(MemoryEngine(), b"".join(lines[:-1]))
-        assert (await imported(MemoryEngine(), b"".join(lines[:-1]), partial=True)).rows == len(
-            lines
-        ) - 1
+        assert (
+            await imported(MemoryEngine(), b"".join(lines[:-1]), allow_truncated=True)
+        ).rows == len(lines) - 1
         for changed in (
             lines[1:],
             lines[:5] + lines[6:],
             [lines[0].replace(b":0}", b":9}"), *lines[1:]],
         ):
-            with pytest.raises(UnreadableError, match="not what was exported"):
+            with pytest.raises(UnreadableError, match="do not match its trailer"):
                 await imported(MemoryEngine(), b"".join(changed))
-        with pytest.raises(DocumentError, match="behind the last"):
+        with pytest.raises(DocumentError, match="continues after its trailer"):
             await imported(MemoryEngine(), data + lines[0])
         assert (await imported(MemoryEngine(), data + b"\n\n")).rows == len(lines) - 1
 
@@ -403,9 +403,9 @@ ACCOUNTS = Schema("accounts", ACCOUNT, space=Space("a customer"))
 def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> None:
     rows = [encode_row("s", Put(f"k{at:05d}", b"1")) for at in range(BLOCK_LINES + 10)]
     for count in (0, 1, 2, BLOCK_LINES - 1, BLOCK_LINES, BLOCK_LINES + 10):
-        tally = TrailerBuilder()
-        tally.add(b"".join(rows[:count]), count)
-        text = b"".join(rows[:count]) + encode_trailer(tally.ending())
+        checksum = Checksum()
+        checksum.add(b"".join(rows[:count]), count)
+        text = b"".join(rows[:count]) + encode_trailer(checksum.trailer())
         assert is_complete_export(io.BytesIO(text)) and is_complete_export(
             io.BytesIO(b"\n" + text + b"\n")
         )
@@ -421,9 +421,9 @@ def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> N
 
 def shown_export() -> bytes:
     """One for people: whole, and not to be imported."""
-    line, tally = encode_redacted("s", "k", {"a": 1}, None), TrailerBuilder()
-    tally.add(line)
-    return line + encode_trailer(tally.ending())
+    line, checksum = encode_redacted("s", "k", {"a": 1}, None), Checksum()
+    checksum.add(line)
+    return line + encode_trailer(checksum.trailer())
 
 
 def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() -> None:
@@ -497,7 +497,7 @@ def test_an_export_goes_on_as_it_was_begun(schemas: list[Schema]) -> None:
         rest, _ = await exported(engine, schemas=schemas, resume=start)
         assert data[: start.bytes] + rest == data
         start = read_partial_export(data.splitlines(keepends=True)[:2])
-        with pytest.raises(UsageError, match="as it was begun"):
+        with pytest.raises(UsageError, match="as it was started"):
             await exported(engine, schemas=[] if schemas else [ACCOUNTS], resume=start)
 
     asyncio.run(scenario())

@@ -197,7 +197,7 @@ def test_a_target_with_other_rows_is_refused_and_left_alone(theirs: Put) -> None
         await fill(target)
         await target.commit("s0", Batch(puts=(theirs,)))
         before = await contents(target)
-        with pytest.raises(UsageError, match="holds other rows") as refusal:
+        with pytest.raises(UsageError, match="has other rows") as refusal:
             await move(source, target, name="one")
         assert refusal.value.fields["differing_rows"] >= 1  # type: ignore[operator]
         assert await contents(target) == before
@@ -213,7 +213,7 @@ def test_the_target_of_another_move_is_refused() -> None:
             await move(source, FaultyEngine(target, die(5)), name="one")
         with pytest.raises(UsageError, match="another source") as refusal:
             await move(source, target, name="two")
-        assert refusal.value.fields["begun_from"] == "one"
+        assert refusal.value.fields["started_from"] == "one"
 
     asyncio.run(scenario())
 
@@ -224,7 +224,7 @@ def test_a_target_that_was_not_moved_to_the_end_is_no_source() -> None:
         await fill(source)
         with pytest.raises(Killed):
             await move(source, FaultyEngine(target, die(5)), name="one")
-        with pytest.raises(UsageError, match="not ended"):
+        with pytest.raises(UsageError, match="unfinished"):
             await move(target, MemoryEngine(), name="half")
 
     asyncio.run(scenario())
@@ -249,7 +249,7 @@ def test_of_two_moves_that_begin_at_the_same_moment_one_is_told() -> None:
                 MARK_SPACE, Batch(puts=(Put(MARK_KEY, b'{"source":"x","started":1}'),))
             )
 
-        with pytest.raises(ConflictError, match="just begun"):
+        with pytest.raises(ConflictError, match="just started"):
             await move(source, FaultyEngine(target, meanwhile(1, begin, call="commit")), name="one")
 
     asyncio.run(scenario())

@@ -233,5 +233,5 @@ def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
 
 def test_a_start_behind_the_last_field_is_refused_as_that() -> None:
     """It said of a field that is not there that it is not text."""
-    with pytest.raises(UsageError, match="Every field of the key is given"):
+    with pytest.raises(UsageError, match="all fields of the key are given"):
         asyncio.run(shelf().page(DOC, id="a", prefix="x"))

@@ -225,8 +225,8 @@ async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
         finding for finding in await findings(store, repair=True) if finding.kind == "miscounted"
     ]
     assert [(finding.key, finding.detail) for finding in found] == [
-        ("year:0002", "says 7, should be 1"),
-        ("year:0099", "says 5, should be 0"),
+        ("year:0002", "is 7, should be 1"),
+        ("year:0099", "is 5, should be 0"),
     ]
     rows = await harness.rows()
     assert [rows[key][0] for key in ("year:0001", "year:0002", "year:0099")] == [b"2", b"1", b"0"]

@@ -60,7 +60,7 @@ async def test_a_state_that_was_set_back_is_found(harness: Harness) -> None:
     assert (finding.kind, finding.key) == (
         "unfolded",
         "heard:state:ann",
-    ) and "came past it" in finding.detail
+    ) and "are not folded" in finding.detail
 
 
 @everywhere
@@ -100,7 +100,7 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
         assert (finding.kind, finding.repaired) == (
             "unfolded",
             False,
-        ) and "put the state anew" in finding.detail
+        ) and "put the state again" in finding.detail
     await store.put(LATER_STATE, Hearing(through=""), user="ann")
     assert await fold(store, LATER, user="ann") == 1
     await clean(store)
@@ -116,9 +116,7 @@ async def test_a_sequence_that_was_set_back_is_found_and_mended(harness: Harness
     with pytest.raises(RevisionError):
         await append(store, LINE, Line("d"), job="j")
     [finding] = await findings(store, repair=True)
-    assert finding == Finding(
-        "wrong", "line:next:j", "line", "says 1, where there is an event 2 already", True
-    )
+    assert finding == Finding("wrong", "line:next:j", "line", "is 1, but event 2 exists", True)
     await append(store, LINE, Line("d"), job="j")
     assert await store.get(NEXT_LINE, job="j") == 4
     await harness.plant({"line:next:j": None})

@@ -98,7 +98,7 @@ async def _import(
             return await import_rows(
                 engine,
                 given.rest(),
-                partial=partial,
+                allow_truncated=partial,
                 dry_run=dry_run,
                 on_progress=lambda rows: line.say(number(rows, "row")),
             )
@@ -140,7 +140,7 @@ class _Given:
             await import_rows(
                 await open_engine("memory:"),
                 self._first,
-                partial=self._partial or not is_all,
+                allow_truncated=self._partial or not is_all,
                 dry_run=True,
             )
 
@@ -152,7 +152,7 @@ class _Given:
         would = await import_rows(
             engine,
             self._lines,
-            partial=self._partial,
+            allow_truncated=self._partial,
             dry_run=True,
             on_progress=lambda rows: self._line.say(f"{doing}: {number(rows, 'row')}"),
         )

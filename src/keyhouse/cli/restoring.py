@@ -23,9 +23,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan_of(kept: BackupReader) -> Plan:
-    ending = kept.ending
-    made = None if ending.made is None else MILLISECONDS.format(ending.made)
-    return Plan(ending.rows, len(kept.spaces_at), made, ending.moment, ending.sha256)
+    trailer = kept.trailer
+    made = None if trailer.made is None else MILLISECONDS.format(trailer.made)
+    return Plan(trailer.rows, len(kept.offsets), made, trailer.moment, trailer.sha256)
 
 
 def question(plan: Plan, store: str) -> str:

@@ -1,7 +1,7 @@
-"""The store: where a schema meets an engine. Typed reads and writes, transactions, watch, sweep, verify, migrations, jobs,
-and whole stores moved, exported and imported.
+"""The store: a schema on an engine. Typed reads and writes, transactions, watches, sweep, verify,
+migrations and jobs; and whole stores moved, backed up, exported and imported.
 
-It names no engine: whatever keeps the contract of `keyhouse.engine` serves.
+It names no engine: any implementation of `keyhouse.engine` will do.
 """
 
 from keyhouse.store.backup import BackupResult, back_up, restore

@@ -1,12 +1,13 @@
-"""Backup and restore: a store of one moment in a file, and a store made to be what the file says, on whatever engine.
+"""Back up a consistent store to a file, and restore it, on any engine.
 
-A backup is an export (see `lines`) that is of one moment, in key order, and was read again after it was written. Where an
-engine has snapshots, the moment is the whole store's, and writers go on. Where it has none, it is each space's own: a space
-that was written while it was read is read again; one that is written all the time is refused, and nothing is called a
-backup that is none.
+A backup is an export (see `jsonl`) that is consistent, in key order, and was read again after it
+was written. On an engine with snapshots the whole store is of one moment, and writers continue. On
+others each space is: a space written while it was read is read again, and one that is written all
+the time raises ConflictError.
 
-A restore is a move whose source is the file: it copies, compares the whole, and ends with equal counts and digests. Cut off,
-it is run again and goes on. The file is read from end to end before the first row is written.
+A restore is a move whose source is the file: it copies, compares everything, and ends with equal
+counts and digests. If it is interrupted, run it again: it resumes. The whole file is checked before
+the first row is written.
 """
 
 import os
@@ -19,16 +20,16 @@ import msgspec
 from keyhouse.engine import Engine, ReadView, Snapshots, Span
 from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store.backup_file import BackupReader, read_backup
-from keyhouse.store.jsonl import TrailerBuilder, encode_rows, encode_trailer
+from keyhouse.store.jsonl import Checksum, encode_rows, encode_trailer
 from keyhouse.store.move import MARK_SPACE, MoveProgress, Mover, MoveResult
 from keyhouse.store.pagination import pages
 
 ATTEMPTS: Final = 10
-"""Times that a space is read, on an engine without snapshots, before its writers are too many."""
+"""Attempts to read a space that is being written, on an engine without snapshots."""
 
 
 class BackupResult(msgspec.Struct, frozen=True):
-    """`moment`: what is of one moment in it: the whole `store`, or each `space`."""
+    """The result of a backup. `moment`: the whole `store` is consistent, or each `space`."""
 
     rows: int
     spaces: int
@@ -41,13 +42,15 @@ class BackupResult(msgspec.Struct, frozen=True):
 async def back_up(
     engine: Engine, file: BinaryIO, *, on_progress: Callable[[str, int], None] | None = None
 ) -> BackupResult:
-    """Write a backup to a new file that can be read and written, and prove that it is there. `on_progress` is told what is
-    done, `writing` or `checking`, and how many rows are done."""
+    """Write a backup to a new file, opened for reading and writing, and check it.
+
+    `on_progress` is called with the phase, `writing` or `checking`, and the number of rows done.
+    """
     report = on_progress or (lambda phase, rows: None)
     made = engine.clock.now()
     if (await engine.scan(MARK_SPACE, Span(), limit=1)).rows:
         raise UsageError(
-            "A move or a restore into this store has not ended: end that first.", space=MARK_SPACE
+            "A move or restore into this store is unfinished: finish it first.", space=MARK_SPACE
         )
     moment = "store" if isinstance(engine, Snapshots) else "space"
     async with AsyncExitStack() as stack:
@@ -56,33 +59,35 @@ async def back_up(
             if isinstance(engine, Snapshots)
             else engine
         )
-        tally = TrailerBuilder()
+        checksum = Checksum()
         async for space in view.spaces():
-            tally = await _write_space(view, space, file, tally, report)
-    ending = tally.ending(made, moment)
-    file.write(encode_trailer(ending))
+            checksum = await _write_space(view, space, file, checksum, report)
+    trailer = checksum.trailer(made, moment)
+    file.write(encode_trailer(trailer))
     file.flush()
     os.fsync(file.fileno())
     file.seek(0)
-    kept = read_backup(file, engine.clock, lambda rows: report("checking", rows))
-    if kept.ending != ending:
+    backup = read_backup(file, engine.clock, lambda rows: report("checking", rows))
+    if backup.trailer != trailer:
         raise UnreadableError(
-            "What the disk gives back is not what was written to it: this is no backup."
+            "The file read back from the disk differs from what was written: not a backup."
         )
-    return BackupResult(ending.rows, len(kept.spaces_at), file.tell(), ending.sha256, made, moment)
+    return BackupResult(
+        trailer.rows, len(backup.offsets), file.tell(), trailer.sha256, made, moment
+    )
 
 
 async def _write_space(
     view: ReadView,
     space: str,
     file: BinaryIO,
-    tally: TrailerBuilder,
+    checksum: Checksum,
     report: Callable[[str, int], None],
-) -> TrailerBuilder:
-    """Its rows as of one moment: all pages must be of the same revision, else they are written anew."""
+) -> Checksum:
+    """Write a space as of one moment: if its pages are not of one revision, write them again."""
     start = file.tell()
     for _ in range(ATTEMPTS):
-        found, revisions = tally.copy(), set[int]()
+        found, revisions = checksum.copy(), set[int]()
         async for page in pages(view, space):
             revisions.add(page.revision)
             lines = encode_rows(space, page.rows)
@@ -96,22 +101,26 @@ async def _write_space(
         file.seek(start)
         file.truncate()
     raise ConflictError(
-        "The space is written all the time, and this engine has no snapshots: back up again with its writers stopped.",
+        "The space is written all the time, and this engine has no snapshots: stop its writers,"
+        " then back up again.",
         space=space,
     )
 
 
 async def restore(
     engine: Engine,
-    kept: BackupReader,
+    backup: BackupReader,
     *,
     replace: bool = False,
     on_progress: Callable[[MoveProgress], None] | None = None,
 ) -> MoveResult:
-    """Make the store hold what the backup holds, and prove it. Refused when it holds anything else, unless `replace`: then
-    rows that the backup does not have go."""
-    mover = Mover(kept, engine, on_progress)
-    if (there := await mover.begin(f"backup {kept.ending.sha256}", replace=replace)) is not None:
-        return there
+    """Make the store equal to the backup, and verify it.
+
+    Raises UsageError if the store has other rows; with `replace`, those are deleted.
+    """
+    mover = Mover(backup, engine, on_progress)
+    source = f"backup {backup.trailer.sha256}"
+    if (unchanged := await mover.start(source, replace=replace)) is not None:
+        return unchanged
     await mover.copy()
-    return await mover.end()
+    return await mover.finish()

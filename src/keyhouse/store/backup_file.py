@@ -1,6 +1,6 @@
-"""A backup that lies in a file, shown as a View: what can be walked as an engine can, so that it can be moved into one.
+"""A backup file as a ReadView, so that it can be moved into an engine.
 
-It was read from end to end before, so that nothing of a damaged file is ever shown.
+The whole file is read and checked first, so that no row of a damaged file is ever returned.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,28 +12,28 @@ import msgspec
 from keyhouse.clock import Clock
 from keyhouse.engine import Page, Row, Span
 from keyhouse.errors import UnreadableError, UsageError
-from keyhouse.store.jsonl import ExportedRow, Trailer, TrailerBuilder, blocks, decode_all
+from keyhouse.store.jsonl import Checksum, ExportedRow, Trailer, blocks, decode_all
 
 Report = Callable[[int], None]
 
 
 class SpaceOffset(msgspec.Struct):
-    """Where a space's lines begin, and how many they are."""
+    """The file offset of a space's first line, and the number of its lines."""
 
     start: int
     rows: int = 0
 
 
 class BackupReader:
-    """Is a View. The file is the caller's to close."""
+    """A ReadView of a backup file. The caller closes the file."""
 
     def __init__(
-        self, file: BinaryIO, clock: Clock, ending: Trailer, spaces_at: dict[str, SpaceOffset]
+        self, file: BinaryIO, clock: Clock, trailer: Trailer, offsets: dict[str, SpaceOffset]
     ) -> None:
         self._file = file
         self._clock = clock
-        self.ending = ending
-        self.spaces_at = spaces_at
+        self.trailer = trailer
+        self.offsets = offsets
         self._space = ""
         self._next = ""
         self._left = 0
@@ -43,8 +43,10 @@ class BackupReader:
         return self._clock
 
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
-        """A page behind the last one, as a walk asks for, is read on; any other begins at the space's first line."""
-        if space not in self.spaces_at:
+        """Return a page. The page after the last one is read on; any other starts at the first
+        line.
+        """
+        if space not in self.offsets:
             return Page([], False, 0)
         if (space, span.start) != (self._space, self._next):
             self._rewind(space)
@@ -64,59 +66,61 @@ class BackupReader:
         return Page(rows, self._left > 0, 0)
 
     async def spaces(self) -> AsyncIterator[str]:
-        for space in self.spaces_at:
+        for space in self.offsets:
             yield space
 
     def _rewind(self, space: str) -> None:
-        place = self.spaces_at[space]
-        self._file.seek(place.start)
-        self._left = place.rows
+        offset = self.offsets[space]
+        self._file.seek(offset.start)
+        self._left = offset.rows
 
 
 def read_backup(file: BinaryIO, clock: Clock, on_progress: Report | None = None) -> BackupReader:
-    """Read the whole file, from where it stands; refused when it is cut off, changed, or not in the order of a backup."""
-    tally, ending = TrailerBuilder(), None
-    places: dict[str, SpaceOffset] = {}
+    """Read and check a whole backup file from its current position.
+
+    Raises UnreadableError if it is truncated or changed, and UsageError if it is not a backup.
+    """
+    checksum, trailer = Checksum(), None
+    offsets: dict[str, SpaceOffset] = {}
     at, number, space, key = file.tell(), 1, "", ""
     for first, lines in blocks(file):
-        if first != number + (ending is not None):
-            raise UsageError("It has empty lines, so it is no backup: import it.")
+        if first != number + (trailer is not None):
+            raise UsageError("The file has empty lines, so it is not a backup: import it.")
         found = decode_all(lines, number)
         for line, each in zip(lines, found, strict=True):
-            if ending is not None:
+            if trailer is not None:
                 raise UnreadableError(
-                    "There are lines behind the last one: give each export a file of its own.",
+                    "The file continues after its trailer: write each export to a separate file.",
                     line=number + 1,
                 )
             if isinstance(each, Trailer):
-                ending = each
+                trailer = each
                 continue
-            if each.is_shown:
+            if each.is_redacted:
                 raise UsageError(
-                    "This export is for people, without private members, so it can't be restored: make a complete one."
+                    "A redacted export has no private members and cannot be restored: make a"
+                    " complete one."
                 )
-            if (each.space, each.put.key) <= (space, key) and places:
+            if (each.space, each.put.key) <= (space, key) and offsets:
                 raise UsageError(
-                    "Its lines are not in order, so it is no backup: import it.", line=number
+                    "The lines are not in order, so it is not a backup: import it.", line=number
                 )
-            if each.space != space or not places:
-                places[each.space] = SpaceOffset(at)
+            if each.space != space or not offsets:
+                offsets[each.space] = SpaceOffset(at)
             space, key = each.space, each.put.key
-            places[space].rows += 1
-            tally.add(line)
+            offsets[space].rows += 1
+            checksum.add(line)
             at += len(line)
             number += 1
         if on_progress is not None:
-            on_progress(tally.rows)
-    if ending is None:
+            on_progress(checksum.rows)
+    if trailer is None:
+        raise UnreadableError("The file is truncated: it has no trailer.", rows=checksum.rows)
+    if trailer != checksum.trailer(trailer.made, trailer.moment):
         raise UnreadableError(
-            "The file ends without its last line: it was cut off.", rows=tally.rows
+            "The file was changed: its rows do not match its trailer.", rows=checksum.rows
         )
-    if ending != tally.ending(ending.made, ending.moment):
-        raise UnreadableError(
-            "The file is not what was written: its last line tells of other rows.", rows=tally.rows
-        )
-    return BackupReader(file, clock, ending, places)
+    return BackupReader(file, clock, trailer, offsets)
 
 
 def _lines(lines: list[bytes]) -> Iterator[ExportedRow]:

@@ -1,7 +1,7 @@
-"""Removal: many records at once, each with its derived rows, some of them in one commit; or all that a space holds.
+"""Delete many records with their derived rows, in groups that share a commit; or a whole space.
 
-A removal that is cut off has removed some records whole and the others not at all; run again, it goes on. What others write
-meanwhile is removed too if it is met, and else stays.
+An interrupted run has deleted some records completely and the others not at all; run again, it
+continues. Records written meanwhile are deleted if the run reaches them.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -16,21 +16,24 @@ from keyhouse.store.pagination import rows
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
-_TOGETHER: Final = 50
-"""Records that are deleted in one commit, where that fits."""
+_GROUP_RECORDS: Final = 50
+"""Records deleted in one commit, where it can hold them."""
 
 _PASSES_MAX: Final = 10
 
 
 class BulkDeleteResult(msgspec.Struct):
-    """`records` were removed; `left` could not be read, so that nobody knows what follows from them: see `verify`."""
+    """`records` were deleted; `left` are unreadable, so that their derived rows are not known."""
 
     records: int = 0
     left: int = 0
 
 
 class BulkDelete:
-    """Of a schema's rows in one space. `on_progress` is told how many records were removed."""
+    """Deletes records of a schema in one space.
+
+    `on_progress` is called with the number of records deleted.
+    """
 
     def __init__(
         self,
@@ -43,109 +46,110 @@ class BulkDelete:
         self._engine = engine
         self._space = space
         self._report = on_progress or (lambda records: None)
-        self._kept = frozenset(
+        self._meta = frozenset(
             id(record) for record in (schema.meta.records if schema.meta is not None else ())
         )
         self._stores: dict[tuple[tuple[str, Any], ...], Store] = {}
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End behind the commit that is under way: what `run` and `empty` then answer is what was done."""
+        """Stop after the commit in flight; `run` and `empty` then return what was done."""
         self._is_stopped = True
 
     async def records(self, span: Span) -> AsyncIterator[tuple[Row, KeyMatch]]:
-        """What would be removed: the records of the span, without those that the store keeps about itself."""
+        """Yield the records of the span that would be deleted: all but the store's own rows."""
         async for row in rows(self._engine, self._space, span):
             found = self._schema.find(row.key)
             if (
                 found is not None
                 and isinstance(found.declared, Record)
-                and id(found.record) not in self._kept
+                and id(found.record) not in self._meta
             ):
                 yield row, found
 
     async def run(self, span: Span) -> BulkDeleteResult:
-        """Remove the records of the span, with all that follows from them."""
-        done = BulkDeleteResult()
-        waiting: list[tuple[Row, KeyMatch]] = []
+        """Delete the records of the span, with their derived rows."""
+        result = BulkDeleteResult()
+        pending: list[tuple[Row, KeyMatch]] = []
         async for each in self.records(span):
-            waiting.append(each)
-            if len(waiting) == _TOGETHER:
-                await self._remove(waiting, done)
-                waiting = []
+            pending.append(each)
+            if len(pending) == _GROUP_RECORDS:
+                await self._delete(pending, result)
+                pending = []
             if self._is_stopped:
-                return done
-        await self._remove(waiting, done)
-        return done
+                return result
+        await self._delete(pending, result)
+        return result
 
     async def empty(self) -> BulkDeleteResult:
-        """Remove the space: every record with what follows from it, then what is left, unreadable or of no record."""
-        done = BulkDeleteResult()
+        """Empty the space: delete every record with its rows, then all rows that are left."""
+        result = BulkDeleteResult()
         for _ in range(_PASSES_MAX):
             once = await self.run(Span())
-            done.records += once.records
-            if self._is_stopped or not await self._sweep_up():
-                return done
+            result.records += once.records
+            if self._is_stopped or not await self._delete_rest():
+                return result
         raise ContentionError(
-            "Others go on writing in the space: stop them first.", space=self._space
+            "The space is still being written: stop its writers first.", space=self._space
         )
 
-    async def _sweep_up(self) -> bool:
-        """Whether there was anything left."""
+    async def _delete_rest(self) -> bool:
+        """Delete all rows that are left, and return True if there were any."""
         batch: list[Row] = []
-        met = False
+        found = False
         async for row in rows(self._engine, self._space):
-            met = True
+            found = True
             batch.append(row)
-            if len(batch) == min(_TOGETHER, self._engine.capabilities.commit_rows_max):
-                await self._drop(batch)
+            if len(batch) == min(_GROUP_RECORDS, self._engine.capabilities.commit_rows_max):
+                await self._delete_rows(batch)
                 batch = []
             if self._is_stopped:
-                return met
-        await self._drop(batch)
-        return met
+                return found
+        await self._delete_rows(batch)
+        return found
 
-    async def _drop(self, batch: list[Row]) -> None:
-        """As they are seen: a row that was changed meanwhile is seen again in the next pass."""
+    async def _delete_rows(self, batch: list[Row]) -> None:
+        """Delete the rows if none has changed; else the next pass finds them again."""
         if batch:
             checks = tuple(Check(row.key, row.revision) for row in batch)
             await self._engine.commit(
                 self._space, Batch(checks, deletes=tuple(row.key for row in batch))
             )
 
-    async def _remove(self, waiting: list[tuple[Row, KeyMatch]], done: BulkDeleteResult) -> None:
-        """In one commit; in halves, when that does not fit or one of them does not decode."""
+    async def _delete(self, pending: list[tuple[Row, KeyMatch]], result: BulkDeleteResult) -> None:
         by_store: dict[int, tuple[Store, list[tuple[Row, KeyMatch]]]] = {}
-        for row, found in waiting:
+        for row, found in pending:
             store = self._store(found)
             by_store.setdefault(id(store), (store, []))[1].append((row, found))
-        for store, founds in by_store.values():
-            await self._remove_of(store, founds, done)
+        for store, group in by_store.values():
+            await self._delete_group(store, group, result)
 
-    async def _remove_of(
-        self, store: Store, founds: list[tuple[Row, KeyMatch]], done: BulkDeleteResult
+    async def _delete_group(
+        self, store: Store, group: list[tuple[Row, KeyMatch]], result: BulkDeleteResult
     ) -> None:
+        """Delete in one commit; in halves, if that is too large or a record does not decode."""
+
         async def work(tx: Transaction) -> int:
-            await tx.prefetch([row.key for row, _ in founds])
+            await tx.prefetch([row.key for row, _ in group])
             return sum(
-                [await tx.delete(found.record, **self._fields(store, found)) for _, found in founds]
+                [await tx.delete(found.record, **self._fields(store, found)) for _, found in group]
             )
 
         try:
-            done.records += await store.transact(work)
-            self._report(done.records)
+            result.records += await store.transact(work)
+            self._report(result.records)
         except (LimitError, DataError) as error:
-            if len(founds) > 1:
-                half = len(founds) // 2
-                await self._remove_of(store, founds[:half], done)
-                await self._remove_of(store, founds[half:], done)
+            if len(group) > 1:
+                half = len(group) // 2
+                await self._delete_group(store, group[:half], result)
+                await self._delete_group(store, group[half:], result)
             elif isinstance(error, DataError):
-                done.left += 1
+                result.left += 1
             else:
                 raise
 
     def _store(self, found: KeyMatch) -> Store:
-        """One for each choice of the schema's settings, as the key has them."""
+        """Return the store with the settings that this key has."""
         fixed = tuple(
             (name, value) for name, value in found.fields.items() if name in self._schema.fixed
         )

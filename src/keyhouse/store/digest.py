@@ -1,7 +1,8 @@
-"""The digest of a space: equal for two engines exactly when they hold the same live rows there.
+"""The digest of a space: equal in two engines exactly if they have the same live rows there.
 
-It is the SHA-256 of the rows in key order. Of each row: the lengths of key and value (4 bytes each, big-endian), the expiry
-(8 bytes, signed; the greatest: never), the key as UTF-8, the value. Revisions are an engine's own, and not in it.
+It is the SHA-256 of the rows in key order. For each row: the lengths of key and value (4 bytes
+each, big-endian), the expiry (8 bytes, signed; the maximum: never), the key as UTF-8, the value.
+Revisions differ between engines and are not included.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ _NEVER = 2**63 - 1
 
 
 class Digest:
-    """Made row by row. `rows` counts them."""
+    """A digest built row by row. `rows` counts them."""
 
     __slots__ = ("_hash", "rows")
 
@@ -34,7 +35,7 @@ class Digest:
 
 
 async def digest(engine: Engine, space: str) -> Digest:
-    """Of the space as it is now; of no one moment if it is being written."""
+    """Return the digest of the space. Not of one moment, if the space is written meanwhile."""
     found = Digest()
     async for row in rows(engine, space):
         found.add(row)

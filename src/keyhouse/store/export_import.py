@@ -1,13 +1,14 @@
-"""Export and import: a store as JSON lines, and back, row by row and with flat memory. The form is in `lines`.
+"""Export a store as JSON Lines and import it, row by row with constant memory (format: `jsonl`).
 
-An export is complete: every live row of the spaces, derived rows and private members included, so that what is imported
-elsewhere is the same store. Guard it like the store. With schemas it is one for people instead: the records alone, without
-their private members, and without the rows derived from them, which could repeat those.
+An export is complete: every live row of the spaces, with derived rows and private members, so that
+an import creates the same store. Protect it like the store. With schemas, the export is redacted
+instead: only the records, without private members and without derived rows, which could repeat
+them.
 
-Each page is of its own moment: stop the writers for an export of one moment.
+Each page is a separate snapshot: for a consistent export, stop the writers or make a backup.
 
-An export that was cut off goes on behind its last whole line. An import that was cut off is run again: it looks before it
-writes, and writes only rows that are not there or differ. Neither needs a checkpoint.
+An interrupted export resumes after its last complete line. An interrupted import is run again: it
+reads before it writes, and writes only rows that are missing or differ. Neither needs a checkpoint.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
@@ -29,9 +30,9 @@ from keyhouse.schema import Record, Schema
 from keyhouse.store.binding import Binding
 from keyhouse.store.import_writer import ImportWriter
 from keyhouse.store.jsonl import (
+    Checksum,
     ExportedRow,
     Trailer,
-    TrailerBuilder,
     blocks,
     decode,
     decode_all,
@@ -45,18 +46,18 @@ Report = Callable[[int], None]
 
 
 class PartialExport(msgspec.Struct, frozen=True):
-    """An export as far as it came: its whole lines, how many bytes they are, and the row of the last one."""
+    """The complete lines of an interrupted export: their checksum and size, and the last row."""
 
-    tally: TrailerBuilder
+    checksum: Checksum
     bytes: int = 0
     space: str = ""
     key: str = ""
-    is_shown: bool = False
-    ended: bool = False
+    is_redacted: bool = False
+    is_complete: bool = False
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """`rows` of the whole file; `left_out`: rows of this run that an export for people does not show."""
+    """`rows` of the whole file; `left_out` are rows of this run that a redacted export omits."""
 
     rows: int
     sha256: str
@@ -64,8 +65,10 @@ class ExportResult(msgspec.Struct, frozen=True):
 
 
 class ImportResult(msgspec.Struct, frozen=True):
-    """`rows` in the file; of them `written`, and `expired` meanwhile, so not written. The others were there already. Of the
-    written, `replaced` went over rows that were there and differed."""
+    """The rows of the file. Rows neither `written` nor `expired` were stored already.
+
+    `replaced` are the written rows that replaced different ones.
+    """
 
     rows: int
     written: int
@@ -75,21 +78,21 @@ class ImportResult(msgspec.Struct, frozen=True):
 
 
 def read_partial_export(lines: Iterable[bytes]) -> PartialExport:
-    """What there is of an export that may have been cut off: up to its last whole line."""
-    tally, size, last = TrailerBuilder(), 0, None
+    """Read an export that may be truncated, up to its last complete line."""
+    checksum, size, last = Checksum(), 0, None
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             break
         found = decode(line, number)
         size += len(line)
         if isinstance(found, Trailer):
-            return PartialExport(tally, size, ended=True)
-        tally.add(line)
+            return PartialExport(checksum, size, is_complete=True)
+        checksum.add(line)
         last = found
     return (
-        PartialExport(tally)
+        PartialExport(checksum)
         if last is None
-        else PartialExport(tally, size, last.space, last.put.key, last.is_shown)
+        else PartialExport(checksum, size, last.space, last.put.key, last.is_redacted)
     )
 
 
@@ -102,106 +105,114 @@ async def export_rows(
     resume: PartialExport | None = None,
     on_progress: Report | None = None,
 ) -> ExportResult:
-    """Give every row of the spaces (`None`: of all) to `write`, in order, and the last line. `resume`: go on behind it."""
-    start = resume or PartialExport(TrailerBuilder())
-    tally, left_out = start.tally, 0
-    if start.ended:
-        return _exported(tally, left_out)
-    if tally.rows and start.is_shown != bool(schemas):
+    """Pass every row of the spaces (None: of all) to `write`, in order, then the trailer.
+
+    With `resume`, start after its last row.
+    """
+    start = resume or PartialExport(Checksum())
+    checksum, left_out = start.checksum, 0
+    if start.is_complete:
+        return _result(checksum, left_out)
+    if checksum.rows and start.is_redacted != bool(schemas):
         raise UsageError(
-            "An export goes on as it was begun: complete, or for people.", rows=tally.rows
+            "An export must be resumed as it was started: complete, or redacted.",
+            rows=checksum.rows,
         )
-    shown = _Shown(schemas)
+    redactor = _Redactor(schemas)
     async for space, rows in _pages(view, spaces, start):
         if schemas:
-            kept = [line for row in rows if (line := shown.line(space, row)) is not None]
-            lines, count = b"".join(kept), len(kept)
+            redacted = [line for row in rows if (line := redactor.line(space, row)) is not None]
+            lines, count = b"".join(redacted), len(redacted)
         else:
             lines, count = encode_rows(space, rows), len(rows)
         left_out += len(rows) - count
-        tally.add(lines, count)
+        checksum.add(lines, count)
         write(lines)
         if on_progress is not None:
-            on_progress(tally.rows)
-    write(encode_trailer(tally.ending()))
-    return _exported(tally, left_out)
+            on_progress(checksum.rows)
+    write(encode_trailer(checksum.trailer()))
+    return _result(checksum, left_out)
 
 
 async def import_rows(
     engine: Engine,
     lines: Iterable[bytes],
     *,
-    partial: bool = False,
+    allow_truncated: bool = False,
     dry_run: bool = False,
     on_progress: Report | None = None,
 ) -> ImportResult:
-    """Put every row of the lines into the store, over those that are there. `partial`: the last line may be missing.
-    `dry_run`: say what would be done, and write nothing. An error in the midst says in `written_up_to` how many rows may be
-    written before it."""
-    incoming = ImportWriter(engine, dry_run=dry_run)
-    tally, ending = TrailerBuilder(), None
+    """Write every row of the lines to the store, replacing existing ones.
+
+    `allow_truncated`: the trailer may be missing. `dry_run`: count, but write nothing. An error has
+    the field `written_up_to` if rows may have been written before it.
+    """
+    writer = ImportWriter(engine, dry_run=dry_run)
+    checksum, trailer = Checksum(), None
     try:
-        async with incoming:
+        async with writer:
             for number, block in blocks(lines):
-                rows, found = _rows_of(block, number, ended=ending is not None)
-                ending = ending or found
-                tally.add(b"".join(block[: len(rows)]), len(rows))
-                await incoming.put(rows)
+                rows, found = _rows_of(block, number, ended=trailer is not None)
+                trailer = trailer or found
+                checksum.add(b"".join(block[: len(rows)]), len(rows))
+                await writer.put(rows)
                 if on_progress is not None:
-                    on_progress(tally.rows)
+                    on_progress(checksum.rows)
     except KeyhouseError as error:
-        if incoming.written and not dry_run:
-            error.fields["written_up_to"] = incoming.written
+        if writer.written and not dry_run:
+            error.fields["written_up_to"] = writer.written
         raise
-    _check_ending(tally, ending, partial=partial, dry_run=dry_run)
-    return ImportResult(tally.rows, incoming.written, incoming.expired, incoming.replaced, dry_run)
+    _check_trailer(checksum, trailer, allow_truncated=allow_truncated, dry_run=dry_run)
+    return ImportResult(checksum.rows, writer.written, writer.expired, writer.replaced, dry_run)
 
 
 def is_complete_export(lines: Iterable[bytes]) -> bool:
-    """Whether the last line tells of just the lines before it: they are then what was exported, and fit to be imported. They
-    are not looked into, so it takes a small part of an import's time."""
-    tally, first, last = TrailerBuilder(), b"", b""
+    """Return True if the trailer matches the lines before it, so that they can be imported.
+
+    The rows are not decoded, so it takes a fraction of an import's time.
+    """
+    checksum, first, last = Checksum(), b"", b""
     for _, block in blocks(lines):
-        tally.add(b"".join((last, *block[:-1])), len(block) - (not last))
+        checksum.add(b"".join((last, *block[:-1])), len(block) - (not last))
         first, last = first or block[0], block[-1]
     try:
-        begins, ends = decode(first, 1), decode(last, 1)
+        row, trailer = decode(first, 1), decode(last, 1)
     except KeyhouseError:
         return False
-    is_shown = isinstance(begins, ExportedRow) and begins.is_shown
-    return (
-        isinstance(ends, Trailer) and not is_shown and ends == tally.ending(ends.made, ends.moment)
-    )
+    if not isinstance(trailer, Trailer) or (isinstance(row, ExportedRow) and row.is_redacted):
+        return False
+    return trailer == checksum.trailer(trailer.made, trailer.moment)
 
 
 def _rows_of(
     block: list[bytes], number: int, *, ended: bool
 ) -> tuple[list[ExportedRow], Trailer | None]:
-    """The rows of a block, and the last line if it is there."""
+    """Return the rows of a block, and the trailer if the block has it."""
     found = decode_all(block, number)
     rows = [each for each in found if isinstance(each, ExportedRow)]
-    ending = None
+    trailer = None
     if len(rows) < len(found) or ended:
         at = next((index for index, each in enumerate(found) if isinstance(each, Trailer)), -1)
         if ended or at != len(found) - 1:
             raise DocumentError(
-                "There are lines behind the last one: give each export a file of its own.",
+                "The file continues after its trailer: write each export to a separate file.",
                 line=number + at + 1,
             )
         last = found[-1]
         assert isinstance(last, Trailer)
-        ending = last
-    if (shown := next((index for index, row in enumerate(rows) if row.is_shown), None)) is not None:
+        trailer = last
+    redacted = next((index for index, row in enumerate(rows) if row.is_redacted), None)
+    if redacted is not None:
         raise UsageError(
-            "This export is for people, without private members, so it can't be imported: make a complete one.",
-            line=number + shown,
+            "A redacted export has no private members and cannot be imported: make a complete one.",
+            line=number + redacted,
         )
-    return rows, ending
+    return rows, trailer
 
 
-def _exported(tally: TrailerBuilder, left_out: int) -> ExportResult:
-    ending = tally.ending()
-    return ExportResult(ending.rows, ending.sha256, left_out)
+def _result(checksum: Checksum, left_out: int) -> ExportResult:
+    trailer = checksum.trailer()
+    return ExportResult(trailer.rows, trailer.sha256, left_out)
 
 
 async def _pages(
@@ -216,8 +227,8 @@ async def _pages(
             yield space, page.rows
 
 
-class _Shown:
-    """What people may see, by these schemas. A schema is bound once for each space, which come one after the other."""
+class _Redactor:
+    """Removes private members. Schemas are bound once for each space, which come one at a time."""
 
     def __init__(self, schemas: Sequence[Schema]) -> None:
         self._schemas = schemas
@@ -225,7 +236,7 @@ class _Shown:
         self._bindings: list[Binding] = []
 
     def line(self, space: str, row: Row) -> bytes | None:
-        """The line of a record without its private members; `None` for all that is not a record of these schemas."""
+        """Return the line of a record without its private members; None if it is not a record."""
         if space != self._space:
             self._space, self._bindings = space, list(self._bound(space))
         for binding in self._bindings:
@@ -242,26 +253,22 @@ class _Shown:
 
     def _bound(self, space: str) -> Iterator[Binding]:
         for schema in self._schemas:
-            with suppress(KeyFieldError):  # it has no such space
+            with suppress(KeyFieldError):  # not a space of this schema
                 yield Binding(schema, {**schema.fixed, **schema.space.bound(space)})
 
 
-def _check_ending(
-    tally: TrailerBuilder, ending: Trailer | None, *, partial: bool, dry_run: bool
+def _check_trailer(
+    checksum: Checksum, trailer: Trailer | None, *, allow_truncated: bool, dry_run: bool
 ) -> None:
-    if ending is None:
-        if not partial:
+    effect = "Nothing was written." if dry_run else "Its rows were imported."
+    if trailer is None:
+        if not allow_truncated:
             raise UnreadableError(
-                "The file ends without its last line, so it may have been cut off. The rows up to there were imported."
-                if not dry_run
-                else "The file ends without its last line, so it may have been cut off. Nothing was written.",
-                rows=tally.rows,
+                f"The file has no trailer, so it may be truncated. {effect}", rows=checksum.rows
             )
-    elif ending != tally.ending(ending.made, ending.moment):
+    elif trailer != checksum.trailer(trailer.made, trailer.moment):
         raise UnreadableError(
-            "The file is not what was exported: its last line tells of other rows. Its rows were imported."
-            if not dry_run
-            else "The file is not what was exported: its last line tells of other rows. Nothing was written.",
-            rows=tally.rows,
-            exported_rows=ending.rows,
+            f"The file was changed: its rows do not match its trailer. {effect}",
+            rows=checksum.rows,
+            exported_rows=trailer.rows,
         )

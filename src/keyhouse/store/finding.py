@@ -1,4 +1,4 @@
-"""What `verify` finds, and the look that is confirmed of it."""
+"""Findings of `verify`, and their confirmation in a transaction."""
 
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -9,7 +9,7 @@ from keyhouse.errors import DataError, KeyFieldError
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
-_LOOKS_MAX = 20
+_ATTEMPTS_MAX = 20
 
 Kind = Literal[
     "missing", "wrong", "dangling", "miscounted", "unfolded", "conflict", "unreadable", "unknown"
@@ -17,7 +17,7 @@ Kind = Literal[
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One row that is not as it should be. `repaired`: it is now."""
+    """One row that is not as it should be. `of` is its record; `repaired`: it was corrected."""
 
     kind: Kind
     key: str
@@ -29,21 +29,21 @@ class Finding(msgspec.Struct, frozen=True):
 async def confirmed(
     store: Store, work: Callable[[Transaction], Awaitable[Finding | None]]
 ) -> Finding | None:
-    """What is found, where all that was looked at stood together: a look that mends nothing must hold as one that does."""
+    """Run a check in a transaction, and return its finding if everything it read was current.
 
-    async def looked(tx: Transaction) -> tuple[Finding | None, bool]:
+    A check that writes nothing must hold at one moment too: it is run again if a row has changed.
+    """
+
+    async def attempt(tx: Transaction) -> tuple[Finding | None, bool]:
         try:
             finding = await work(tx)
         except (DataError, KeyFieldError):
             tx.forget()
-            return (
-                None,
-                True,
-            )  # it has become unreadable since: another finding, which is made when its own turn comes
+            return None, True  # the row has become unreadable, which is a separate finding
         return finding, tx.pending > 0 or finding is None or await tx.holds()
 
-    for _ in range(_LOOKS_MAX):
-        finding, confirmed = await store.transact(looked)
-        if confirmed:
+    for _ in range(_ATTEMPTS_MAX):
+        finding, is_confirmed = await store.transact(attempt)
+        if is_confirmed:
             return finding
-    return None  # it changes all the time, and so is seen to by those who change it
+    return None  # it changes all the time: its writers keep it right

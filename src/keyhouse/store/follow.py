@@ -1,8 +1,9 @@
-"""Following a source that is being written: its changes, as they come, into the target.
+"""Apply the changes of a source to a target, while the source is being written.
 
-Each space is watched from the revision at which it was copied. What the watches give goes through one queue, so that many
-changes become one commit, and a target that is slower than the source holds the watches up instead of filling the memory. It
-need not be exact: what is missed here, the comparison that ends the move finds.
+Each space is watched from the revision at which it was copied. All changes pass through one bounded
+queue: many changes become one commit, and a slow target exerts backpressure on the watches instead
+of filling the memory. It need not be exact: the comparison at the end of the move finds what was
+missed.
 """
 
 import asyncio
@@ -16,11 +17,15 @@ from keyhouse.store.bulk_writer import BulkWriter
 
 QUEUE_CHANGES: Final = 2_000
 DISCOVER_SECONDS: Final = 1.0
-"""How often it is asked whether the source has new spaces; also the pause before a watch that broke off is begun again."""
+"""Interval of looking for new spaces in the source, and the pause before a broken watch restarts.
+"""
 
 
 class Follower:
-    """`copy` makes a space of the target like the source's; `applied` is told how many changes of a space were written."""
+    """Watches of all spaces, and the task that applies their changes.
+
+    `copy` copies a whole space; `applied` is called with the number of changes written to a space.
+    """
 
     def __init__(
         self,
@@ -36,7 +41,10 @@ class Follower:
         self._queue: asyncio.Queue[tuple[str, Change]] = asyncio.Queue(QUEUE_CHANGES)
 
     async def run(self, revisions: Mapping[str, int], switch: asyncio.Event) -> None:
-        """Follow until the switch is set. `revisions`: the spaces that were copied, each with its revision before that."""
+        """Follow until the switch is set.
+
+        `revisions` are the spaces already copied, with their revisions from before.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {

@@ -1,8 +1,8 @@
-"""Rows on their way from a file into a store: looked for first, and written where they are not there or differ.
+"""Write imported rows to a store: read the stored rows first, and write only those that differ.
 
-While some rows are committed, the next are read and compared: the commits of one call are under way together, so that an
-engine can let them share a sync, and have ended before those of the next begin. Within a call a key is written once. So the
-later line of a key wins.
+While some rows are committed, the next ones are read and compared. The commits of one call run
+concurrently, so that an engine can group them, and finish before those of the next call start.
+Within a call each key is written once. So the later line of a key wins.
 """
 
 import asyncio
@@ -14,13 +14,16 @@ from keyhouse.engine import Batch, Engine, Put, Row, Span
 from keyhouse.store.bulk_writer import batches, commit_with_retry
 from keyhouse.store.jsonl import ExportedRow
 
-LOOK_ROWS: Final = 250
-"""Rows of the store that are looked at in one call: what lies there may be larger than what comes."""
+READ_ROWS: Final = 250
+"""Stored rows read in one call: they may be larger than the imported ones."""
 
 
 class ImportWriter:
-    """A context: when it is left in good order, all that was given is committed. `written` and `expired` count rows, and
-    `replaced` those of the written that went over others. `dry_run`: they are counted, and nothing is committed."""
+    """A context manager; on a normal exit all rows are committed.
+
+    `written`, `replaced` and `expired` count rows; the replaced ones are among the written. With
+    `dry_run`, rows are counted and nothing is committed.
+    """
 
     def __init__(self, engine: Engine, *, dry_run: bool = False) -> None:
         self._engine = engine
@@ -42,12 +45,10 @@ class ImportWriter:
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            await self._settle()
+            await self._drain()
         elif self._commits is not None:
             self._commits.cancel()
-            await asyncio.gather(
-                self._commits, return_exceptions=True
-            )  # the first error is the one that is told
+            await asyncio.gather(self._commits, return_exceptions=True)  # `error` is the first one
 
     async def put(self, lines: Sequence[ExportedRow]) -> None:
         work: list[tuple[str, Batch]] = []
@@ -55,28 +56,28 @@ class ImportWriter:
         for line in lines:
             puts.setdefault(line.space, {})[line.put.key] = line.put
         for space, newest in puts.items():
-            wanted = await self._wanted(space, newest)
-            work += [(space, batch) for batch in batches(self._engine, wanted)]
-        await self._settle()
+            differing = await self._differing(space, newest)
+            work += [(space, batch) for batch in batches(self._engine, differing)]
+        await self._drain()
         if work and not self._dry_run:
             self._commits = asyncio.create_task(self._commit(work))
 
-    async def _wanted(self, space: str, puts: dict[str, Put]) -> list[Put]:
-        """Those that have not expired, and are not there already."""
+    async def _differing(self, space: str, puts: dict[str, Put]) -> list[Put]:
+        """Return the rows that have not expired and are not stored already."""
         now = self._engine.clock.now()
         live = {key: put for key, put in puts.items() if put.expires is None or put.expires > now}
         self.expired += len(puts) - len(live)
         if not await self._is_new(space):
-            await self._settle()
-            found = [row for keys in _parts(list(live)) for row in await self._there(space, keys)]
-            there = {row.key: row for row in found}
-            live = {key: put for key, put in live.items() if not _same(there.get(key), put)}
-            self.replaced += sum(key in there for key in live)
+            await self._drain()
+            rows = [row for keys in _chunks(list(live)) for row in await self._read(space, keys)]
+            stored = {row.key: row for row in rows}
+            live = {key: put for key, put in live.items() if not _same(stored.get(key), put)}
+            self.replaced += sum(key in stored for key in live)
         self.written += len(live)
         return list(live.values())
 
     async def _is_new(self, space: str) -> bool:
-        """Whether it held nothing when its rows began to come."""
+        """Return True if the space was empty before its first imported row."""
         if space != self._space:
             self._space = space
             self._was_empty = not (
@@ -84,8 +85,8 @@ class ImportWriter:
             ).rows
         return self._was_empty
 
-    async def _there(self, space: str, keys: list[str]) -> list[Row]:
-        """What the store has at these keys. Keys in order, as in an export, are found by one scan."""
+    async def _read(self, space: str, keys: list[str]) -> list[Row]:
+        """Return the stored rows at these keys. Sorted keys, as in an export, take one scan."""
         found: list[Row] = []
         if all(map(str.__lt__, keys, keys[1:])):
             page = await self._engine.scan(space, Span(keys[0], keys[-1] + "\0"), limit=len(keys))
@@ -102,14 +103,15 @@ class ImportWriter:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _settle(self) -> None:
+    async def _drain(self) -> None:
+        """Wait for the commits in flight."""
         commits, self._commits = self._commits, None
         if commits is not None:
             await commits
 
 
-def _parts(keys: list[str]) -> Iterator[list[str]]:
-    return (keys[at : at + LOOK_ROWS] for at in range(0, len(keys), LOOK_ROWS))
+def _chunks(keys: list[str]) -> Iterator[list[str]]:
+    return (keys[at : at + READ_ROWS] for at in range(0, len(keys), READ_ROWS))
 
 
 def _same(row: Row | None, put: Put) -> bool:

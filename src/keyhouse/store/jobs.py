@@ -1,7 +1,8 @@
-"""Jobs: work on many records that no single commit can hold, done in steps that a kill can't repeat or lose.
+"""Jobs: work on more records than one commit holds, in steps that a kill neither repeats nor loses.
 
-Each step changes some records and moves the job's cursor in the same commit. One runner works at a time: it holds a lease,
-renews it with every step, and finds out at the commit if another has taken over after it fell silent.
+Each step changes some records and moves the job's cursor in the same commit. One runner works at a
+time: it holds a lease and renews it with every step. If it stalls and another runner takes over,
+its next commit fails.
 """
 
 import asyncio
@@ -39,8 +40,12 @@ async def run_job(
     on_progress: Progress | None = None,
     unless: Condition | None = None,
 ) -> JobState | None:
-    """Call `step` once for each record of `over`, from where the last run came to. A finished job stays finished. `unless`
-    says whether it is needless, in the transaction that would begin it: then nothing is done, and `None` returned."""
+    """Call `step` once for each record of `over`, resuming after the last checkpoint.
+
+    A finished job stays finished. `unless` is asked in the transaction that would start the job; if
+    it is true, the job is not needed and None is returned. Raises LeaseError while another runner
+    holds the lease.
+    """
     owner = store.ids.new()
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
@@ -52,7 +57,7 @@ async def run_job(
                 on_progress(state.done)
     except (Exception, asyncio.CancelledError):
         with suppress(KeyhouseError):
-            await store.transact(partial(_let_go, store, name, owner))
+            await store.transact(partial(_release, store, name, owner))
         raise
     return state
 
@@ -61,7 +66,7 @@ async def run_job(
 async def try_job(
     store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None
 ) -> JobState:
-    """What the job would do, without doing it: each step runs in a transaction that is thrown away."""
+    """Run the job without writing: each step runs in a transaction that is discarded."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
     while not state.finished:
         tx = Transaction(store.engine, store.space, store.binding)
@@ -72,7 +77,7 @@ async def try_job(
 
 
 async def forget_job(tx: Transaction, store: Store, name: str) -> None:
-    """Remove a job's row, so that the job can run anew."""
+    """Delete a job's row, so that the job can run again."""
     await tx.delete(_record(store), name=name)
 
 
@@ -95,9 +100,7 @@ async def transact_chunk(
 
 def _record(store: Store) -> Record[JobState]:
     if store.schema.meta is None:
-        raise UsageError(
-            "The schema does not say where the rows of its jobs are: give it a `meta`."
-        )
+        raise UsageError("The schema has no templates for job rows: give it a `meta`.")
     return store.schema.meta.job
 
 
@@ -109,7 +112,7 @@ async def _claim(
     state = await tx.get(_record(store), name=name)
     if state is not None and not state.finished and state.lease_until > tx.now:
         raise LeaseError(
-            "Another runner is at this job; it may go on alone, or its lease will run out.",
+            "Another runner works on this job: wait for it, or until its lease expires.",
             job=name,
             seconds=(state.lease_until - tx.now + 999) // 1_000,
         )
@@ -121,8 +124,8 @@ async def _claim(
     return state
 
 
-async def _let_go(store: Store, name: str, owner: str, tx: Transaction) -> None:
-    """Whoever mends what stopped the job, or runs it again, need not wait for the lease to run out."""
+async def _release(store: Store, name: str, owner: str, tx: Transaction) -> None:
+    """End the lease, so that the next run need not wait for its expiry."""
     state = await tx.get(_record(store), name=name)
     if state is not None and state.owner == owner:
         state.lease_until = 0

@@ -1,16 +1,18 @@
-"""Rows as JSON lines: the form in which a store leaves Keyhouse, and comes back. One line for each row, and one at the end.
+"""JSON Lines format of exports and backups: one line for each row, and a trailer.
 
     {"space":"channel-7","key":"clip:goal","value":{"title":"Goal!"},"expires":1767225600000}
     {"rows":1,"sha256":"…"}
 
-The value stands there to the byte, where it is JSON on one line, as all that a store writes is. A row that another program
-left is complete as well: as `text` (a value of several lines, or with white space around it, or text that is not JSON) or as
-`base64` (bytes that are not text). `expires` is in milliseconds since 1970, and not there when the row does not expire.
+A value that is JSON on one line, as the store writes it, is copied byte for byte. Other values are
+complete as well: as `text` (several lines, surrounding white space, or text that is not JSON) or as
+`base64` (bytes that are not text). `expires` is in milliseconds since 1970, and absent if the row
+does not expire.
 
-The last line says that nothing is missing: how many rows there are, and the SHA-256 of all the lines before it. That of a
-backup has `made` and `moment` besides.
+The trailer proves that the file is complete: it has the number of rows and the SHA-256 of all lines
+before it. The trailer of a backup also has `made` and `moment`.
 
-A line that has `shown` in place of `value` is for people: private members are left out of it, so it can't be imported.
+A line with `shown` instead of `value` is redacted: it has no private members, so it cannot be
+imported.
 """
 
 import base64
@@ -28,14 +30,16 @@ from keyhouse.limits import EXPIRES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX
 
 BLOCK_LINES: Final = 4_000
 BLOCK_BYTES: Final = 4 * 1_024 * 1_024
-"""Lines that are read at a time: enough that their commits share a sync, little enough that memory stays flat."""
+"""Size of a block of lines: large enough to group commits, small enough to keep memory constant."""
 
 _WHITE = b" \t\r\n"
 
 
 class Trailer(msgspec.Struct, frozen=True):
-    """The last line. A backup says there when it was made (in milliseconds), and what is of one moment in it: `store`, or
-    each `space`."""
+    """The last line. In a backup, `made` is its time in milliseconds.
+
+    `moment` tells what is consistent: the whole `store`, or each `space` by itself.
+    """
 
     rows: int
     sha256: str
@@ -44,18 +48,18 @@ class Trailer(msgspec.Struct, frozen=True):
 
 
 class ExportedRow(msgspec.Struct, frozen=True):
-    """A row of a space. `is_shown`: only what people may see of it."""
+    """A row of a space. `is_redacted`: it has no private members."""
 
     space: str
     put: Put
-    is_shown: bool = False
+    is_redacted: bool = False
 
 
 _NONE = msgspec.Raw()
 
 
 class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """Every member that a line may have, in the order in which they are written."""
+    """All members that a line may have, in the order in which they are written."""
 
     space: str | None = None
     key: str | None = None
@@ -77,8 +81,8 @@ _decode_all = _form_decoder.decode_lines
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class TrailerBuilder:
-    """What the last line will say, from the lines before it."""
+class Checksum:
+    """The number and SHA-256 of the lines so far."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -88,18 +92,17 @@ class TrailerBuilder:
         self._hash.update(lines)
         self.rows += rows
 
-    def copy(self) -> "TrailerBuilder":
-        """As it is now, to come back to."""
-        same = TrailerBuilder()
-        same._hash, same.rows = self._hash.copy(), self.rows
-        return same
+    def copy(self) -> "Checksum":
+        copied = Checksum()
+        copied._hash, copied.rows = self._hash.copy(), self.rows
+        return copied
 
-    def ending(self, made: int | None = None, moment: str | None = None) -> Trailer:
+    def trailer(self, made: int | None = None, moment: str | None = None) -> Trailer:
         return Trailer(self.rows, self._hash.hexdigest(), made, moment)
 
 
 def blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Some lines at a time, without empty ones, and the number of the first."""
+    """Yield blocks of lines without empty ones, each with the number of its first line."""
     first, block, size = 1, list[bytes](), 0
     for number, line in enumerate(lines, 1):
         is_empty = line[:1] != b"{" and line.isspace()
@@ -116,7 +119,7 @@ def blocks(lines: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
 
 def encode_row(space: str, put: Put) -> bytes:
     form = _Form(space=space, key=put.key, expires=put.expires)
-    if _stands_in_a_line(put.value):
+    if _fits_on_a_line(put.value):
         form.value = msgspec.Raw(put.value)
     else:
         try:
@@ -127,8 +130,8 @@ def encode_row(space: str, put: Put) -> bytes:
 
 
 def encode_rows(space: str, rows: Sequence[Row]) -> bytes:
-    """The lines of several rows of a space: the same as `encode_row` makes of each, at a third of the time."""
-    if not _stand_in_lines([row.value for row in rows]):
+    """Return the lines of several rows, as `encode_row` does, in a third of the time."""
+    if not _all_fit_on_a_line([row.value for row in rows]):
         return b"".join([encode_row(space, Put(row.key, row.value, row.expires)) for row in rows])
     head = b'{"space":' + _encode(space) + b',"key":'
     return b"".join(
@@ -149,17 +152,19 @@ def encode_redacted(space: str, key: str, shown: object, expires: int | None) ->
     )
 
 
-def encode_trailer(ending: Trailer) -> bytes:
+def encode_trailer(trailer: Trailer) -> bytes:
     return (
         _encode(
-            _Form(rows=ending.rows, sha256=ending.sha256, made=ending.made, moment=ending.moment)
+            _Form(
+                rows=trailer.rows, sha256=trailer.sha256, made=trailer.made, moment=trailer.moment
+            )
         )
         + b"\n"
     )
 
 
 def decode(line: bytes, number: int) -> ExportedRow | Trailer:
-    """The line; refused, with its number, when it is none or could not be kept."""
+    """Return the row or trailer of a line; errors name the line's number."""
     try:
         form = _decode(line)
         return _read(form)
@@ -171,7 +176,7 @@ def decode(line: bytes, number: int) -> ExportedRow | Trailer:
         ValueError,
     ) as error:
         raise DocumentError(
-            "A line is not a row of an export: mend it, or export again.",
+            "A line is not a row of an export: correct it, or export again.",
             line=number,
             reason=str(error),
         ) from error
@@ -181,13 +186,13 @@ def decode(line: bytes, number: int) -> ExportedRow | Trailer:
 
 
 def decode_all(lines: Sequence[bytes], number: int) -> list[ExportedRow | Trailer]:
-    """What `decode` makes of each of them, empty ones left out. `number`: of the first line."""
+    """Decode all lines except empty ones. `number` is that of the first line."""
     try:
         forms = _decode_all(b"".join(lines))
         if len(forms) == len(lines):
             return [_read(form) for form in forms]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, KeyhouseError):
-        pass  # one of them is not a row: which, is found one by one
+        pass  # decode them one by one, to find the invalid line
     return [decode(line, at) for at, line in enumerate(lines, number) if line.strip()]
 
 
@@ -206,18 +211,18 @@ def _read(form: _Form) -> ExportedRow | Trailer:
             "The value is too large.", key=form.key, bytes=len(value), limit=VALUE_BYTES_MAX
         )
     if form.expires is not None and form.expires > EXPIRES_MAX:
-        raise ValueError("it expires at no time that can be kept")
+        raise ValueError("its expiry is out of range")
     return ExportedRow(form.space, Put(form.key, value, form.expires), form.shown is not _NONE)
 
 
 @lru_cache(maxsize=16)
 def _check_space(space: str) -> None:
     if not 0 < len(space.encode()) <= SPACE_BYTES_MAX or "\0" in space:
-        raise ValueError("a space's name has 1 to 255 bytes, and no U+0000")
+        raise ValueError("a space's name has 1 to 255 bytes, without U+0000")
 
 
 def _other_value(form: _Form, value: bytes) -> bytes:
-    """Of a row that is not plain JSON on its line."""
+    """Return the value of a row that is not JSON on one line."""
     forms = (value or None, bytes(form.shown) or None, _text(form.text), _bytes(form.base64))
     values = [each for each in forms if each is not None]
     if len(values) != 1:
@@ -233,8 +238,8 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _stand_in_lines(values: list[bytes]) -> bool:
-    """Whether all of them do, asked at once: as members of one array, each must come out as it went in."""
+def _all_fit_on_a_line(values: list[bytes]) -> bool:
+    """Check all values at once: as items of one array, each must be parsed as it was written."""
     array = b"[" + b",".join(values) + b"]"
     try:
         array.decode()
@@ -245,8 +250,8 @@ def _stand_in_lines(values: list[bytes]) -> bool:
         return False
 
 
-def _stands_in_a_line(value: bytes) -> bool:
-    """Whether it is JSON that comes back from a line as it went in."""
+def _fits_on_a_line(value: bytes) -> bool:
+    """Return True if the value is JSON that survives a line unchanged."""
     if b"\n" in value or b"\r" in value or not value or value[0] in _WHITE or value[-1] in _WHITE:
         return False
     try:

@@ -1,8 +1,12 @@
-"""Logs at work: append, fold, prune. An event is folded by exactly one commit: the one that moves `through` past it.
+"""Append to logs, fold them, and prune them.
 
-A log folds as it is appended to or, when `deferred`, by `fold`. Either way appending writes the stream's state row, so that
-folding and appending at the same moment can't both win: no event ever lands behind `through` unseen. What is pruned has
-been folded first. A run that is killed anywhere goes on where its last commit left it.
+Theory of operation. A stream's state has `through`, the position of the last folded event. Each
+event is folded by exactly one commit: the one that moves `through` past it.
+
+- A log folds on append or, if `deferred`, in `fold`. Both ways an append writes the state row, so a
+  concurrent fold and append conflict, and no event gets a position before `through` unfolded.
+- Pruning deletes only events that are folded.
+- Every step is one commit: a run that is killed resumes where its last commit left it.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -29,15 +33,18 @@ _CHUNK_ROWS = 50
 
 @checked(UsageError)
 async def append(store: Store, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-    """Append an event, and fold it in the same commit unless the log is `deferred`. Its place in the stream is drawn by the
-    store; an import may give it (`at=…`, by the name of the key's last field), behind all that was folded."""
+    """Append an event, and fold it in the same commit unless the log is `deferred`.
+
+    The store assigns its position in the stream. An import may pass it instead, by the name of the
+    key's last field (`at=…`); it must be after the last folded event.
+    """
     return await store.transact(lambda tx: append_in(tx, store.ids, log, event, **fields))
 
 
 async def append_in(
     tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any
 ) -> Entry[T]:
-    """The same within a transaction: the event and all that it does, or, when something of it is refused, nothing."""
+    """Append within a transaction. If any part of it fails, nothing of it is written."""
     with tx.whole():
         return await _append(tx, ids, log, event, fields)
 
@@ -49,29 +56,29 @@ async def _append(
         raise UsageError("Only a Log can be appended to.", record=repr(log))
     stream = _stream_of(tx, log, event, fields)
     state = None if log.state is None else await tx.get(log.state, **stream)
-    place: Any = fields.get(log.order)
+    position: Any = fields.get(log.order)
     if log.sequence is not None:
-        place = await tx.get(log.sequence, **stream)
+        position = await tx.get(log.sequence, **stream)
         tx.add(log.sequence, 1, **stream)
-    elif place is None:
-        place = await _new_place(
+    elif position is None:
+        position = await _new_position(
             tx, ids, log, stream, None if state is None else state.through or None
         )
-    elif state is not None and str(place) <= state.through:
+    elif state is not None and str(position) <= state.through:
         raise RecordError(
-            "An event can't be put before those already folded.", at=place, through=state.through
+            "An event must be after the last folded one.", at=position, through=state.through
         )
     if log.order in log.held:
-        event = msgspec.structs.replace(event, **{log.order: place})  # type: ignore[type-var]
+        event = msgspec.structs.replace(event, **{log.order: position})  # type: ignore[type-var]
         fields = {name: value for name, value in fields.items() if name != log.order}
     else:
-        fields = {**fields, log.order: place}
+        fields = {**fields, log.order: position}
     entry = await tx.put_event(log, event, **fields)
     if log.state is not None and log.deferred:
         await tx.put(
             log.state,
             state if state is not None else log.state.type(through=""),
-            **beside(log, stream),
+            **state_key_fields(log, stream),
         )
     elif log.state is not None:
         await _fold(tx, log, stream, state, entry)
@@ -80,9 +87,9 @@ async def _append(
 
 @checked(UsageError)
 async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
-    """Fold what a deferred log has pending in one stream; how many events."""
+    """Fold the pending events of one stream of a deferred log, and return their number."""
     if log.state is None:
-        raise UsageError("The log is not declared to fold: it has no state.", log=log.name)
+        raise UsageError("The log does not fold: it has no state.", log=log.name)
     folded = 0
     while chunk := await transact_chunk(
         store, partial(_fold_chunk, store, log, stream), _CHUNK_ROWS
@@ -95,23 +102,25 @@ async def fold(store: Store, log: Log[Any], /, **stream: Any) -> int:
 async def prune(
     store: Store, log: Log[Any], /, *, before: int, keep: int = 0, **fields: Any
 ) -> AsyncIterator[int]:
-    """Delete the events that are older than `before` (clock milliseconds) but for the newest `keep` of each stream, after
-    folding them. Yields how many are gone so far. `fields` narrows it to some streams."""
+    """Delete events older than `before` (clock milliseconds), except the newest `keep` of a stream.
+
+    Pending events are folded first. Yields the number deleted so far. `fields` selects streams.
+    """
     if log.sequence is not None:
         raise UsageError(
-            "Events of a log that counts its sequence have no time to be pruned by.", log=log.name
+            "A log with a sequence cannot be pruned: its events have no time.", log=log.name
         )
     if keep < 0:
-        raise UsageError("Pruning keeps a number of events, or none.", keep=keep)
+        raise UsageError("`keep` must not be negative.", keep=keep)
     cutoff = ulid_at(before)
-    gone = 0
+    pruned = 0
     async for stream in streams(store, log, fields):
         if log.deferred:
             await fold(store, log, **stream)
         work = partial(_prune_chunk, store, log, stream, cutoff, keep)
         while chunk := await transact_chunk(store, work, _CHUNK_ROWS):
-            gone += chunk
-            yield gone
+            pruned += chunk
+            yield pruned
 
 
 async def _fold(
@@ -129,12 +138,12 @@ async def _fold(
     for counter, by, fields in folded.adds:
         tx.add(counter, by, **fields)
     after = msgspec.structs.replace(folded.state, through=entry.values[-1])
-    await tx.put(log.state, after, **beside(log, stream))
+    await tx.put(log.state, after, **state_key_fields(log, stream))
     return after
 
 
 async def _fold_chunk(
-    store: Store, log: Log[Any], stream: dict[str, Any], most: int, tx: Transaction
+    store: Store, log: Log[Any], stream: dict[str, Any], rows_max: int, tx: Transaction
 ) -> int:
     assert log.state is not None
     state = await tx.get(log.state, **stream)
@@ -146,8 +155,8 @@ async def _fold_chunk(
                 bound.template.join((*_ordered(bound.template.fields, stream), state.through))
             )
         except KeyFieldError:
-            raise _astray(log, state.through) from None
-    rows = await rows_of(store, span, most, bound.template.split)
+            raise _invalid_state(log, state.through) from None
+    rows = await rows_of(store, span, rows_max, bound.template.split)
     for row, values in rows:
         entry = Entry(bound.decode(row.value, row.key), row.key, values, row.revision, row.expires)
         state = await _fold(
@@ -162,7 +171,7 @@ async def _prune_chunk(
     stream: dict[str, Any],
     cutoff: str,
     keep: int,
-    most: int,
+    rows_max: int,
     tx: Transaction,
 ) -> int:
     state = None if log.state is None else await tx.get(log.state, **stream)
@@ -170,24 +179,27 @@ async def _prune_chunk(
     folded = cutoff if log.state is None else "" if state is None else str(state.through) + "\0"
     span = bound.template.span(stream)
     if keep:
-        kept = await rows_of(store, span, keep, bound.template.split, reverse=True)
-        if len(kept) < keep:
+        newest = await rows_of(store, span, keep, bound.template.split, reverse=True)
+        if len(newest) < keep:
             return 0
-        span = span.before(kept[-1][0].key)
-    rows = await rows_of(store, span, most, bound.template.split)
-    gone = [(row.key, values) for row, values in rows if str(values[-1]) < min(cutoff, folded)]
-    await tx.prefetch([key for key, _ in gone])
-    for _, values in gone:
+        span = span.before(newest[-1][0].key)
+    rows = await rows_of(store, span, rows_max, bound.template.split)
+    old = [(row.key, values) for row, values in rows if str(values[-1]) < min(cutoff, folded)]
+    await tx.prefetch([key for key, _ in old])
+    for _, values in old:
         named: dict[str, Any] = dict(zip(bound.template.fields, values, strict=True))
         await tx.delete(log, **named)
-    return len(gone)
+    return len(old)
 
 
 async def streams(
     store: Store, record: Record[Any], fields: dict[str, Any], *, whole: bool = False
 ) -> AsyncIterator[dict[str, Any]]:
-    """Each stream that has an event, found by jumping from one to the next; `whole`: that has a row of this record, whose
-    key has the stream's fields and no more."""
+    """Yield each stream that has an event, skipping from one stream to the next.
+
+    With `whole`, the record is the stream's state or sequence: its key has only the stream's
+    fields.
+    """
     bound = store.binding.record(record)
     names = bound.template.fields if whole else bound.template.fields[:-1]
     span = bound.template.span(fields)
@@ -203,7 +215,7 @@ async def streams(
 async def rows_of(
     store: Store, span: Span, limit: int, split: Any, *, reverse: bool = False
 ) -> list[tuple[Row, Keys]]:
-    """Up to `limit` rows of the log's own shape."""
+    """Return up to `limit` rows that match the template, with the values of their keys."""
     found: list[tuple[Row, Keys]] = []
     while len(found) < limit:
         page = await store.engine.scan(store.space, span, limit=limit, reverse=reverse)
@@ -214,23 +226,23 @@ async def rows_of(
     return found[:limit]
 
 
-async def _new_place(
+async def _new_position(
     tx: Transaction, ids: IdSource, log: Log[Any], stream: dict[str, Any], after: str | None
 ) -> str:
-    """A place that no event has. Where the clock is behind `through`, two sources draw the same: the next one after it."""
+    """Return a free position: if the clock is before `through`, two sources may collide."""
     template = tx.binding.record(log).template
     try:
-        place = ids.new(after=after)
+        position = ids.new(after=after)
     except ValueError:
-        raise _astray(log, after) from None
-    while await tx.row(template.join((*_ordered(template.fields, stream), place))) is not None:
-        place = ids.new(after=place)
-    return place
+        raise _invalid_state(log, after) from None
+    while await tx.row(template.join((*_ordered(template.fields, stream), position))) is not None:
+        position = ids.new(after=position)
+    return position
 
 
-def _astray(log: Log[Any], through: str | None) -> UnreadableError:
+def _invalid_state(log: Log[Any], through: str | None) -> UnreadableError:
     return UnreadableError(
-        "A log's state does not name its last event; see `keyhouse verify`.",
+        "The `through` of a log's state is not an event; see `keyhouse verify`.",
         log=log.name,
         through=through,
     )
@@ -248,14 +260,12 @@ def _stream_of(tx: Transaction, log: Log[T], event: T, fields: dict[str, Any]) -
         elif (held := bound.holder(name)) is not None:
             stream[name] = held(event)
         else:
-            raise UsageError(
-                "The log's key needs a field that was not given.", field=name, log=log.name
-            )
+            raise UsageError("A field of the log's key is missing.", field=name, log=log.name)
     return stream
 
 
-def beside(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
-    """The key fields of the state's row that its value does not hold."""
+def state_key_fields(log: Log[Any], stream: dict[str, Any]) -> dict[str, Any]:
+    """Return the key fields of the state row that its value does not have."""
     assert log.state is not None
     return {name: value for name, value in stream.items() if log.state.holder(name) is None}
 

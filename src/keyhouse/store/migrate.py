@@ -1,7 +1,8 @@
-"""Migrations: a space's rows brought to the version that this code writes, one numbered step after the other.
+"""Migrate a space's rows to the version that this code writes, one numbered step after the other.
 
-Each step is a job (see `jobs`): one runner, checkpoints, killed and resumed at will. Its record and the new version are
-written in one commit. A space that is newer than the code is refused and left untouched.
+Each step is a job (see `jobs`): it has one runner and checkpoints, and can be killed and resumed.
+Its record and the new version are written in one commit. A space that is newer than the code raises
+NewerError and is left unchanged.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ Progress = Callable[[Migration, int], None]
 
 
 class MigrationResult(msgspec.Struct, frozen=True):
-    """One step: how many records it looked at, and how many rows it wrote (or, in a dry run, would write)."""
+    """One migration: the records it visited, and the rows it wrote (in a dry run: would write)."""
 
     migration: Migration
     records: int
@@ -42,7 +43,10 @@ async def open_store(
     writes_legacy_keys: bool = False,
     **fixed: str,
 ) -> Store:
-    """A store that is at the version of its schema: migrated if it was behind, refused with NewerError if it is ahead."""
+    """Open a store at the version of its schema, migrating it if it is older.
+
+    Raises NewerError if it is newer.
+    """
     store = Store(schema, engine, space, ids=ids, writes_legacy_keys=writes_legacy_keys, **fixed)
     if schema.migrations:
         await migrate(store)
@@ -51,7 +55,10 @@ async def open_store(
 
 @checked(DeclarationError)
 def reindex(id: int, description: str, record: Record[Any]) -> Migration:
-    """The migration for derived rows that are new in the declaration, or changed: each record's are written anew."""
+    """Return a migration that writes the derived rows of every record again.
+
+    For derived rows that are new in the declaration, or were changed.
+    """
 
     async def step(tx: Transaction, entry: Entry[Any]) -> None:
         await tx.rewrite(record, entry)
@@ -61,7 +68,7 @@ def reindex(id: int, description: str, record: Record[Any]) -> Migration:
 
 @checked(UsageError)
 async def version(store: Store) -> int:
-    """The version of the space's rows; NewerError when this code does not know it."""
+    """Return the version of the space's rows; raises NewerError if this code does not know it."""
     found = await store.get(_meta(store).version) or 0
     if found > store.schema.version:
         raise NewerError(
@@ -77,8 +84,11 @@ async def version(store: Store) -> int:
 async def migrate(
     store: Store, *, dry_run: bool = False, on_progress: Progress | None = None
 ) -> list[MigrationResult]:
-    """Apply every migration that the space has not had. With `dry_run` nothing is written, and a step sees the rows as they
-    are, without what an earlier step would have changed."""
+    """Apply every pending migration of the space.
+
+    With `dry_run` nothing is written, and each migration sees the stored rows, without the changes
+    of earlier ones.
+    """
     done: list[MigrationResult] = []
     at = await version(store)
     for migration in store.schema.migrations[at:]:
@@ -97,7 +107,7 @@ async def migrate(
                 unless=partial(_is_done, store, migration),
             )
         if state is None:
-            continue  # another runner has come to its end since we looked
+            continue  # another runner has finished it in the meantime
         took = store.engine.clock.now() - state.started_at
         done.append(MigrationResult(migration, state.done, state.changed, took))
         if not dry_run:

@@ -1,19 +1,23 @@
-"""Moving a store from one engine to another: every row of every space, with its value and expiry.
+"""Move a store from one engine to another: every row of every space, with its value and expiry.
 
-There is one step, and it is repeated: walk a space in both engines side by side, and write into the target what differs.
-The first time over all spaces, that copies. A time in which nothing differs proves that both hold the same: it counts the
-rows and makes the digests of both. Whatever happens in between, a kill, a lost connection, writers at the source, the next
-time over sets it right: so **the target is its own checkpoint**. A move that is run again reads what is there, and goes on
-writing where the rows end.
+Theory of operation. There is one step, which is repeated: compare a space in both engines row by
+row, and write the differences to the target. The first pass over all spaces copies. A pass without
+differences proves that both are equal: it counts the rows and computes both digests. After a kill,
+a lost connection or a write to the source, the next pass corrects the target: **the target is its
+own checkpoint**, and a move that is run again skips the rows that are there.
 
-With `switch`, changes are followed by watches after the first copy, so that little is left to do when the writers of the
-source have been stopped and the switch is set.
+    phase        work                                             ends when
+    copying      first pass over all spaces                       every space was read once
+    following    apply changes from watches (with `switch`)       the switch is set
+    verifying    compare all spaces, again while they differ      nothing differs
 
-A target is overwritten, and what the source does not have is deleted from it. So it must be empty, or be the target of this
-same move: a row in a space of its own (`MARK_SPACE`) says so from the first write to the last. A target that holds the same
-rows already is left as it is.
+With `switch`, little is left to do once the source's writers are stopped and the switch is set.
 
-Revisions are the target's own, and the ids of applied batches stay behind: who holds a revision of the source reads again.
+A target is overwritten, and rows that the source does not have are deleted. So it must be empty, or
+already be the target of this move: a row in a separate space (`MARK_SPACE`) marks it from the first
+write to the last. A target with the same rows is left unchanged.
+
+Revisions and batch ids are not moved: clients that hold a revision of the source must read again.
 """
 
 import asyncio
@@ -27,26 +31,26 @@ from keyhouse.errors import ConflictError, UnreadableError, UsageError
 from keyhouse.store.bulk_writer import commit_with_retry
 from keyhouse.store.follow import Follower
 from keyhouse.store.pagination import spaces_of_both
-from keyhouse.store.reconcile import Compared, reconcile
+from keyhouse.store.reconcile import Comparison, reconcile
 
 MARK_SPACE: Final = "keyhouse-move"
-"""The space of the target that holds one row, `move`, while a move into it has not ended."""
+"""The space of the target with one row, `move`, while a move into it is not finished."""
 
 MARK_KEY: Final = "move"
 
 PASSES_MAX: Final = 5
-"""Times that the whole is compared again because something still differed, before the caller is told."""
+"""Verifying passes with differences before the move fails."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Whose target this is. `source` is what the caller calls the source; `started` in the clock's milliseconds."""
+    """The marker row. `source` is the name given by the caller; `started` in clock milliseconds."""
 
     source: str
     started: int
 
 
 class SpaceDigest(msgspec.Struct, frozen=True):
-    """A space as it was found in both engines."""
+    """The number of rows and the digest of a space, equal in both engines."""
 
     space: str
     rows: int
@@ -54,7 +58,9 @@ class SpaceDigest(msgspec.Struct, frozen=True):
 
 
 class MoveResult(msgspec.Struct, frozen=True):
-    """`written`: rows put or deleted in the target by this run, over `passes` times through the whole."""
+    """The result of a move. `written` are the rows that this run put or deleted, in `passes`
+    passes.
+    """
 
     rows: int
     written: int
@@ -63,8 +69,10 @@ class MoveResult(msgspec.Struct, frozen=True):
 
 
 class MoveProgress(msgspec.Struct, frozen=True):
-    """`phase`: `copying`, `following` or `verifying`, told at its start with no space. `rows` were looked at in this phase;
-    `written`, in the whole run."""
+    """Progress of a move, also reported at the start of each phase, with an empty `space`.
+
+    `rows` were compared in this phase; `written` in the whole run.
+    """
 
     phase: str
     space: str
@@ -83,54 +91,61 @@ async def move(
     switch: asyncio.Event | None = None,
     on_progress: Report | None = None,
 ) -> MoveResult:
-    """Make the target hold what the source holds, and prove it. `name` is what the source is called: a move that was cut off
-    goes on only from a source of the same name. With `switch`, follow changes until it is set; stop the writers first."""
+    """Make the target equal to the source, and verify it.
+
+    `name` identifies the source: an interrupted move resumes only with the same name. With
+    `switch`, follow changes until it is set; stop the source's writers before setting it.
+    """
     mover = Mover(source, target, on_progress)
-    if (there := await mover.begin(name)) is not None:
-        return there
+    if (unchanged := await mover.start(name)) is not None:
+        return unchanged
     revisions = await mover.copy()
     if switch is not None:
         await mover.follow(source, revisions, switch)
-    return await mover.end()
+    return await mover.finish()
 
 
 class Mover:
-    """The steps of a move. What is moved may be an engine, or a file that shows itself as one."""
+    """The phases of a move. The source may be an engine or a backup file."""
 
     def __init__(self, source: ReadView, target: Engine, on_progress: Report | None) -> None:
         self._source = source
         self._target = target
         self._on_progress = on_progress
         self._phase = "copying"
-        self._looked = 0
+        self._compared = 0
         self._written = 0
         self._passes = 0
 
-    async def begin(self, name: str, *, replace: bool = False) -> MoveResult | None:
-        """Mark the target; or what it holds, when it is the same already. `replace`: its own rows may go."""
+    async def start(self, name: str, *, replace: bool = False) -> MoveResult | None:
+        """Mark the target, or return the result if it already equals the source.
+
+        With `replace`, other rows of the target may be deleted.
+        """
         if (await self._source.scan(MARK_SPACE, Span(), limit=1)).rows:
             raise UsageError(
-                "The source is itself the target of a move that has not ended: end that one first.",
+                "The source is the target of an unfinished move: finish that one first.",
                 space=MARK_SPACE,
             )
         [row] = await self._target.read(MARK_SPACE, [MARK_KEY])
         if row is None:
-            return await self._begin_new(name, replace)
+            return await self._start_new(name, replace)
         try:
             mark = msgspec.json.decode(row.value, type=Mark)
         except msgspec.MsgspecError as error:
             raise UnreadableError(
-                "The row that marks the target of a move can't be read.", space=MARK_SPACE
+                "The row that marks the target of a move is unreadable.", space=MARK_SPACE
             ) from error
         if mark.source != name:
             raise UsageError(
-                "A move from another source into this target has not ended: end it, or name an empty target.",
-                begun_from=mark.source,
+                "A move from another source into this target is unfinished: finish it, or choose an"
+                " empty target.",
+                started_from=mark.source,
                 source=name,
             )
         return None
 
-    async def _begin_new(self, name: str, replace: bool) -> MoveResult | None:
+    async def _start_new(self, name: str, replace: bool) -> MoveResult | None:
         async for _ in self._target.spaces():
             self._enter("verifying")
             found, differing = await self._pass(write=False)
@@ -138,17 +153,17 @@ class Mover:
                 return found
             if not replace:
                 raise UsageError(
-                    "The target holds other rows: name an empty one.", differing_rows=differing
+                    "The target has other rows: choose an empty one.", differing_rows=differing
                 )
             break
         mark = msgspec.json.encode(Mark(name, self._target.clock.now()))
-        begun = Batch(checks=(Check(MARK_KEY, None),), puts=(Put(MARK_KEY, mark),))
-        if await self._target.commit(MARK_SPACE, begun) is None:
-            raise ConflictError("Another move into this target has just begun.")
+        marking = Batch(checks=(Check(MARK_KEY, None),), puts=(Put(MARK_KEY, mark),))
+        if await self._target.commit(MARK_SPACE, marking) is None:
+            raise ConflictError("Another move into this target has just started.")
         return None
 
     async def copy(self) -> dict[str, int]:
-        """The first time through; each space's revision before it."""
+        """Run the first pass, and return each space's revision from before it was copied."""
         revisions: dict[str, int] = {}
         self._passes += 1
         for space in await self._spaces():
@@ -160,28 +175,29 @@ class Mover:
         self, source: Engine, revisions: dict[str, int], switch: asyncio.Event
     ) -> None:
         self._enter("following")
-        await Follower(source, self._target, self._reconcile, self._followed).run(revisions, switch)
+        await Follower(source, self._target, self._reconcile, self._applied).run(revisions, switch)
 
     async def verify(self) -> MoveResult:
-        """Compare the whole, and again while something differs, until nothing does."""
+        """Compare all spaces, and repeat while something differs."""
         for _ in range(PASSES_MAX):
             self._enter("verifying")
             found, differing = await self._pass(write=True)
             if not differing:
                 return found
         raise ConflictError(
-            "The source was written while it was compared: stop its writers, then run the move again; it goes on from here.",
+            "The source was written while it was compared: stop its writers, then run the move"
+            " again; it resumes here.",
             differing_rows=differing,
         )
 
-    async def end(self) -> MoveResult:
-        """Compare, and take the mark away."""
-        moved = await self.verify()
+    async def finish(self) -> MoveResult:
+        """Verify, and remove the marker row."""
+        result = await self.verify()
         await commit_with_retry(self._target, MARK_SPACE, Batch(deletes=(MARK_KEY,)))
-        return moved
+        return result
 
     async def _pass(self, *, write: bool) -> tuple[MoveResult, int]:
-        """The whole, once; and how many rows differed."""
+        """Compare all spaces once, and also return the number of rows that differed."""
         self._passes += 1
         spaces: list[SpaceDigest] = []
         differing = 0
@@ -190,7 +206,7 @@ class Mover:
             differing += found.differing
             if not found.differing and found.source.text() != found.target.text():
                 raise UnreadableError(
-                    "The two engines agree row by row, but not in their digests.", space=space
+                    "The rows of both engines are equal, but their digests differ.", space=space
                 )
             if found.source.rows:
                 spaces.append(SpaceDigest(space, found.source.rows, found.source.text()))
@@ -205,24 +221,24 @@ class Mover:
             if space != MARK_SPACE
         ]
 
-    async def _reconcile(self, space: str, *, write: bool = True) -> Compared:
-        def seen(looked: int, written: int) -> None:
-            self._looked += looked
+    async def _reconcile(self, space: str, *, write: bool = True) -> Comparison:
+        def on_rows(compared: int, written: int) -> None:
+            self._compared += compared
             self._written += written
             self._report(space)
 
-        return await reconcile(self._source, self._target, space, seen, write=write)
+        return await reconcile(self._source, self._target, space, on_rows, write=write)
 
-    def _followed(self, space: str, changes: int) -> None:
-        self._looked += changes
+    def _applied(self, space: str, changes: int) -> None:
+        self._compared += changes
         self._written += changes
         self._report(space)
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
-        self._looked = 0
+        self._compared = 0
         self._report("")
 
     def _report(self, space: str) -> None:
         if self._on_progress is not None:
-            self._on_progress(MoveProgress(self._phase, space, self._looked, self._written))
+            self._on_progress(MoveProgress(self._phase, space, self._compared, self._written))

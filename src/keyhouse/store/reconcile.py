@@ -1,4 +1,6 @@
-"""The one step of a move: walk a space in two engines side by side, and write into the target what differs."""
+"""The step of a move: compare a space in two engines row by row, and write differences to the
+target.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,12 +15,12 @@ from keyhouse.store.pagination import row_pairs
 REPORT_ROWS: Final = 500
 """Rows between two reports."""
 
-Seen = Callable[[int, int], None]
-"""Told how many more rows were looked at, and how many of them written."""
+OnRows = Callable[[int, int], None]
+"""Called with the number of rows compared and written since the last call."""
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """How a space was found in both, and how many rows differed."""
+class Comparison(msgspec.Struct, frozen=True):
+    """The digests of a space in both engines, and the number of rows that differed."""
 
     source: Digest
     target: Digest
@@ -26,34 +28,34 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 async def reconcile(
-    source: ReadView, target: Engine, space: str, seen: Seen, *, write: bool = True
-) -> Compared:
-    """Without `write`, only look."""
-    wanted, there, differing = Digest(), Digest(), 0
+    source: ReadView, target: Engine, space: str, on_rows: OnRows, *, write: bool = True
+) -> Comparison:
+    """Make the target's space equal to the source's, or only compare them, without `write`."""
+    in_source, in_target, differing = Digest(), Digest(), 0
     writes = BulkWriter(target, space)
-    looked = written = 0
+    compared = written = 0
     async for pair in row_pairs(source, target, space):
         first, second = (_live(row, source, target) for row in pair)
         if first is not None:
-            wanted.add(first)
+            in_source.add(first)
         if second is not None:
-            there.add(second)
+            in_target.add(second)
         if not _same(first, second):
             differing += 1
             if write:
                 written += 1
                 await _write(writes, first, second)
-        looked += 1
-        if looked == REPORT_ROWS:
-            seen(looked, written)
-            looked = written = 0
+        compared += 1
+        if compared == REPORT_ROWS:
+            on_rows(compared, written)
+            compared = written = 0
     await writes.flush()
-    seen(looked, written)
-    return Compared(wanted, there, differing)
+    on_rows(compared, written)
+    return Comparison(in_source, in_target, differing)
 
 
 def _live(row: Row | None, source: ReadView, target: Engine) -> Row | None:
-    """A row may expire between the reading of the one engine and of the other: then it is in neither."""
+    """Return the row, or None if it has expired: it may have done so between the two reads."""
     if row is None or row.expires is None:
         return row
     return row if row.expires > max(source.clock.now(), target.clock.now()) else None
@@ -65,8 +67,8 @@ def _same(first: Row | None, second: Row | None) -> bool:
     return first.value == second.value and first.expires == second.expires
 
 
-async def _write(writes: BulkWriter, wanted: Row | None, there: Row | None) -> None:
-    if wanted is not None:
-        await writes.put(Put(wanted.key, wanted.value, wanted.expires))
-    elif there is not None:
-        await writes.delete(there.key)
+async def _write(writes: BulkWriter, first: Row | None, second: Row | None) -> None:
+    if first is not None:
+        await writes.put(Put(first.key, first.value, first.expires))
+    elif second is not None:
+        await writes.delete(second.key)

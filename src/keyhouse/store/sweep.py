@@ -1,4 +1,4 @@
-"""The sweep: expired rows are invisible at once; this takes them off the disk, a few at a time."""
+"""The sweep deletes expired rows, which are invisible already, a few at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from keyhouse.engine import Engine
 from keyhouse.errors import UsageError
 
 _CHUNK_ROWS = 5_000
-"""Rows of one step. An engine takes smaller ones within it, so that a foreground write which meets one does not notice."""
+"""Rows of one step. An engine splits it further, so that concurrent writes are not delayed."""
 
 
 @checked(UsageError)
@@ -25,10 +25,10 @@ async def sweep(
     """
     swept = 0
     while True:
-        gone = await engine.sweep(limit=chunk_rows)
-        swept += gone
+        deleted = await engine.sweep(limit=chunk_rows)
+        swept += deleted
         if on_progress is not None:
             on_progress(swept)
-        if gone < chunk_rows or (rows_max is not None and swept >= rows_max):
+        if deleted < chunk_rows or (rows_max is not None and swept >= rows_max):
             return swept
         await asyncio.sleep(0)

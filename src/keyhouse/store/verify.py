@@ -1,17 +1,22 @@
-"""Verify: does every row agree with the records, and does every record have its rows? Online, and able to mend.
+"""Verify a space online: every derived row matches its record, and every record has its rows.
 
-The space is read once, page by page, while others write. A row that looks wrong is looked at again inside a transaction,
-with the record it should agree with: only what is wrong at one moment is reported, and repaired in that same commit.
-Memory grows with the number of Count rows only.
+The space is read once, page by page, while others write. A row that seems wrong is read again in a
+transaction together with its record: only what is wrong at one moment is reported, and it is
+repaired in that same commit. Memory grows only with the number of Count rows.
 
-Findings: `missing` (a record's row is not there), `wrong` (it is there and says something else), `dangling` (no record
-earns it), `miscounted`, `unfolded` (events of a log that its state does not know of), `conflict` (two records claim one
-unique row, or a record differs at its current and legacy keys: a person must decide), `unreadable` (a row that does not
-decode as its record), `unknown` (a key of no template). The last three are not
-repaired: there is nothing to go by. Those of the last two can be dropped, when a person has seen what is in them and says so.
+    finding       meaning                                                       repaired
+    missing       a record's derived row does not exist                         yes
+    wrong         it exists, but its value or expiry differs                    yes
+    dangling      no record has this derived row                                yes
+    miscounted    a count differs from the number of records                    yes
+    unfolded      events of a log that its state does not include               unless deferred
+    conflict      two records claim one unique row, or a record differs         no: a person
+                  at its current and legacy keys                                must decide
+    unreadable    a row that does not decode as its record                      no, but deleted
+    unknown       a key that no template builds                                 with `drop`
 """
 
-from collections import Counter as Tally
+from collections import Counter as Multiset
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -33,8 +38,8 @@ from keyhouse.schema import Count, Derived, KeyMatch, Keys, Record, Summary, Uni
 from keyhouse.store.finding import Finding, Kind, confirmed
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
-from keyhouse.store.streams import check_streams
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.verify_logs import check_streams
 
 _PAGE_ROWS = 500
 _RECOUNTS_MAX = 20
@@ -48,9 +53,11 @@ async def verify(
     drop: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Finding]:
-    """Every finding, as it is made. `repair` mends what can be; `drop` deletes rows that are unreadable or unknown (what
-    was derived from such a record dangles then, and is repaired by the next run). `on_progress` is told how many rows
-    were read."""
+    """Yield every finding as it is made. `repair` corrects what can be corrected.
+
+    `drop` deletes unreadable and unknown rows; rows derived from such a record dangle then, and the
+    next run repairs them. `on_progress` is called with the number of rows read.
+    """
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
         if drop and finding.kind in ("unreadable", "unknown") and not finding.repaired:
             await store.transact(partial(_drop, store, finding.key))
@@ -59,14 +66,14 @@ async def verify(
 
 
 async def _drop(store: Store, key: str, tx: Transaction) -> None:
-    """Only what is still unreadable: its owner may have written it anew."""
+    """Delete the row if it is still unreadable: its owner may have written it again."""
     written, found = await tx.row(key), store.find(key)
     if written is not None and (found is None or _unreadable(found, key, written[0]) is not None):
         tx.write(key, None)
 
 
 def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
-    """Why a row is not of its declaration; `None` when it is."""
+    """Return the reason why a row does not decode, or None if it does."""
     try:
         if isinstance(found.declared, Record):
             read = found.record.decode(value, key)
@@ -84,7 +91,7 @@ def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
 async def _findings(
     store: Store, *, repair: bool, on_progress: Callable[[int], None] | None
 ) -> AsyncIterator[Finding]:
-    counted: Tally[str] = Tally()
+    counted: Multiset[str] = Multiset()
     stored: set[str] = set()
     span: Span | None = Span()
     seen = 0
@@ -93,7 +100,7 @@ async def _findings(
         for row in page.rows:
             found = store.find(row.key)
             if found is None:
-                if not _is_neighbours(store, row.key):
+                if not _is_of_other_settings(store, row.key):
                     yield Finding("unknown", row.key, "", "no template builds this key")
             elif isinstance(found.declared, Record):
                 async for finding in _check_record(store, found, row, counted, repair=repair):
@@ -114,8 +121,8 @@ async def _findings(
         yield finding
 
 
-def _is_neighbours(store: Store, key: str) -> bool:
-    """Whether the row belongs to a store of the same space with other settings, such as another namespace."""
+def _is_of_other_settings(store: Store, key: str) -> bool:
+    """Return True if the row belongs to a store of this space with other settings (namespace)."""
     found = store.schema.find(key) if store.schema.fixed else None
     if found is None:
         return False
@@ -126,7 +133,7 @@ def _is_neighbours(store: Store, key: str) -> bool:
 
 
 async def _check_record(
-    store: Store, found: KeyMatch, row: Row, counted: Tally[str], *, repair: bool
+    store: Store, found: KeyMatch, row: Row, counted: Multiset[str], *, repair: bool
 ) -> AsyncIterator[Finding]:
     record: Record[Any] = found.record
     if record.current_key(row.key) != row.key and await _has_current(store, record, row.key):
@@ -136,21 +143,23 @@ async def _check_record(
         return  # derived rows are those of the record at its current key
     try:
         value = record.decode(row.value, row.key)
-        earned = [(derived, derived.rows(value, found.values)) for derived in record.derived]
+        contributions = [(derived, derived.rows(value, found.values)) for derived in record.derived]
     except (DataError, KeyFieldError) as error:
         yield Finding("unreadable", row.key, record.name, str(error))
         return
     expected = {
-        key: (derived, earns[key])
-        for derived, earns in earned
+        key: (derived, rows[key])
+        for derived, rows in contributions
         if derived.strategy != "add"
-        for key in earns
+        for key in rows
     }
-    counted.update(key for derived, earns in earned if derived.strategy == "add" for key in earns)
-    rows = await store.engine.read(store.space, list(expected)) if expected else []
-    for (key, (derived, contribution)), there in zip(expected.items(), rows, strict=True):
+    counted.update(
+        key for derived, rows in contributions if derived.strategy == "add" for key in rows
+    )
+    stored = await store.engine.read(store.space, list(expected)) if expected else []
+    for (key, (derived, contribution)), there in zip(expected.items(), stored, strict=True):
         if not _agrees(derived, there, contribution, row.expires):
-            work = partial(_mend_missing, record, derived, row.key, found.values, key, repair)
+            work = partial(_repair_missing, record, derived, row.key, found.values, key, repair)
             if (finding := await confirmed(store, work)) is not None:
                 yield finding
 
@@ -160,7 +169,10 @@ async def _has_current(store: Store, record: Record[Any], legacy_key: str) -> bo
 
 
 async def _compare_copies(record: Record[Any], legacy_key: str, tx: Transaction) -> Finding | None:
-    """Report a row at a legacy key that differs from its record at the current key: no store writes such a pair."""
+    """Report a row at a legacy key that differs from its record at the current key.
+
+    No store writes such a pair.
+    """
     legacy, current = await tx.row(legacy_key), await tx.row(record.current_key(legacy_key))
     if legacy is None or current is None or legacy == current:
         return None
@@ -172,7 +184,7 @@ async def _compare_copies(record: Record[Any], legacy_key: str, tx: Transaction)
     return None if same else Finding("conflict", legacy_key, record.name, detail)
 
 
-async def _mend_missing(
+async def _repair_missing(
     record: Record[Any],
     derived: Derived,
     owner: str,
@@ -181,39 +193,39 @@ async def _mend_missing(
     repair: bool,
     tx: Transaction,
 ) -> Finding | None:
-    """Look again at a record and one row it should have; report what is wrong, and mend it."""
+    """Read a record and one of its rows again; report what is wrong, and repair it."""
     written = await tx.row(await tx.stored_key(record, record.current_key(owner)))
     if written is None:
         return None
-    earned = derived.rows(record.decode(written[0], owner), keys)
+    expected = derived.rows(record.decode(written[0], owner), keys)
     there = await tx.row(key)
     row = None if there is None else Row(key, there[0], 0, there[1])
-    if key not in earned or _agrees(derived, row, earned[key], written[1]):
+    if key not in expected or _agrees(derived, row, expected[key], written[1]):
         return None
     kind: Kind = "missing" if row is None else "wrong"
     detail = f"{owner} should have it"
     if repair and derived.strategy == "put":
-        tx.write(key, (earned[key], written[1]))
+        tx.write(key, (expected[key], written[1]))
     elif derived.strategy == "merge":
         try:
-            await tx.merge(record, derived, key, keys, None, earned[key], written[1])
+            await tx.merge(record, derived, key, keys, None, expected[key], written[1])
         except UniqueError:
             if await _is_held(record, derived, key, tx):
                 return Finding(
                     "conflict", key, record.name, f"{owner} claims it, another record holds it"
                 )
-            tx.write(key, (earned[key], written[1]))
+            tx.write(key, (expected[key], written[1]))
         except DataError as error:
             kind, detail = "unreadable", str(error)
             tx.write(key, None)
-            await tx.merge(record, derived, key, keys, None, earned[key], written[1])
+            await tx.merge(record, derived, key, keys, None, expected[key], written[1])
         if not repair:
             tx.forget()
     return Finding(kind, key, record.name, detail, repair)
 
 
 async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transaction) -> bool:
-    """Whether the record that a unique row names does earn it."""
+    """Return True if the record that a unique row names has that row."""
     assert isinstance(derived, Unique)
     there = await tx.row(key)
     try:
@@ -221,7 +233,7 @@ async def _is_held(record: Record[Any], derived: Derived, key: str, tx: Transact
     except DataError:
         return False
     written = await tx.row(await tx.stored_key(record, owner))
-    return _earns(
+    return _derives(
         record, derived, key, None if written is None else Row(owner, written[0], 0), values
     )
 
@@ -247,7 +259,7 @@ async def _check_derived(
         now = await store.row(row.key)
         if now is not None and now.revision == row.revision:
             yield Finding("unreadable", row.key, record.name, reason)
-        return  # else it was written anew: by one who knows better, or by the mending of a record
+        return  # else it has been written again, by its owner or by the repair of a record
     owners = derived.owners(row.key, row.value)
     keys = [[record.template.join(values) for values in candidates] for candidates in owners]
     flat = [key for candidates in keys for key in candidates]
@@ -255,15 +267,17 @@ async def _check_derived(
     for candidates, their_keys in zip(owners, keys, strict=True):
         there = [next(rows) for _ in their_keys]
         if not any(
-            _earns(record, derived, row.key, r, values)
+            _derives(record, derived, row.key, r, values)
             for r, values in zip(there, candidates, strict=True)
         ):
-            work = partial(_mend_dangling, record, derived, candidates, row.key, row.value, repair)
+            work = partial(
+                _repair_dangling, record, derived, candidates, row.key, row.value, repair
+            )
             if (finding := await confirmed(store, work)) is not None:
                 yield finding
 
 
-def _earns(
+def _derives(
     record: Record[Any], derived: Derived, key: str, owner: Row | None, values: Keys
 ) -> bool:
     if owner is None:
@@ -271,12 +285,10 @@ def _earns(
     try:
         return key in derived.rows(record.decode(owner.value, owner.key), values)
     except (DataError, KeyFieldError):
-        return (
-            True  # the record is unreadable, which is a finding of its own; its rows are left alone
-        )
+        return True  # an unreadable record is a separate finding; its rows are left alone
 
 
-async def _mend_dangling(
+async def _repair_dangling(
     record: Record[Any],
     derived: Derived,
     candidates: list[Keys],
@@ -287,61 +299,65 @@ async def _mend_dangling(
 ) -> Finding | None:
     there = await tx.row(key)
     if there is None or (isinstance(derived, Unique) and there[0] != seen):
-        return None  # it has gone, or to another record, which wrote it
+        return None  # it was deleted, or another record has written it
     for values in candidates:
         owner = record.template.join(values)
         written = await tx.row(await tx.stored_key(record, owner))
-        if written is not None and _earns(
+        if written is not None and _derives(
             record, derived, key, Row(owner, written[0], 0, None), values
         ):
             return None
-    detail = f"no record {record.name} earns it"
+    detail = f"no record {record.name} has this row"
     if isinstance(derived, Summary):
         member = str(candidates[0][record.template.fields.index(derived.member_field)])
         if member not in derived.members(there[0]):
             return None
-        detail = f"no record {record.name} earns its member {member}"
-        lost: Any = (member, None)
+        detail = f"no record {record.name} has its member {member}"
+        removed: Any = (member, None)
     else:
-        lost = there[0]
+        removed = there[0]
     if repair and derived.strategy == "put":
         tx.write(key, None)
     elif repair:
-        await tx.merge(record, derived, key, candidates[0], lost, None, there[1])
+        await tx.merge(record, derived, key, candidates[0], removed, None, there[1])
     return Finding("dangling", key, record.name, detail, repair)
 
 
 async def _check_count(store: Store, key: str, expected: int, *, repair: bool) -> Finding | None:
-    """A count that seems wrong is counted again until nobody changed it meanwhile: every record that changes the true
-    count changes this row in the same commit."""
+    """Count again while the count row changes, and report it if it is still wrong.
+
+    Every commit that changes the true count also writes this row, so an unchanged revision proves
+    that the recount is current.
+    """
     found = store.find(key)
     assert found is not None
     row = await store.row(key)
     if _stored_count(row) == expected:
         return None
     for _ in range(_RECOUNTS_MAX):
-        true, doubtful = await _recount(store, found, key)
+        true, unreadable = await _recount(store, found, key)
         tx = Transaction(store.engine, store.space, store.binding)
         written = await tx.row(key)
         again = await store.row(key)
         if (row and row.revision) != (again and again.revision):
             row = again
             continue
-        if (said := _stored_count(row)) is not None and true <= said <= true + doubtful:
-            return None  # as many may well earn it: records that can't be read are findings of their own
+        count = _stored_count(row)
+        if count is not None and true <= count <= true + unreadable:
+            return None  # it may be right: unreadable records are separate findings
         if repair:
             tx.write(key, (str(true).encode(), None if written is None else written[1]))
             if await tx.commit() is None:
                 row = await store.row(key)
                 continue
         return Finding(
-            "miscounted", key, found.record.name, f"says {said}, should be {true}", repair
+            "miscounted", key, found.record.name, f"is {count}, should be {true}", repair
         )
     return Finding(
         "miscounted",
         key,
         found.record.name,
-        "changes too often to be counted: run verify again later",
+        "changes too often to be counted; run verify again later",
     )
 
 
@@ -355,12 +371,12 @@ def _stored_count(row: Row | None) -> int | None:
 
 
 async def _recount(store: Store, found: KeyMatch, key: str) -> tuple[int, int]:
-    """How many records earn the row, and how many can't be read, so that nobody knows whether they do."""
-    total = doubtful = 0
+    """Return the number of records with this row, and the number of unreadable ones."""
+    total = unreadable = 0
     record: Record[Any] = found.record
     async for values, row in store.record_rows(store.schema.record(record.name)):
         try:
             total += key in found.declared.rows(record.decode(row.value, row.key), values)
         except (DataError, KeyFieldError):
-            doubtful += 1
-    return total, doubtful
+            unreadable += 1
+    return total, unreadable

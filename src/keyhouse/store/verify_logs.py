@@ -1,8 +1,10 @@
-"""The streams of logs, as `verify` looks at them: has every event been folded, and does the next one have a free place?
+"""The part of `verify` that checks logs: every event is folded, and the next one has a free
+position.
 
-Appending moves a stream's state, or its sequence, in the commit that writes the event. So an event that the state does not
-know of was written past the log, or the state was set back: the next append would move `through` past it, and it would
-never count. Where a log is `deferred`, events that wait are in order.
+An append updates the stream's state, or its sequence, in the commit that writes the event. An event
+newer than the state was therefore written by another program, or the state was set back: the next
+append would move `through` past it, and it would never be folded. In a `deferred` log, events newer
+than the state are normal.
 """
 
 from collections.abc import AsyncIterator
@@ -13,7 +15,7 @@ import msgspec
 
 from keyhouse.schema import Log, LogState
 from keyhouse.store.finding import Finding, confirmed
-from keyhouse.store.logs import beside, fold, rows_of, streams
+from keyhouse.store.logs import fold, rows_of, state_key_fields, streams
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -32,18 +34,18 @@ async def check_streams(store: Store, *, repair: bool) -> AsyncIterator[Finding]
             if repair and finding.kind == "unfolded" and not log.deferred:
                 folded = await fold(store, log, **stream)
                 finding = msgspec.structs.replace(
-                    finding, detail=f"{folded} of them were folded now", repaired=True
+                    finding, detail=f"{folded} events were folded", repaired=True
                 )
             yield finding
 
 
 async def _all_streams(store: Store, log: Log[Any]) -> AsyncIterator[Stream]:
-    """Those that have a state, and those that have an event and none."""
-    known = log.state if log.state is not None else log.sequence
-    assert known is not None
-    async for stream in streams(store, known, {}, whole=True):
+    """Yield the streams that have a state or sequence row, then those that have only events."""
+    state = log.state if log.state is not None else log.sequence
+    assert state is not None
+    async for stream in streams(store, state, {}, whole=True):
         yield stream
-    key = store.binding.record(known).template.build
+    key = store.binding.record(state).template.build
     async for stream in streams(store, log, {}):
         if await store.row(key(stream)) is None:
             yield stream
@@ -57,21 +59,19 @@ async def _check_state(
     state: LogState | None = await tx.get(log.state, **stream)
     newest = await _newest(store, log, stream)
     through = "" if state is None else state.through
-    if state is not None and through and not _is_place(log, through):
+    if state is not None and through and not _is_position(log, through):
         if log.deferred and newest is not None:
-            detail = (
-                "`through` names no event: put the state anew with the last one that was folded"
-            )
+            detail = "`through` is not an event: put the state again with the last folded event"
             return Finding("unfolded", key, log.name, detail)
         if repair:
             repaired = msgspec.structs.replace(state, through="" if newest is None else str(newest))
-            await tx.put(log.state, repaired, **beside(log, stream))
+            await tx.put(log.state, repaired, **state_key_fields(log, stream))
         return Finding(
-            "wrong", key, log.name, f"`through` is {through!r:.80}, which names no event", repair
+            "wrong", key, log.name, f"`through` is {through!r:.80}, which is not an event", repair
         )
     if newest is None or log.deferred or str(newest) <= through:
         return None
-    return Finding("unfolded", key, log.name, f"events up to {newest} came past it")
+    return Finding("unfolded", key, log.name, f"events up to {newest} are not folded")
 
 
 async def _check_sequence(
@@ -89,20 +89,22 @@ async def _check_sequence(
         "wrong",
         key,
         log.name,
-        f"says {following}, where there is an event {newest} already",
+        f"is {following}, but event {newest} exists",
         repair,
     )
 
 
 async def _newest(store: Store, log: Log[Any], stream: Stream) -> object:
-    """The place of the stream's last event; `None`: it has none. Read after the state, which every append writes: a state
-    that stays as it was has seen no append since."""
+    """Return the position of the stream's last event, or None if it has no events.
+
+    Read after the state: every append writes the state, so an unchanged one means no append.
+    """
     template = store.binding.record(log).template
     found = await rows_of(store, template.span(stream), 1, template.split, reverse=True)
     return found[0][1][-1] if found else None
 
 
-def _is_place(log: Log[Any], text: str) -> bool:
+def _is_position(log: Log[Any], text: str) -> bool:
     try:
         log.template.segment(log.order).format(text)
     except ValueError:
