@@ -112,7 +112,7 @@ TENANTS_CACHED: Final = 10_000
 """Tenants whose store and usage one service caches. The least recently used are evicted."""
 
 TENANT_LABELS_MAX: Final = 1_000
-"""Tenants with metrics of their own. Further ones share the label `(others)`: a client must not
+"""Tenants with separate metrics. Further ones share the label `(others)`: a client must not
 exhaust the memory with names."""
 
 USAGE_AGE_SECONDS_MAX: Final = 300
