@@ -1,4 +1,4 @@
-"""A full disk: a clear error, no harm, and writes again once there is room, without a restart."""
+"""A full disk: a clear error, no damage, and commits again once there is space."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DISK = "96m"
 
 MOUNTED = 'mount -t tmpfs -o size=$1 none $2 && shift 2 && exec "$@"'
-"""In a mount namespace of its own: the disk is nobody else's, and gone with the process, however that ends."""
+"""Runs in a private mount namespace: the disk disappears with the process."""
 
 
 def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[st
         shutil.which("unshare") is None
         or subprocess.run([*spaces, "true"], capture_output=True).returncode != 0
     ):
-        pytest.skip("this machine lets no process mount a disk of its own (unshare)")
+        pytest.skip("this machine does not allow a private mount (unshare)")
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     return subprocess.run(
         [*spaces, "sh", "-c", MOUNTED, "sh", DISK, str(folder), *program],
@@ -34,7 +34,7 @@ def on_small_disk(folder: Path, *program: str) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "rocksdb"])
-def test_a_disk_that_fills_up_harms_nothing_and_serves_again(engine: str, tmp_path: Path) -> None:
+def test_an_engine_survives_a_full_disk_and_commits_again(engine: str, tmp_path: Path) -> None:
     ran = on_small_disk(
         tmp_path, sys.executable, "-m", "tests.engines.support.disk_filler", engine, str(tmp_path)
     )

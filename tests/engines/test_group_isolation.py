@@ -1,4 +1,4 @@
-"""What goes wrong with one batch is told to its caller, and to no one else of its group; and everybody is told something."""
+"""An error of one batch fails only its own commit, and every caller of a group gets an outcome."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,8 +51,8 @@ def test_a_value_too_large_for_a_bucket_fails_its_own_commit_and_no_other(tmp_pa
     asyncio.run(scenario())
 
 
-def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
-    """The rest of its transaction is sent again, each by itself."""
+def test_a_batch_that_dynamodb_rejects_fails_alone() -> None:
+    """The other batches of its transaction are sent again, each alone."""
 
     class Strict(Between):
         def __getattr__(self, name: str) -> Any:
@@ -82,7 +82,7 @@ def test_a_batch_that_dynamodb_refuses_fails_alone() -> None:
 
 
 class Calls:
-    """Calls that are answered when a test says so."""
+    """Calls that return when the test resolves them."""
 
     def __init__(self) -> None:
         self.answers: list[asyncio.Future[None]] = []
@@ -105,11 +105,14 @@ class Calls:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
+def test_a_write_that_arrives_as_the_last_workers_return_is_not_stranded(
     reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two calls are answered in one round of the loop; in the round in which their lanes find nothing more to do, and end,
-    another commits, or reads. It used to count on lanes that were gone, and waited until somebody else came."""
+    """Two calls return in one loop turn; in the turn in which their workers return, another
+    arrives.
+
+    It used to count on those workers, and waited until yet another call arrived.
+    """
 
     async def scenario() -> None:
         engine, calls = PostgresEngine.open(await postgres_schema()), Calls()
@@ -151,7 +154,7 @@ def test_what_comes_in_the_moment_when_the_last_lanes_end_is_not_left_waiting(
     asyncio.run(scenario())
 
 
-def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_is(
+def test_an_unknown_outcome_is_not_reported_as_closed(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -180,7 +183,7 @@ def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "expected"),
     [("_recover", EngineError), ("_plan", EngineError), ("_apply", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize(
@@ -190,29 +193,29 @@ def test_a_commit_whose_outcome_is_unknown_is_not_called_closed_when_the_engine_
         lambda folder: RocksdbEngine.open(folder / "rows"),
     ],
 )
-def test_what_nobody_foresaw_is_told_to_everyone_who_waits(
+def test_an_unexpected_error_settles_every_waiting_caller(
     opened: Callable[[Path], SqliteEngine | RocksdbEngine],
     where: str,
-    told: type[Exception],
+    expected: type[Exception],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A caller that is not answered waits for ever, and so do all that come behind it."""
+    """A caller without an outcome waits for ever, and so does every write after it."""
 
     async def scenario() -> None:
         engine = opened(tmp_path)
         writer: ThreadCommitQueue = engine._writer
 
         def failing(*group: object) -> Any:
-            raise ZeroDivisionError("nobody foresaw it")
+            raise ZeroDivisionError("unforeseen")
 
         async with asyncio.timeout(10):
             with monkeypatch.context() as patch:
                 patch.setattr(writer, where, failing)
                 waiting = [engine.commit("s", one(f"k{number}")) for number in range(3)]
                 answers = await asyncio.gather(*waiting, return_exceptions=True)
-                assert [type(answer) for answer in answers] == [told] * 3
-                assert "nobody foresaw it" in str(answers[0])
+                assert [type(answer) for answer in answers] == [expected] * 3
+                assert "unforeseen" in str(answers[0])
             if where != "_apply":
                 assert await engine.commit("s", one("k9"))
             await engine.close()

@@ -1,4 +1,4 @@
-"""Errands: each is done once, in order, whoever sends it and whenever the thread goes; and no program waits for it."""
+"""The worker thread runs each job once, in order, and never delays interpreter shutdown."""
 
 import subprocess
 import sys
@@ -13,39 +13,42 @@ from keyhouse.engines.worker_thread import WorkerThread
 SECONDS_MAX = 30
 
 
-def thread_goes(name: str) -> None:
+def wait_until_thread_leaves(name: str) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while any(thread.name.startswith(name) for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def test_errands_are_done_in_order_on_one_thread() -> None:
-    errands = WorkerThread("in-order")
+def test_jobs_run_in_order_on_one_thread() -> None:
+    worker = WorkerThread("in-order")
     done: list[tuple[int, str]] = []
     for number in range(100):
-        errands.send(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
-    errands.close()
-    thread_goes("in-order")
+        worker.send(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
+    worker.close()
+    wait_until_thread_leaves("in-order")
     assert [number for number, _ in done] == list(range(100))
     assert len({name for _, name in done}) == 1
 
 
-def test_an_errand_that_comes_as_the_thread_goes_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no patience at all the thread goes between any two of them."""
+def test_a_job_sent_as_the_thread_leaves_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an idle timeout of 0 the thread leaves between any two jobs."""
     monkeypatch.setattr(worker_thread, "IDLE_SECONDS", 0)
-    errands = WorkerThread("impatient")
+    worker = WorkerThread("leaving")
     done = threading.Semaphore(0)
     for _ in range(2_000):
-        errands.send(done.release)
+        worker.send(done.release)
     for _ in range(2_000):
         assert done.acquire(timeout=SECONDS_MAX)
-    errands.close()
-    thread_goes("impatient")
+    worker.close()
+    wait_until_thread_leaves("leaving")
 
 
-def test_a_program_ends_though_nobody_ended_its_errands() -> None:
-    program = "from keyhouse.engines.worker_thread import WorkerThread; WorkerThread('x').send(lambda: print('done', flush=True))"
+def test_a_program_exits_though_its_worker_was_not_closed() -> None:
+    program = (
+        "from keyhouse.engines.worker_thread import WorkerThread\n"
+        "WorkerThread('x').send(lambda: print('done', flush=True))"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX
     )
@@ -57,12 +60,12 @@ import threading, time
 from keyhouse.engines import worker_thread
 
 worker_thread.RESUBMIT_SECONDS = 0.01
-errands, main = worker_thread.WorkerThread("x"), threading.main_thread()
+worker, main = worker_thread.WorkerThread("x"), threading.main_thread()
 
 def sends_while(more, pause):
     while more():
         done = threading.Event()
-        errands.send(done.set)
+        worker.send(done.set)
         assert done.wait(20)
         time.sleep(pause)
 """
@@ -75,8 +78,8 @@ def ended(program: str) -> tuple[int, str, str]:
     return found.returncode, found.stdout, found.stderr
 
 
-def test_a_program_ends_though_a_thread_of_it_never_pauses() -> None:
-    """One that no program waits for. The executor's, which it does wait for, must not stay because of it."""
+def test_a_program_exits_though_a_daemon_thread_never_pauses() -> None:
+    """A daemon thread keeps sending; the executor's thread must leave for shutdown."""
     program = (
         OUTLIVED
         + "threading.Thread(target=sends_while, args=(lambda: True, 0), daemon=True).start()"
@@ -84,8 +87,8 @@ def test_a_program_ends_though_a_thread_of_it_never_pauses() -> None:
     assert ended(program) == (0, "", "")
 
 
-def test_a_thread_that_outlives_the_main_one_has_its_errands_done() -> None:
-    """No executor takes anything any more then, and whoever waits for an answer would wait for ever."""
+def test_jobs_of_a_thread_that_outlives_the_main_thread_are_run() -> None:
+    """No executor accepts work by then, and a caller would wait for ever."""
     program = (
         OUTLIVED
         + """
@@ -93,10 +96,10 @@ def outlives():
     main.join()
     late = iter(range(3))
     sends_while(lambda: next(late, None) is not None, 2 * worker_thread.IDLE_SECONDS)
-    errands.send(lambda: print("done", flush=True))
-    errands.close()
+    worker.send(lambda: print("done", flush=True))
+    worker.close()
 
-errands.send(lambda: None)
+worker.send(lambda: None)
 threading.Thread(target=outlives).start()
 """
     )

@@ -1,4 +1,4 @@
-"""Group commit on SQLite and RocksDB: who shares a sync, on which thread what is done, and who pays for a bad batch."""
+"""Group commit on SQLite and RocksDB: shared syncs, threads, and isolation of invalid batches."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ Watched = Callable[[], AbstractAsyncContextManager[tuple[Embedded, Witness]]]
 
 @pytest.fixture
 def watched(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """An engine for a while, and a witness of what it does with its disk."""
+    """Open an engine with a witness of its disk operations."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Embedded, Witness]]:
@@ -40,7 +40,7 @@ def watched(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watc
 
 @both
 @awaited
-async def test_commits_at_the_same_time_share_a_sync(watched: Watched) -> None:
+async def test_concurrent_commits_share_a_sync(watched: Watched) -> None:
     async with watched() as (engine, witness):
         revisions = await asyncio.gather(*(engine.commit("s", one(number)) for number in range(64)))
         assert revisions == list(range(1, 65))
@@ -49,7 +49,7 @@ async def test_commits_at_the_same_time_share_a_sync(watched: Watched) -> None:
 
 @both
 @awaited
-async def test_writers_that_go_on_writing_go_on_sharing(watched: Watched) -> None:
+async def test_continuous_writers_keep_sharing_syncs(watched: Watched) -> None:
     async with watched() as (engine, witness):
 
         async def write(writer: int) -> None:
@@ -120,7 +120,7 @@ async def test_a_batch_that_is_too_large_for_the_loop_runs_on_the_thread(
 
 @both
 @awaited
-async def test_a_group_in_which_nothing_was_written_syncs_nothing(watched: Watched) -> None:
+async def test_a_group_that_writes_nothing_does_not_sync(watched: Watched) -> None:
     async with watched() as (engine, witness):
         lost = Batch(checks=(Check("a", 7),), puts=(Put("a", b"1"),))
         assert await asyncio.gather(*(engine.commit("s", lost) for _ in range(5))) == [None] * 5
@@ -129,7 +129,7 @@ async def test_a_group_in_which_nothing_was_written_syncs_nothing(watched: Watch
 
 @both
 @awaited
-async def test_a_batch_sees_what_the_batches_before_it_in_its_group_did(
+async def test_a_batch_sees_the_effects_of_earlier_batches_of_its_group(
     kind: Kind, tmp_path: Path
 ) -> None:
     async with kind.opened(tmp_path) as engine:
@@ -180,13 +180,13 @@ BAD: dict[str, tuple[Batch, dict[str, type[Exception]]]] = {
     ],
 )
 @awaited
-async def test_what_can_not_be_kept_harms_only_who_sent_it(
+async def test_a_value_that_cannot_be_stored_fails_only_its_own_commit(
     kind: Kind, bad: str, tmp_path: Path
 ) -> None:
-    """The store refuses these; should one come through, the others of its group must not pay for it."""
-    poison, errors = BAD[bad]
+    """The store rejects such values; if one gets through, the rest of its group must not fail."""
+    invalid, errors = BAD[bad]
     async with kind.opened(tmp_path) as engine:
-        batches = [one(1), poison, one(2), poison, Batch(adds=(Add("n", 1),)), one(3)]
+        batches = [one(1), invalid, one(2), invalid, Batch(adds=(Add("n", 1),)), one(3)]
         answers = await asyncio.gather(
             *(engine.commit("s", batch) for batch in batches), return_exceptions=True
         )
@@ -199,21 +199,19 @@ async def test_what_can_not_be_kept_harms_only_who_sent_it(
 
 @both
 @awaited
-async def test_a_large_job_whose_caller_has_gone_does_not_stop_the_queue(
-    kind: Kind, tmp_path: Path
-) -> None:
+async def test_a_cancelled_large_write_does_not_stop_the_queue(kind: Kind, tmp_path: Path) -> None:
     async with kind.opened(tmp_path) as engine:
         first = asyncio.ensure_future(engine.commit("s", one(1)))
-        gone = asyncio.ensure_future(engine.sweep(limit=10))
-        behind = asyncio.ensure_future(engine.commit("s", one(2)))
+        cancelled = asyncio.ensure_future(engine.sweep(limit=10))
+        later = asyncio.ensure_future(engine.commit("s", one(2)))
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         async with asyncio.timeout(10):
-            assert list(await asyncio.gather(first, behind)) == [1, 2]
+            assert list(await asyncio.gather(first, later)) == [1, 2]
 
 
 @both
-def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(
+def test_an_engine_closes_after_the_loop_of_its_last_commit_ended(
     kind: Kind, tmp_path: Path
 ) -> None:
     engine = kind.open(tmp_path)
@@ -227,5 +225,5 @@ def test_an_engine_is_closed_though_the_loop_of_its_last_commit_is_gone(
 
     asyncio.run(give_up())
     asyncio.run(engine.close())
-    assert [entry.name for entry in tmp_path.iterdir()] == [kind.file], "nothing is left beside it"
+    assert [entry.name for entry in tmp_path.iterdir()] == [kind.file], "no other file is left"
     asyncio.run(kind.open(tmp_path).close())

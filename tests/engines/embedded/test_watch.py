@@ -1,4 +1,4 @@
-"""How a watch on SQLite and RocksDB keeps up: after falling behind, and when the log has gone from under it."""
+"""Watches on SQLite and RocksDB that lag, and logs that were pruned meanwhile."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ async def test_the_log_is_read_in_windows_without_a_gap_between_them(
 
 @both
 @awaited
-async def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
+async def test_a_watcher_with_too_many_pending_changes_reads_the_log(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
@@ -57,7 +57,7 @@ async def test_a_watcher_that_lets_too_much_pile_up_finds_it_in_the_log(
 
 @both
 @awaited
-async def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
+async def test_a_lagging_watcher_expires_when_its_position_is_pruned(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
@@ -75,10 +75,10 @@ async def test_a_watcher_that_is_behind_and_outlived_by_the_log_is_told(
 
 @both
 @awaited
-async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
+async def test_a_quiet_watcher_survives_pruning_of_other_spaces(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has missed nothing, so pruning what is not its own must not end it; not even when a burst then comes at once."""
+    """It missed nothing, so pruning other spaces must not end it, not even before a burst."""
     monkeypatch.setattr(watcher, "PENDING_MAX", 10)
     async with kind.opened(tmp_path, changes_kept=20) as engine:
         watch = engine.watch("s", ALL, since=0)
@@ -96,7 +96,7 @@ async def test_a_quiet_watcher_is_not_outlived_by_the_log_of_busy_neighbours(
 
 @both
 @awaited
-async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(
+async def test_a_watch_can_start_at_the_oldest_change_after_pruning_and_reopening(
     kind: Kind, tmp_path: Path
 ) -> None:
     async with kind.opened(tmp_path, changes_kept=5) as engine:
@@ -114,9 +114,7 @@ async def test_what_is_kept_after_pruning_can_be_watched_from_after_reopening(
 
 @both
 @awaited
-async def test_a_watch_that_begins_after_closing_is_refused_though_another_still_waits(
-    kind: Kind, tmp_path: Path
-) -> None:
+async def test_a_watch_started_after_close_is_rejected(kind: Kind, tmp_path: Path) -> None:
     engine = kind.open(tmp_path)
     await put(engine, "a")
     watch = engine.watch("s", ALL, since=0)

@@ -1,4 +1,4 @@
-"""What is RocksDB's own: how things lie in its folder, its settings, damage, and what is left behind."""
+"""The RocksDB engine: its format on disk, its settings, damage, and cleanup."""
 
 import asyncio
 import os
@@ -37,10 +37,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rows"
 
 
-# How it lies on disk
+# Format on disk
 
 
-def test_rows_lie_as_the_encoding_says(path: Path) -> None:
+def test_rows_are_stored_as_the_encoding_describes(path: Path) -> None:
     async def write() -> None:
         async with opened(path, clock=ManualClock(1_000)) as engine:
             await put(engine, "é", value=b'{"n":7}')
@@ -67,7 +67,7 @@ def test_rows_lie_as_the_encoding_says(path: Path) -> None:
     assert contents(path, "meta") == {b"format": b"%d" % FORMAT}
 
 
-def test_times_order_as_their_bytes_and_read_back() -> None:
+def test_encoded_times_sort_and_read_back() -> None:
     times = [-(2**63), -1_000, -1, 0, 1, 255, 256, 1_767_225_600_000, NEVER]
     assert [moment_of(moment(at)) for at in times] == times
     assert sorted(map(moment, times)) == [moment(at) for at in times]
@@ -86,7 +86,7 @@ def test_the_ends_of_a_span_stay_in_its_space() -> None:
             )
 
 
-def test_a_space_that_could_end_early_is_refused(path: Path) -> None:
+def test_a_space_with_a_zero_character_is_rejected(path: Path) -> None:
     async def scenario() -> None:
         async with opened(path) as engine:
             for call in (
@@ -106,7 +106,7 @@ def test_a_space_that_could_end_early_is_refused(path: Path) -> None:
 def test_the_log_is_synced_with_every_commit_and_once_for_a_group(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocksDB counts the syncs of its log. Without them, the same run counts none: see the last lines."""
+    """RocksDB counts the syncs of its log. Without them, the same run counts none."""
     counted: list[Options] = []
 
     def counting(names: Any) -> Any:
@@ -142,7 +142,7 @@ def test_the_log_is_synced_with_every_commit_and_once_for_a_group(
     asyncio.run(scenario())
 
 
-def test_rocksdb_runs_with_the_settings_that_the_promise_needs(path: Path) -> None:
+def test_rocksdb_runs_with_the_settings_that_durability_needs(path: Path) -> None:
     make(path, a=b"1")
     found = running_with(path)
     for line in (
@@ -162,7 +162,7 @@ def test_rocksdb_runs_with_the_settings_that_the_promise_needs(path: Path) -> No
 
 
 def damage(path: Path) -> None:
-    """The rows' file, in its middle."""
+    """Damage the file of the rows in its middle."""
     victim = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
     data = bytearray(victim.read_bytes())
     middle = len(data) // 2
@@ -170,8 +170,8 @@ def damage(path: Path) -> None:
     victim.write_bytes(data)
 
 
-def test_a_damaged_row_is_said_to_be_damaged_and_a_scan_does_not_end_early(path: Path) -> None:
-    """The driver's own iteration ends at a damaged block as if nothing came behind it."""
+def test_a_scan_reports_a_damaged_row_and_does_not_end_early(path: Path) -> None:
+    """The driver's own iteration ends at a damaged block as if it were the last."""
     make(path, **{f"k{number:03d}": os.urandom(600) for number in range(100)})
     damage(path)
 
@@ -187,7 +187,7 @@ def test_a_damaged_row_is_said_to_be_damaged_and_a_scan_does_not_end_early(path:
     asyncio.run(scenario())
 
 
-def test_a_damaged_check_refuses_who_made_it_and_no_other(path: Path) -> None:
+def test_a_check_of_a_damaged_row_fails_only_its_own_commit(path: Path) -> None:
     make(path, **{f"k{number:03d}": os.urandom(600) for number in range(100)})
     damage(path)
 
@@ -209,7 +209,7 @@ def test_a_damaged_check_refuses_who_made_it_and_no_other(path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["CURRENT", "MANIFEST-*"])
-def test_a_damaged_database_is_said_to_be_damaged(path: Path, victim: str) -> None:
+def test_a_damaged_database_is_reported_as_damaged(path: Path, victim: str) -> None:
     make(path, a=b"1")
     (file,) = path.glob(victim)
     file.write_bytes(b"garbage" * 100)
@@ -217,10 +217,10 @@ def test_a_damaged_database_is_said_to_be_damaged(path: Path, victim: str) -> No
         RocksdbEngine.open(path)
 
 
-# Expiry, changes and batch ids leave nothing behind
+# Expiries, changes and batch ids are cleaned up
 
 
-def test_a_row_that_is_prolonged_again_and_again_has_one_row_of_expiry(path: Path) -> None:
+def test_extending_an_expiry_repeatedly_leaves_one_entry(path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock(1_000)
         async with opened(path, clock=clock) as engine:
@@ -234,7 +234,7 @@ def test_a_row_that_is_prolonged_again_and_again_has_one_row_of_expiry(path: Pat
     assert sorted(contents(path, "expiry")) == [moment(20_049) + b"s\0a", moment(20_049) + b"s\0b"]
 
 
-def test_a_row_whose_expiry_was_taken_away_is_not_swept(path: Path) -> None:
+def test_a_row_whose_expiry_was_removed_is_not_swept(path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock(1_000)
         async with opened(path, clock=clock) as engine:
@@ -255,7 +255,7 @@ def test_a_row_whose_expiry_was_taken_away_is_not_swept(path: Path) -> None:
     assert contents(path, "expiry") == {}
 
 
-def test_a_sweep_finds_what_is_due_behind_many_outdated_rows(path: Path) -> None:
+def test_a_sweep_finds_expired_rows_after_many_stale_entries(path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock(1_000)
         async with opened(path, clock=clock) as engine:
@@ -288,7 +288,7 @@ def test_a_sweep_prunes_changes_and_batch_ids_and_never_the_newest(path: Path) -
     assert contents(path, "applied") == {}
 
 
-def test_an_id_used_again_after_a_day_outlives_the_pruning_of_its_first_use(path: Path) -> None:
+def test_a_batch_id_reused_after_a_day_survives_the_pruning_of_its_first_use(path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock(1_000)
         async with opened(path, clock=clock) as engine:

@@ -1,4 +1,4 @@
-"""Each error of the driver becomes one of ours, with a sentence that says what to do."""
+"""Each error of the driver is mapped to an engine error whose sentence tells what to do."""
 
 import pytest
 from rocksdict import DbClosedError
@@ -64,7 +64,7 @@ MEANINGS: list[tuple[str, type[KeyhouseError], str]] = [
 
 
 @pytest.mark.parametrize(("said", "meaning", "words"), MEANINGS)
-def test_an_error_of_the_driver_has_its_meaning(
+def test_a_driver_error_is_mapped_to_an_engine_error(
     said: str, meaning: type[KeyhouseError], words: str
 ) -> None:
     cause = Exception(said)
@@ -75,7 +75,7 @@ def test_an_error_of_the_driver_has_its_meaning(
     assert error.__cause__ is cause
 
 
-def test_a_folder_with_a_misleading_name_does_not_mislead() -> None:
+def test_a_folder_name_is_not_mistaken_for_an_error() -> None:
     folder = "data/Corruption: No space left on device"
     error = translate(
         Exception(f"IO error: While fdatasync: {folder}/000021.log: Input/output error"), folder
@@ -83,16 +83,16 @@ def test_a_folder_with_a_misleading_name_does_not_mislead() -> None:
     assert type(error) is UnavailableError
 
 
-def test_a_closed_database_is_a_closed_engine() -> None:
+def test_a_closed_database_is_a_closed_error() -> None:
     assert type(translate(DbClosedError("DB instance already closed"), "rows")) is ClosedError
 
 
-def test_an_error_of_our_own_stays_what_it_is() -> None:
+def test_an_engine_error_is_not_mapped_again() -> None:
     error = UsageError("No.")
     assert translate(error, "rows") is error
 
 
-def test_a_disk_that_fails_to_sync_makes_the_outcome_unknown() -> None:
+def test_a_failed_sync_is_an_unknown_outcome() -> None:
     error = translate_sync_error(Exception("IO error: While fdatasync"), "rows")
     assert type(error) is UnknownOutcomeError
     assert "same batch id" in error.sentence

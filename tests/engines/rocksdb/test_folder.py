@@ -1,4 +1,4 @@
-"""Whose a RocksDB folder is, and who has it open: what is not ours is left alone, and one process has it."""
+"""The owner and the lock of a RocksDB folder: foreign folders are left unchanged."""
 
 import asyncio
 import os
@@ -35,15 +35,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rows"
 
 
-# Whose it is
+# Owner
 
 
-def test_a_folder_is_made_and_says_its_format(path: Path) -> None:
+def test_open_creates_the_folder_and_stores_the_format(path: Path) -> None:
     make(path)
     assert contents(path, "meta") == {b"format": b"1"}
 
 
-def test_a_format_that_is_newer_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_newer_format_and_changes_nothing(path: Path) -> None:
     make(path, a=b"1")
     with families(path) as found:
         found["meta"][b"format"] = b"%d" % (FORMAT + 1)
@@ -53,7 +53,7 @@ def test_a_format_that_is_newer_is_refused_and_left_alone(path: Path) -> None:
     assert len(contents(path, "default")) == 1
 
 
-def test_a_newer_format_with_more_families_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_newer_format_with_more_families_and_changes_nothing(path: Path) -> None:
     make(path, a=b"1")
     with families(path) as found:
         found["meta"][b"format"] = b"9"
@@ -64,7 +64,7 @@ def test_a_newer_format_with_more_families_is_refused_and_left_alone(path: Path)
     assert {entry.name for entry in path.iterdir()} == before
 
 
-def test_a_format_that_can_not_be_read_is_said_so(path: Path) -> None:
+def test_an_unreadable_format_is_reported(path: Path) -> None:
     make(path, a=b"1")
     with families(path) as found:
         found["meta"][b"format"] = b"?"
@@ -72,7 +72,7 @@ def test_a_format_that_can_not_be_read_is_said_so(path: Path) -> None:
         RocksdbEngine.open(path)
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_database_of_another_program_and_changes_nothing(path: Path) -> None:
     other = Rdict(str(path), Options(raw_mode=True))
     other[b"theirs"] = b"1"
     other.close()
@@ -82,7 +82,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> 
     assert {entry.name: entry.read_bytes() for entry in path.iterdir()} == before
 
 
-def test_a_folder_with_other_files_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_folder_with_other_files_and_changes_nothing(path: Path) -> None:
     path.mkdir()
     (path / "letter.txt").write_text("dear")
     with pytest.raises(UsageError, match="other files") as refusal:
@@ -92,7 +92,7 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(path: Path) -> None
 
 
 @pytest.mark.parametrize("made", [[], ["meta"], ["expiry", "changes"]])
-def test_a_folder_whose_making_was_cut_off_is_made_again(path: Path, made: list[str]) -> None:
+def test_a_folder_whose_creation_was_killed_is_created_again(path: Path, made: list[str]) -> None:
     database = Rdict(str(path), Options(raw_mode=True))
     for name in made:
         database.create_column_family(name, Options(raw_mode=True)).close()
@@ -107,9 +107,7 @@ def test_an_empty_folder_is_used(path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["missing/rows", "file/rows", "file"])
-def test_a_place_where_no_folder_can_be_is_named_with_what_to_do(
-    tmp_path: Path, where: str
-) -> None:
+def test_the_error_for_an_invalid_folder_names_it_and_a_fix(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="must exist") as refusal:
         RocksdbEngine.open(tmp_path / where)
@@ -117,7 +115,7 @@ def test_a_place_where_no_folder_can_be_is_named_with_what_to_do(
 
 
 @pytest.mark.parametrize("present", [False, True])
-def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool) -> None:
+def test_the_error_for_a_read_only_folder_names_it_and_a_fix(present: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
         if present:
@@ -132,7 +130,7 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
 # One process
 
 
-def test_a_second_engine_of_the_same_process_is_refused_with_what_to_do(path: Path) -> None:
+def test_a_second_engine_of_the_same_process_is_rejected(path: Path) -> None:
     async def scenario() -> None:
         async with opened(path) as engine:
             with pytest.raises(LockedError, match="close it there, or move") as refusal:
@@ -145,7 +143,7 @@ def test_a_second_engine_of_the_same_process_is_refused_with_what_to_do(path: Pa
     asyncio.run(scenario())
 
 
-def test_another_process_is_refused_with_what_to_do(path: Path) -> None:
+def test_a_second_process_is_rejected(path: Path) -> None:
     program = (
         "import sys\nfrom keyhouse.engines.rocksdb import RocksdbEngine\nfrom keyhouse.errors import LockedError\n"
         "try:\n    RocksdbEngine.open(sys.argv[1])\nexcept LockedError as error:\n    print(error)\n"
@@ -166,8 +164,8 @@ def test_another_process_is_refused_with_what_to_do(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_whatever_is_still_held_the_folder_is_let_go(path: Path) -> None:
-    """A driver's object that someone still refers to keeps the lock: a page cut off, a refusal with its traceback."""
+def test_close_releases_the_folder_whatever_is_still_referenced(path: Path) -> None:
+    """A referenced driver object keeps the lock: an unfinished scan, an error's traceback."""
 
     async def scenario() -> None:
         engine = RocksdbEngine.open(path)
@@ -191,7 +189,7 @@ def test_whatever_is_still_held_the_folder_is_let_go(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_closed_engine_does_not_open_itself_again(path: Path) -> None:
+def test_a_closed_engine_does_not_reopen_itself(path: Path) -> None:
     async def scenario() -> None:
         engine = RocksdbEngine.open(path)
         await engine.close()
@@ -203,7 +201,7 @@ def test_a_closed_engine_does_not_open_itself_again(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_an_error_says_what_happened_and_to_which_folder(path: Path) -> None:
+def test_an_error_names_the_cause_and_the_folder(path: Path) -> None:
     path.touch()
     with pytest.raises(KeyhouseError) as refusal:
         RocksdbEngine.open(path)

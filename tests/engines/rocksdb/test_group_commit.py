@@ -1,5 +1,7 @@
-"""Group commit on RocksDB: what others see meanwhile, what a failure leaves behind, and stalls. What it shares with SQLite
-is in `embedded/test_group_commit.py`."""
+"""Group commit on RocksDB: isolation of writes in flight, recovery from failures, write stalls.
+
+`embedded/test_group_commit.py` has the tests that SQLite shares.
+"""
 
 import asyncio
 import threading
@@ -31,7 +33,7 @@ ALL = Span()
 
 
 class Disk:
-    """Between the engine and its database: counts, holds up, and fails what it is told to."""
+    """Wraps the database: counts calls, delays them, and injects failures."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: list[str] = []
@@ -101,12 +103,12 @@ def test_the_loop_runs_while_the_disk_syncs(tmp_path: Path, disk: Disk) -> None:
     asyncio.run(scenario())
 
 
-# What is being written is nobody's to see
+# Writes in flight are invisible
 
 
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_nobody_sees_a_commit_before_it_is_durable(
+def test_no_read_sees_a_commit_before_it_is_durable(
     tmp_path: Path, disk: Disk, alone: bool, reverse: bool
 ) -> None:
     clock = ManualClock()
@@ -177,11 +179,10 @@ def test_nobody_sees_a_commit_before_it_is_durable(
 
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_scan_shows_whole_commits_though_the_thread_writes_in_its_midst(
+def test_a_scan_shows_complete_commits_while_the_thread_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: bool, reverse: bool
 ) -> None:
-    """A large batch is written on the writer's thread, which may get its turn right before, or after, a scan's iterator
-    is made."""
+    """The thread may write a large batch right before or after a scan creates its iterator."""
 
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
@@ -212,7 +213,7 @@ def test_a_scan_shows_whole_commits_though_the_thread_writes_in_its_midst(
     asyncio.run(scenario())
 
 
-def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, disk: Disk) -> None:
+def test_a_sweep_in_flight_is_not_visible(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:
@@ -224,7 +225,7 @@ def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, di
                 await asyncio.sleep(0.001)
             clock.set(
                 clock.now() - 5
-            )  # clocks may step back: then what is being swept is live again, until it is gone
+            )  # a clock may step back: the row is live again until the sweep is durable
             assert [row.key for row in (await engine.scan("s", ALL, limit=10)).rows] == ["a", "b"]
             disk.ready.set()
             assert await sweeping == 1
@@ -233,11 +234,8 @@ def test_a_sweep_in_the_midst_of_its_work_shows_nothing_wrong(tmp_path: Path, di
     asyncio.run(scenario())
 
 
-def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothing(
-    tmp_path: Path, disk: Disk
-) -> None:
-    """While a pruning was on its way to the disk, the entries were gone and nobody knew of it: a watcher that read them
-    just then went on behind the gap."""
+def test_a_watch_that_reads_the_log_while_it_is_pruned_expires(tmp_path: Path, disk: Disk) -> None:
+    """While pruning was in flight, a watcher that read the log continued after the gap."""
 
     async def scenario() -> None:
         async with opened(tmp_path, changes_kept=5) as engine:
@@ -258,14 +256,14 @@ def test_a_watch_that_reads_the_log_while_it_is_pruned_is_told_and_misses_nothin
     asyncio.run(scenario())
 
 
-# When it fails
+# Failures
 
 
 @pytest.mark.parametrize(
     ("failing", "error"), [("write", FullError), ("sync", UnknownOutcomeError)]
 )
 @pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
-def test_a_disk_that_fails_leaves_an_engine_that_works_when_it_is_back(
+def test_the_engine_recovers_from_a_disk_failure(
     tmp_path: Path, disk: Disk, failing: str, error: type[Exception], rows: int
 ) -> None:
     batch = Batch(
@@ -292,7 +290,7 @@ def test_a_disk_that_fails_leaves_an_engine_that_works_when_it_is_back(
     asyncio.run(scenario())
 
 
-def test_all_of_a_group_are_told_each_by_an_error_of_its_own(tmp_path: Path, disk: Disk) -> None:
+def test_each_write_of_a_failed_group_gets_its_own_error(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             disk.failing = "write"
@@ -305,9 +303,7 @@ def test_all_of_a_group_are_told_each_by_an_error_of_its_own(tmp_path: Path, dis
     asyncio.run(scenario())
 
 
-def test_a_database_that_can_not_be_opened_anew_is_tried_again_by_reads_and_commits(
-    tmp_path: Path, disk: Disk
-) -> None:
+def test_reads_and_commits_retry_a_failed_reopen(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             await engine.commit("s", one(0))
@@ -335,7 +331,7 @@ def test_a_database_that_can_not_be_opened_anew_is_tried_again_by_reads_and_comm
     asyncio.run(scenario())
 
 
-def test_without_room_to_open_anew_the_old_handle_goes_on_reading(
+def test_without_space_to_reopen_the_old_handle_keeps_reading(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -357,9 +353,7 @@ def test_without_room_to_open_anew_the_old_handle_goes_on_reading(
     asyncio.run(scenario())
 
 
-def test_watchers_hear_of_what_was_never_confirmed_and_yet_is_there(
-    tmp_path: Path, disk: Disk
-) -> None:
+def test_watches_deliver_unconfirmed_commits_that_survived(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             watch = engine.watch("s", ALL, since=0)
@@ -376,7 +370,7 @@ def test_watchers_hear_of_what_was_never_confirmed_and_yet_is_there(
     asyncio.run(scenario())
 
 
-def test_a_stall_is_waited_for_off_the_loop(tmp_path: Path, disk: Disk) -> None:
+def test_a_write_stall_is_waited_for_on_the_thread(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             disk.stalls = 20
@@ -394,7 +388,7 @@ def test_a_stall_is_waited_for_off_the_loop(tmp_path: Path, disk: Disk) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stall_that_does_not_end_is_told_and_the_engine_goes_on(
+def test_a_write_stall_that_does_not_end_fails_the_group_and_the_engine_recovers(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "STALL_SECONDS", 0.01)
@@ -411,13 +405,13 @@ def test_a_stall_that_does_not_end_is_told_and_the_engine_goes_on(
     asyncio.run(scenario())
 
 
-def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
+def test_rocksdb_rejects_a_stalled_write_instead_of_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             database = engine._writer._database
             database.rows.set_options(
                 {"level0_file_num_compaction_trigger": "100"}
-            )  # so that nothing helps
+            )  # so that compaction cannot catch up
             database.rows.set_options(
                 {"level0_stop_writes_trigger": "1", "level0_slowdown_writes_trigger": "1"}
             )
@@ -442,7 +436,7 @@ def test_rocksdb_itself_refuses_rather_than_waits(tmp_path: Path) -> None:
 # A sweep among commits
 
 
-def test_a_sweep_removes_in_steps_between_which_others_commit(tmp_path: Path) -> None:
+def test_others_commit_between_the_steps_of_a_sweep(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with opened(tmp_path, clock=clock) as engine:

@@ -1,4 +1,4 @@
-"""What is SQLite's own: the file, its settings, whose it is, and how it is read."""
+"""The SQLite engine: the file, its settings, its owner check, and its reads."""
 
 import asyncio
 import itertools
@@ -45,7 +45,7 @@ def make(path: Path, **values: bytes) -> None:
     asyncio.run(write())
 
 
-def test_both_connections_keep_a_wal_and_sync_it_in_full(path: Path) -> None:
+def test_both_connections_use_a_wal_with_full_sync(path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(path)
         for connection in (engine._writer.connection, engine._reader.connection):
@@ -60,7 +60,7 @@ def test_both_connections_keep_a_wal_and_sync_it_in_full(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_file_says_whose_it_is_and_of_which_format(path: Path) -> None:
+def test_the_header_has_the_application_id_and_the_format(path: Path) -> None:
     make(path)
     database = apsw.Connection(str(path))
     assert database.pragma("application_id") == APPLICATION_ID == int.from_bytes(b"KEYH")
@@ -98,7 +98,7 @@ def test_an_operator_reads_large_values_beside_the_others(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [VALUE_INLINE_BYTES, VALUE_INLINE_BYTES + 1, 100_000])
-def test_a_value_of_any_size_goes_when_its_row_goes(path: Path, size: int) -> None:
+def test_a_value_of_any_size_is_deleted_with_its_row(path: Path, size: int) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         engine = SqliteEngine.open(path, clock=clock)
@@ -120,8 +120,8 @@ def test_a_value_of_any_size_goes_when_its_row_goes(path: Path, size: int) -> No
     asyncio.run(scenario())
 
 
-def test_an_operator_who_changes_an_expiry_keeps_the_value(path: Path) -> None:
-    """The trigger that drops a large value was once on every change of its row, an operator's own among them."""
+def test_changing_an_expiry_by_hand_keeps_the_value(path: Path) -> None:
+    """The trigger that deletes a large value once fired on every update of its row."""
 
     async def scenario() -> None:
         engine = SqliteEngine.open(path, clock=ManualClock())
@@ -133,7 +133,7 @@ def test_an_operator_who_changes_an_expiry_keeps_the_value(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_bytes_that_are_no_text_are_kept_as_well(path: Path) -> None:
+def test_bytes_that_are_not_text_are_stored(path: Path) -> None:
     values = {
         "a": bytes(range(256)),
         "b": b"",
@@ -156,8 +156,8 @@ def test_bytes_that_are_no_text_are_kept_as_well(path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_two_keys_are_read_by_one_statement_and_each_stands_in_its_place(path: Path) -> None:
-    """It is the read of a row that may be at either of two keys, and takes the file's lock once instead of twice."""
+def test_two_keys_are_read_by_one_statement_in_the_order_given(path: Path) -> None:
+    """It takes the file's lock once instead of twice."""
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -180,12 +180,12 @@ def test_two_keys_are_read_by_one_statement_and_each_stands_in_its_place(path: P
     asyncio.run(scenario())
 
 
-def test_a_closed_file_is_whole_without_its_wal(path: Path) -> None:
+def test_a_closed_file_is_complete_without_its_wal(path: Path) -> None:
     make(path, a=b"1")
     assert [entry.name for entry in path.parent.iterdir()] == ["rows.db"]
 
 
-def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_newer_format_and_changes_nothing(path: Path) -> None:
     make(path, a=b"1")
     database = apsw.Connection(str(path))
     database.pragma("user_version", FORMAT + 1)
@@ -204,10 +204,10 @@ def test_a_file_of_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
         ("DROP TABLE rows_version", UnreadableError, "do not say which version"),
     ],
 )
-def test_tables_of_another_version_are_refused_and_left_alone(
+def test_open_rejects_tables_of_another_version_and_changes_nothing(
     path: Path, said: str, error: type[KeyhouseError], sentence: str
 ) -> None:
-    """Only the file's header was looked at, which is one for the tables of all layouts in it."""
+    """Only the file's header was checked, which all layouts in it share."""
     make(path, a=b"1")
     database = apsw.Connection(str(path))
     database.execute(said)
@@ -219,7 +219,7 @@ def test_tables_of_another_version_are_refused_and_left_alone(
     assert path.read_bytes() == before
 
 
-def test_tables_of_an_older_version_say_how_they_are_brought_up(
+def test_the_error_for_older_tables_names_the_upgrade_command(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(path, a=b"1")
@@ -228,15 +228,15 @@ def test_tables_of_an_older_version_say_how_they_are_brought_up(
         SqliteEngine.open(path)
 
 
-def test_a_reader_that_can_not_be_set_up_does_not_stay_open(path: Path) -> None:
-    """It was left open, and held the file for as long as anybody held the error."""
+def test_a_reader_whose_setup_fails_is_closed(path: Path) -> None:
+    """It stayed open, and held the file for as long as the error was referenced."""
     path.write_bytes(b"not a database, but long enough to look at: " * 100)
     with pytest.raises(UnreadableError, match="not a SQLite database"):
         open_reader(str(path))
     assert not [each for each in apsw.connections() if each.filename == str(path)]
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_database_of_another_program_and_changes_nothing(path: Path) -> None:
     database = apsw.Connection(str(path))
     database.execute("CREATE TABLE theirs (a)")
     database.close()
@@ -246,7 +246,7 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: Path) -> 
     assert path.read_bytes() == before
 
 
-def test_a_database_in_utf_16_is_refused(path: Path) -> None:
+def test_open_rejects_a_database_in_utf_16(path: Path) -> None:
     database = apsw.Connection(str(path))
     database.execute("PRAGMA encoding = 'UTF-16le'; CREATE TABLE theirs (a)")
     database.close()
@@ -254,7 +254,7 @@ def test_a_database_in_utf_16_is_refused(path: Path) -> None:
         SqliteEngine.open(path)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+def test_open_rejects_a_file_that_is_no_database_and_changes_nothing(path: Path) -> None:
     path.write_bytes(b"not a database, but long enough to look at: " * 100)
     before = path.read_bytes()
     with pytest.raises(UnreadableError, match="not a SQLite database"):
@@ -262,12 +262,12 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
+def test_a_damaged_file_is_reported_as_damaged(path: Path) -> None:
     make(path, **{f"k{number}": b"x" * 3_000 for number in range(100)})
     damaged = bytearray(path.read_bytes())
     damaged[4_096 * 12 :] = b"\xaa" * (
         len(damaged) - 4_096 * 12
-    )  # what is behind the first pages of the tables
+    )  # the pages after the first ones of the tables
     path.write_bytes(damaged)
 
     async def scenario() -> None:
@@ -280,7 +280,7 @@ def test_a_damaged_file_is_said_to_be_damaged(path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["missing/rows.db", "file/rows.db", "."])
-def test_a_place_where_no_file_can_be_is_named_with_what_to_do(tmp_path: Path, where: str) -> None:
+def test_the_error_for_an_invalid_path_names_it_and_a_fix(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="folder must exist") as refusal:
         SqliteEngine.open(tmp_path / where)
@@ -288,7 +288,7 @@ def test_a_place_where_no_file_can_be_is_named_with_what_to_do(tmp_path: Path, w
 
 
 @pytest.mark.parametrize("present", [False, True])
-def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool) -> None:
+def test_the_error_for_a_read_only_folder_names_it_and_a_fix(present: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.db"
         if present:
@@ -300,9 +300,7 @@ def test_a_folder_that_can_not_be_written_is_named_with_what_to_do(present: bool
         Path(folder).chmod(0o700)
 
 
-def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_the_first_commit() -> (
-    None
-):
+def test_a_read_only_file_is_rejected_by_open_not_by_the_first_commit() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.db"
         make(path, a=b"1")
@@ -312,12 +310,12 @@ def test_a_file_that_can_not_be_written_is_refused_when_it_is_opened_and_not_at_
             SqliteEngine.open(path)
 
 
-def test_a_database_without_a_file_is_refused() -> None:
+def test_open_rejects_a_database_without_a_file() -> None:
     with pytest.raises(UnavailableError, match="name a file on a local disk"):
         SqliteEngine.open(":memory:")
 
 
-def test_many_can_make_the_same_new_file_at_once(path: Path) -> None:
+def test_many_engines_can_create_the_same_file_at_once(path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         engines = list(threads.map(lambda _: SqliteEngine.open(path), range(8)))
 
@@ -389,10 +387,8 @@ def test_a_scan_for_keys_only_does_not_touch_large_values(
 
 
 @pytest.mark.parametrize("layout", [Layout(), layout_of("rosey")], ids=["plain", "rosey"])
-def test_the_sweep_finds_expired_rows_by_their_index_and_sorts_none(
-    path: Path, layout: Layout
-) -> None:
-    """In a table with row ids, rows that expire at once were sorted by their keys: all of them, for each step."""
+def test_the_sweep_uses_the_index_of_expiries_without_sorting(path: Path, layout: Layout) -> None:
+    """In a table with row ids, each step sorted all rows of one expiry by their keys."""
     engine = SqliteEngine.open(path, clock=ManualClock(), layout=layout)
     for sql in (engine._sql.expired, engine._sql.delete_expired):
         plan = engine._reader.connection.execute("EXPLAIN QUERY PLAN " + sql, (1, 1)).fetchall()
@@ -403,7 +399,7 @@ def test_the_sweep_finds_expired_rows_by_their_index_and_sorts_none(
     asyncio.run(engine.close())
 
 
-def test_an_error_says_what_happened_and_to_which_file(path: Path) -> None:
+def test_an_error_names_the_cause_and_the_file(path: Path) -> None:
     path.write_bytes(b"x" * 5_000)
     with pytest.raises(KeyhouseError) as refusal:
         SqliteEngine.open(path)

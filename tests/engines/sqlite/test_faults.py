@@ -1,4 +1,4 @@
-"""Each error of the driver becomes one of ours, with a sentence that says what to do."""
+"""Each error of the driver is mapped to an engine error whose sentence tells what to do."""
 
 import apsw
 import pytest
@@ -34,22 +34,22 @@ MEANINGS: list[tuple[type[Exception], type[KeyhouseError], str]] = [
 
 
 @pytest.mark.parametrize(("raised", "meaning", "words"), MEANINGS)
-def test_an_error_of_the_driver_has_its_meaning(
+def test_a_driver_error_is_mapped_to_an_engine_error(
     raised: type[Exception], meaning: type[KeyhouseError], words: str
 ) -> None:
-    cause = raised("what SQLite said")
+    cause = raised("the text of SQLite")
     error = translate(cause, "rows.db")
     assert type(error) is meaning
     assert words in error.sentence
-    assert error.fields == {"file": "rows.db", "detail": "what SQLite said"}
+    assert error.fields == {"file": "rows.db", "detail": "the text of SQLite"}
     assert error.__cause__ is cause
 
 
-def test_a_disk_that_fails_in_commit_makes_the_outcome_unknown() -> None:
+def test_a_disk_failure_in_commit_is_an_unknown_outcome() -> None:
     error = translate_commit_error(apsw.IOError("no sync"), "rows.db")
     assert type(error) is UnknownOutcomeError
     assert "same batch id" in error.sentence
 
 
-def test_a_full_disk_in_commit_has_written_nothing() -> None:
+def test_a_full_disk_in_commit_writes_nothing() -> None:
     assert type(translate_commit_error(apsw.FullError("full"), "rows.db")) is FullError

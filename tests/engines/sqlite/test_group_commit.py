@@ -1,5 +1,7 @@
-"""Group commit on SQLite: what a failure leaves behind, another process, and a sweep among commits. What it shares with
-RocksDB is in `embedded/test_group_commit.py`."""
+"""Group commit on SQLite: recovery from failures, locks of other processes, sweeps among commits.
+
+`embedded/test_group_commit.py` has the tests that RocksDB shares.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +32,7 @@ async def opened(folder: Path, **options: Any) -> AsyncIterator[SqliteEngine]:
         await engine.close()
 
 
-def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_whole_group_and_the_engine_recovers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             await engine.commit("s", one(0))
@@ -51,7 +53,7 @@ def test_a_full_disk_is_told_to_all_of_the_group_and_the_engine_goes_on(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
+def test_a_transaction_left_open_is_rolled_back_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
@@ -74,7 +76,7 @@ def test_a_transaction_that_was_left_open_is_rolled_back_before_the_next(
     [("full", FullError), ("write", UnknownOutcomeError), ("sync", UnknownOutcomeError)],
 )
 @pytest.mark.parametrize("rows", [1, GROUP_ROWS_MAX + 1])
-def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back(
+def test_the_engine_recovers_from_a_disk_failure_in_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: type[Exception], rows: int
 ) -> None:
     disk = Disk("failing")
@@ -101,7 +103,7 @@ def test_a_disk_that_fails_in_commit_leaves_an_engine_that_works_when_it_is_back
     asyncio.run(scenario())
 
 
-def test_a_commit_waits_for_another_process_without_holding_the_loop(tmp_path: Path) -> None:
+def test_a_commit_waits_for_another_process_without_blocking_the_loop(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as engine:
             other = apsw.Connection(str(tmp_path / "rows.db"))
@@ -120,7 +122,7 @@ def test_a_commit_waits_for_another_process_without_holding_the_loop(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_a_lock_that_is_never_released_is_told_and_the_engine_goes_on(
+def test_a_lock_that_is_never_released_fails_the_group_and_the_engine_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LOCK_WAIT_SECONDS", 0.05)
@@ -149,14 +151,14 @@ async def with_expired(engine: SqliteEngine, clock: ManualClock, rows: int) -> N
 
 
 async def steps(engine: SqliteEngine) -> list[int]:
-    """How many rows each step of a sweep has removed: each was one change."""
+    """Return the number of rows that each step of a sweep removed: each step is one change."""
     logged = engine._reader.connection.execute(
         "SELECT json_array_length(keys, '$[1]') FROM changes ORDER BY revision"
     )
     return [rows for (rows,) in logged if rows]
 
 
-def test_a_sweep_that_meets_others_is_part_of_their_transactions(
+def test_a_sweep_shares_the_transactions_of_concurrent_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -177,7 +179,7 @@ def test_a_sweep_that_meets_others_is_part_of_their_transactions(
     asyncio.run(scenario())
 
 
-def test_a_sweep_that_is_alone_takes_larger_steps_up_to_a_bound(
+def test_a_sweep_without_other_writers_takes_larger_steps_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 60.0)
@@ -192,7 +194,7 @@ def test_a_sweep_that_is_alone_takes_larger_steps_up_to_a_bound(
     asyncio.run(scenario())
 
 
-def test_a_sweep_whose_steps_take_long_takes_smaller_ones(
+def test_a_sweep_with_slow_steps_takes_smaller_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "SWEEP_SECONDS", 0.0)
@@ -208,7 +210,7 @@ def test_a_sweep_whose_steps_take_long_takes_smaller_ones(
 
 
 @pytest.mark.parametrize("put_first", [True, False])
-def test_a_row_that_is_put_anew_beside_a_sweep_is_not_told_to_be_gone(
+def test_a_row_put_again_during_a_sweep_is_not_reported_as_deleted(
     tmp_path: Path, put_first: bool
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Several processes on one file: nothing is lost, nothing is done twice, and everyone gets on."""
+"""Several processes on one file: no update is lost or applied twice, and none starves."""
 
 import asyncio
 import multiprocessing
@@ -45,11 +45,13 @@ def test_four_processes_lose_no_update_and_claim_no_job_twice(tmp_path: Path) ->
     assert len(set(revisions)) == len(revisions) == PROCESSES * TASKS * (ROUNDS + ROUNDS // 4)
 
 
-def test_a_file_is_opened_and_read_while_another_process_holds_its_lock(
+def test_a_file_opens_and_reads_while_another_process_holds_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`keyhouse scan` beside a service took the lock to look for tables that were there: it failed when a sync of the
-    service's took longer than it waits."""
+    """`keyhouse scan` beside a service took the lock to look for existing tables.
+
+    It failed when a sync of the service took longer than its lock timeout.
+    """
     path = tmp_path / "rows.db"
     monkeypatch.setattr(connections, "LOCK_WAIT_SECONDS", 0)
 
@@ -69,7 +71,7 @@ def test_a_file_is_opened_and_read_while_another_process_holds_its_lock(
     asyncio.run(scenario())
 
 
-def test_two_engines_take_turns_and_their_revisions_grow(tmp_path: Path) -> None:
+def test_two_engines_alternate_and_revisions_increase(tmp_path: Path) -> None:
     async def scenario() -> None:
         engines = [SqliteEngine.open(tmp_path / "rows.db") for _ in range(2)]
         revisions = []
@@ -86,7 +88,7 @@ def test_two_engines_take_turns_and_their_revisions_grow(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_closing_one_engine_leaves_the_other_at_work(tmp_path: Path) -> None:
+def test_closing_one_engine_does_not_affect_another(tmp_path: Path) -> None:
     async def scenario() -> None:
         first, second = (SqliteEngine.open(tmp_path / "rows.db") for _ in range(2))
         await first.commit("s", Batch(puts=(Put("a", b"1"),)))

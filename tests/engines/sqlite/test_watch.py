@@ -1,5 +1,7 @@
-"""How a watch on SQLite keeps up with other processes and other tools, and with a log that is damaged. What it shares with
-RocksDB is in `embedded/test_watch.py`."""
+"""Watches on SQLite: other processes, other tools, and a damaged log.
+
+`embedded/test_watch.py` has the tests that RocksDB shares.
+"""
 
 import asyncio
 from pathlib import Path
@@ -16,14 +18,14 @@ from tests.engines.support.embedded_engines import put, taken
 ALL = Span()
 
 
-def test_a_process_that_slept_while_another_pruned_is_told(tmp_path: Path) -> None:
+def test_a_watch_expires_when_another_process_pruned_its_position(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")
         other = SqliteEngine.open(tmp_path / "rows.db", changes_kept=5)
         await put(engine, "first")
         watch = engine.watch("s", ALL, since=0)
         assert (await step(watch)).key == "first"
-        engine._feed._stop_timer()  # as if this process had not run
+        engine._feed._stop_timer()  # as if this process had been suspended
         for number in range(50):
             await put(other, f"k{number}")
         await other.sweep(limit=1)
@@ -36,7 +38,7 @@ def test_a_process_that_slept_while_another_pruned_is_told(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_nothing_polls_when_nothing_is_watched(tmp_path: Path) -> None:
+def test_without_a_watch_nothing_polls(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")
         assert engine._feed._timer is None
@@ -55,7 +57,7 @@ def test_nothing_polls_when_nothing_is_watched(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_damaged_log_is_told_to_the_watchers_and_stops_no_commit(
+def test_a_damaged_log_fails_the_watchers_and_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -79,8 +81,8 @@ def test_a_damaged_log_is_told_to_the_watchers_and_stops_no_commit(
     asyncio.run(scenario())
 
 
-def test_a_commit_that_only_another_tool_made_is_not_invented(tmp_path: Path) -> None:
-    """Someone who changes rows by hand makes no change in the log; a watch goes on with what the log says."""
+def test_a_row_changed_by_hand_is_not_a_change(tmp_path: Path) -> None:
+    """Changing a row by hand adds nothing to the log; a watch delivers only what the log has."""
 
     async def scenario() -> None:
         engine = SqliteEngine.open(tmp_path / "rows.db")

@@ -1,10 +1,10 @@
-"""A program that writes as fast as it is allowed to, and says on standard output what was acknowledged, until it is killed.
+"""A program that commits as fast as it can and prints each acknowledgement, until it is killed.
 
     python -m tests.engines.support.crash_writer URL ROUND
 
-Writer `w` of round `r` puts, in its `n`-th commit, the rows `r/w/n/a`, `r/w/n/b` and `r/w/n/c`, deletes `c` of the commit
-before, and adds 1 to `count`. For each answer it prints `w n revision`. `check` says what is wrong with what a killed one
-left behind.
+Writer `w` of round `r` puts, in its `n`-th commit, the rows `r/w/n/a`, `r/w/n/b` and `r/w/n/c`,
+deletes `c` of the commit before, and adds 1 to `count`. For each acknowledgement it prints
+`w n revision`. `check` asserts the state that a killed program leaves.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def write(engine: Engine, round: str, writer: int) -> None:
 
 
 async def check(engine: Engine, round: str, acknowledged: dict[int, list[int]]) -> int:
-    """Assert that all that was acknowledged is there and nothing is torn; how many commits of the round are there."""
+    """Assert that no acknowledged commit is lost or torn; return the number of stored commits."""
     there: dict[int, list[int]] = {}
     rows: dict[str, int] = {}
     span = Span.prefix(f"{round}/")
@@ -55,7 +55,7 @@ async def check(engine: Engine, round: str, acknowledged: dict[int, list[int]]) 
             span = span.after(page.rows[-1].key)
     for writer, revisions in acknowledged.items():
         found = there.get(writer, [])
-        assert found[: len(revisions)] == revisions, f"writer {writer} lost what was acknowledged"
+        assert found[: len(revisions)] == revisions, f"writer {writer} lost an acknowledged commit"
         assert len(found) <= len(revisions) + 1, f"writer {writer} has commits that it never made"
     for writer, found in there.items():
         for number, revision in enumerate(found):

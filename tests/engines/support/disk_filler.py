@@ -1,4 +1,4 @@
-"""What happens to an engine on a disk that fills up, told by asserts. Runs in a process and on a small disk of its own.
+"""Asserts the behaviour of an engine on a disk that fills up. Runs in a separate process and disk.
 
 python -m tests.engines.support.disk_filler ENGINE FOLDER
 """
@@ -31,7 +31,7 @@ def fill(path: Path, size: int) -> None:
 
 
 def fill_up(path: Path) -> None:
-    """To the last byte."""
+    """Fill the disk to the last byte."""
     with path.open("wb", buffering=0) as file:
         for size in (1_024 * 1_024, 4_096, 1):
             try:
@@ -50,8 +50,8 @@ async def count(engine: Engine) -> int:
     return total
 
 
-async def is_whole(engine: Engine, written: int) -> None:
-    """What was acknowledged is there, and nothing else: as rows, and as the counter that was written with them."""
+async def check_rows(engine: Engine, written: int) -> None:
+    """Assert that exactly the acknowledged rows exist, and that the counter has their number."""
     assert await count(engine) == written
     (row,) = await engine.read("s", ["n"])
     assert row is not None and row.value == b"%d" % written
@@ -73,13 +73,13 @@ async def write_until_full(engine: Engine, number: int) -> int:
 
 
 async def reopened_on_a_full_disk(name: str, folder: Path) -> None:
-    """RocksDB needs room to open; SQLite reads what is there, and says no more than that it is full."""
+    """RocksDB needs space to open; SQLite opens and reads, and rejects commits as full."""
     try:
         engine = OPENERS[name](folder)
     except FullError as error:
         assert "make room" in str(error)
         return
-    assert name == "sqlite", "it was opened on a disk that is full"
+    assert name == "sqlite", "RocksDB was opened on a full disk"
     with suppress(FullError):
         await engine.commit("s", Batch(puts=(Put("last", b"1"),)))
     await engine.close()
@@ -97,26 +97,26 @@ async def scenario(name: str, folder: Path) -> None:
             *(engine.commit("s", batch(written)) for _ in range(3)), return_exceptions=True
         )
         assert [type(result) for result in results] == [FullError] * 3
-    await is_whole(engine, written)  # reads go on
+    await check_rows(engine, written)  # reads continue
 
     filler.unlink()
     assert await engine.commit("s", batch(written)) == written + 1, (
-        "there is room; what failed has used no revision"
+        "there is space, and the failed commit used no revision"
     )
     written += 1
-    await is_whole(engine, written)
+    await check_rows(engine, written)
 
     fill(filler, FILLER_BYTES // 2)
     written = await write_until_full(engine, written)
     fill_up(folder / "more")
     await engine.close()
-    fill_up(folder / "most")  # whatever it let go of at the end
+    fill_up(folder / "most")  # the space it released by closing
     await reopened_on_a_full_disk(name, folder)
-    filler.unlink()  # opening reads the log again, and needs room for what was in it
+    filler.unlink()  # opening replays the log, and needs space for it
     engine = OPENERS[name](folder)
-    await is_whole(engine, written)
-    gone = tuple(f"k{number:05d}" for number in range(written))
-    assert await engine.commit("s", Batch(deletes=gone, adds=(Add("n", 1),))) is not None
+    await check_rows(engine, written)
+    deletes = tuple(f"k{number:05d}" for number in range(written))
+    assert await engine.commit("s", Batch(deletes=deletes, adds=(Add("n", 1),))) is not None
     assert (await engine.scan("s", Span.prefix("k"), limit=1)).rows == []
     await engine.close()
     print(f"{written} commits, full three times")

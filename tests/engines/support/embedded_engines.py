@@ -1,5 +1,7 @@
-"""The two engines that run in the caller's process and share how they write in groups and feed watches: what
-`engines/commit_queue.py` and `engines/watcher.py` promise is tested over both."""
+"""The embedded engines, SQLite and RocksDB.
+
+They share `engines/thread_commit_queue.py` and `engines/watcher.py`, which are tested on both.
+"""
 
 import asyncio
 import os
@@ -37,7 +39,7 @@ class Kind(NamedTuple):
 
     @property
     def thread(self) -> str:
-        """The name of the one that waits for the disk."""
+        """Return the name of the thread that waits for the disk."""
         return f"keyhouse-{self.name}_0"
 
     def open(self, folder: Path, **options: Any) -> Embedded:
@@ -73,7 +75,7 @@ def awaited(test: Callable[Arguments, Coroutine[Any, Any, None]]) -> Callable[Ar
 
 
 class Witness:
-    """Sees each write of an open engine and each wait for the disk, by the threads that they are on."""
+    """Records the thread of each write and each sync of an open engine."""
 
     def __init__(self, engine: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: list[str] = []
@@ -85,7 +87,7 @@ class Witness:
 
     @property
     def turns(self) -> list[str]:
-        """The threads of the writes, one after the other."""
+        """Return the threads of the writes, without repetitions."""
         return [thread for thread, _ in groupby(self.writes)]
 
     def _see_statement(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
@@ -132,7 +134,7 @@ async def taken(engine: Embedded, *, since: int, last: str) -> list[Change]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """As a user whom permissions hold back; root is not."""
+    """Run as a user without root's permissions."""
     if os.geteuid() != 0:
         yield
         return

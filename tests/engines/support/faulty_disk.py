@@ -1,10 +1,10 @@
-"""A disk that counts and fails, under a real SQLite file: SQLite's own way to the disk with our hands in between."""
+"""A SQLite VFS that counts and fails operations of a real file."""
 
 import apsw
 
 
 class Disk(apsw.VFS):
-    """`failing` names what fails from now on: `sync`, `write` or `full`."""
+    """`failing`: the operation that fails from now on: `sync`, `write` or `full`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "")
@@ -18,7 +18,7 @@ class Disk(apsw.VFS):
     def connect(
         self, path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     ) -> apsw.Connection:
-        """In place of `apsw.Connection`."""
+        """Replace `apsw.Connection`."""
         return apsw.Connection(path, flags=flags, vfs=self.name)
 
 

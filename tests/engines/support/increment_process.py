@@ -1,4 +1,4 @@
-"""What a process does in `sqlite/test_processes.py`. A module of its own, because a new process imports it by name."""
+"""The child process of `sqlite/test_processes.py`, which imports this module by name."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ JOBS = 60
 
 
 def work(path: Path, name: str, rounds: int) -> tuple[list[int], list[str]]:
-    """Add, compare and set, and claim jobs beside other processes: the revisions it got, and the jobs it claimed."""
+    """Add, compare and set, and claim jobs; return the revisions and the claimed jobs."""
     return asyncio.run(_work(path, name, rounds))
 
 
@@ -48,7 +48,7 @@ async def _compare_and_set(engine: Engine, rounds: int, revisions: list[int]) ->
 
 
 async def _claim(engine: Engine, name: str) -> list[str]:
-    """Take jobs, each by deleting it, until none is left."""
+    """Claim jobs by deleting them, until none is left."""
     claimed: list[str] = []
     while rows := (await engine.scan("s", Span.prefix("job/"), limit=5)).rows:
         for row in rows:

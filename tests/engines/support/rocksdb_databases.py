@@ -1,4 +1,4 @@
-"""RocksDB for tests of its own: opened for a while, written to, and looked at as any other program would."""
+"""Opens RocksDB folders for tests, through the engine and as another program would."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -43,7 +43,7 @@ def make(path: Path, **values: bytes) -> None:
 
 @contextmanager
 def families(path: Path) -> Iterator[dict[str, Rdict]]:
-    """The database as any other program would open it."""
+    """Open the database as another program would."""
     others = {name: Options(raw_mode=True) for name in FAMILIES if name != "default"}
     database = Rdict(str(path), Options(raw_mode=True), others)
     found = {name: database.get_column_family(name) for name in FAMILIES}
@@ -60,6 +60,6 @@ def contents(path: Path, family: str) -> dict[bytes, bytes]:
 
 
 def running_with(path: Path) -> str:
-    """The settings, as RocksDB says it has them."""
+    """Return the settings that RocksDB reports."""
     (newest, *_) = sorted(path.glob("OPTIONS-*"), reverse=True)
     return newest.read_text()
