@@ -22,7 +22,7 @@ from keyhouse import open_engine
 from keyhouse.metrics import Metrics
 from keyhouse.nats.connection import connect
 from keyhouse.nats.listener import NatsListener
-from keyhouse.serve.run import tune_gc
+from keyhouse.serve.process import tune_gc
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.rosey.service import build
 

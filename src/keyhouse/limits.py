@@ -69,10 +69,10 @@ HTTP_BODY_BYTES_PER_VALUE: Final = 32
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
 """Request line and headers of an HTTP request: four times the longest token, as proxies allow."""
 
-HTTP_HEAD_SECONDS_MAX: Final = 10.0
+HTTP_HEADER_TIMEOUT_SECONDS: Final = 10.0
 """Time from the connection, or the first byte of a request, to the end of its headers (default)."""
 
-HTTP_STALL_SECONDS_MAX: Final = 60.0
+HTTP_WRITE_TIMEOUT_SECONDS: Final = 60.0
 """Time in which a client must read some of a response that waits for it (default)."""
 
 HTTP_WRITE_BUFFER_BYTES_MAX: Final = 128 * 1_024 * 1_024
@@ -84,7 +84,7 @@ REQUEST_ID_CHARS_MAX: Final = 64
 TOKEN_BYTES_MAX: Final = 8_192
 """A token as it is sent: about the longest header that HTTP servers accept."""
 
-TOKENS_KEPT: Final = 10_000
+TOKENS_CACHED_MAX: Final = 10_000
 """Verified tokens in the cache."""
 
 SECRET_BYTES_MIN: Final = 32
@@ -93,7 +93,7 @@ SECRET_BYTES_MIN: Final = 32
 JWKS_BYTES_MAX: Final = 1_024 * 1_024
 """A fetched JWKS document. Real ones have a few KB."""
 
-JWKS_SECONDS_MAX: Final = 5.0
+JWKS_TIMEOUT_SECONDS: Final = 5.0
 """Timeout of a JWKS fetch, and of requests that wait for it."""
 
 RATE_TENANTS_MAX: Final = 100_000

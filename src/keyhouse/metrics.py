@@ -1,7 +1,7 @@
-"""What Prometheus is told: the process, the parts, and what was asked of each system's engine.
+"""Metrics for Prometheus: the process, HTTP requests, and the calls of each system's engine.
 
-The engine's figures are counted in plain integers by a wrapper, and become metrics when somebody looks: on the way of a
-request they cost two looks at the clock. Faces and systems put metrics of their own into the same registry.
+Timings are counted in plain integers and become metrics only when they are scraped: a request pays
+for two readings of the clock. Listeners and systems register their own metrics in the same registry.
 """
 
 from bisect import bisect_left
@@ -11,13 +11,19 @@ from time import perf_counter
 from typing import Final
 
 import prometheus_client
-from prometheus_client.core import CollectorRegistry, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from keyhouse.engine import Batch, Engine, Page, Row, Span
 from keyhouse.engines.wrapper import EngineWrapper
 
-__all__ = ["SECONDS", "MeteredEngine", "Metrics", "Timing"]
+__all__ = ["SECONDS", "HttpMetrics", "MeteredEngine", "Metrics", "Timing"]
 
 SECONDS: Final = (
     0.0001,
@@ -36,11 +42,11 @@ SECONDS: Final = (
     2.5,
     10.0,
 )
-"""The upper ends of the histograms' steps: from a read in memory to a commit that waits for a server to come back."""
+"""Upper bounds of the histogram buckets: from a read in memory to a commit that waits for a server."""
 
 
 class Metrics:
-    """The registry of one running service, with the process's own figures in it."""
+    """The registry of a running service, with the metrics of the process."""
 
     content_type: Final = CONTENT_TYPE_LATEST
 
@@ -48,25 +54,27 @@ class Metrics:
         self.registry = CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.registry)
         prometheus_client.GCCollector(registry=self.registry)
-        build = prometheus_client.Info("keyhouse_build", "What runs here.", registry=self.registry)
+        build = prometheus_client.Info(
+            "keyhouse_build", "The running version.", registry=self.registry
+        )
         build.info({"version": version})
         self.ready = prometheus_client.Gauge(
             "keyhouse_system_ready",
-            "1 when the system answers.",
+            "1 if the system is ready.",
             ["system"],
             registry=self.registry,
         )
         self.task_failures = prometheus_client.Counter(
             "keyhouse_task_failures",
-            "Background tasks that failed, and were begun again.",
+            "Background tasks that failed and were restarted.",
             ["system"],
             registry=self.registry,
         )
-        self._engines = _Engines()
+        self._engines = _EngineCollector()
         self.registry.register(self._engines)
 
     def metered(self, system: str, engine: Engine) -> Engine:
-        """The engine, counted from now on."""
+        """Return the engine with its calls counted."""
         metered = MeteredEngine(engine)
         self._engines.by_system[system] = metered
         return metered
@@ -76,7 +84,7 @@ class Metrics:
 
 
 class Timing:
-    """How often, and how long: one row of a histogram."""
+    """Counts and durations: one series of a histogram."""
 
     __slots__ = ("failures", "seconds", "steps")
 
@@ -90,14 +98,60 @@ class Timing:
         self.steps[bisect_left(SECONDS, seconds)] += 1
 
     def rising(self) -> list[tuple[str, float]]:
-        """Prometheus counts in each step all that are below it too."""
+        """Return the buckets as Prometheus counts them: each includes all lower ones."""
         return list(
             zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.steps)), strict=True)
         )
 
 
+class HttpMetrics:
+    """Requests by method, route and status, requests in flight, and rejected connections.
+
+    The label is the route's template, never the path, which would make a series for each id.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.in_flight = 0
+        self._timings: dict[tuple[str, str, int], Timing] = {}
+        self._rejected: dict[int, int] = {}
+        registry.register(self)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        key = (method, route, status)
+        try:
+            timing = self._timings[key]
+        except KeyError:
+            timing = self._timings[key] = Timing()
+        timing.add(seconds)
+
+    def reject(self, status: int) -> None:
+        """Count a request that the server rejected before it reached a route."""
+        self._rejected[status] = self._rejected.get(status, 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        seconds = HistogramMetricFamily(
+            "keyhouse_http_request_seconds",
+            "Duration of requests.",
+            labels=["method", "route", "status"],
+        )
+        for (method, route, status), timing in self._timings.copy().items():
+            seconds.add_metric([method, route, str(status)], timing.rising(), timing.seconds)
+        yield seconds
+        rejected = CounterMetricFamily(
+            "keyhouse_http_refused",
+            "Requests rejected before they reached a route, by status.",
+            labels=["status"],
+        )
+        for status, count in self._rejected.copy().items():
+            rejected.add_metric([str(status)], count)
+        yield rejected
+        yield GaugeMetricFamily(
+            "keyhouse_http_in_flight", "Requests in flight.", value=self.in_flight
+        )
+
+
 class MeteredEngine(EngineWrapper):
-    """Is an Engine. Counts `read`, `scan` and `commit`; a commit whose check did not hold counts as any other."""
+    """Counts and times `read`, `scan` and `commit`, whether or not a commit's checks held."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -105,40 +159,40 @@ class MeteredEngine(EngineWrapper):
         self.reads, self.scans, self.commits = Timing(), Timing(), Timing()
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
-        began = perf_counter()
+        start = perf_counter()
         try:
             rows = await self._read(space, keys)
         except BaseException:
             self.reads.failures += 1
             raise
-        self.reads.add(perf_counter() - began)
+        self.reads.add(perf_counter() - start)
         return rows
 
     async def scan(
         self, space: str, span: Span, *, limit: int, reverse: bool = False, keys_only: bool = False
     ) -> Page:
-        began = perf_counter()
+        start = perf_counter()
         try:
             page = await self._scan(space, span, limit=limit, reverse=reverse, keys_only=keys_only)
         except BaseException:
             self.scans.failures += 1
             raise
-        self.scans.add(perf_counter() - began)
+        self.scans.add(perf_counter() - start)
         return page
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        began = perf_counter()
+        start = perf_counter()
         try:
             revision = await self._commit(space, batch)
         except BaseException:
             self.commits.failures += 1
             raise
-        self.commits.add(perf_counter() - began)
+        self.commits.add(perf_counter() - start)
         return revision
 
 
-class _Engines:
-    """The engines' figures, as Prometheus asks for them."""
+class _EngineCollector:
+    """Collects the timings of all metered engines."""
 
     def __init__(self) -> None:
         self.by_system: dict[str, MeteredEngine] = {}
@@ -146,12 +200,12 @@ class _Engines:
     def collect(self) -> Iterator[Metric]:
         seconds = HistogramMetricFamily(
             "keyhouse_engine_seconds",
-            "How long the engine took to answer.",
+            "Duration of engine calls.",
             labels=["system", "call"],
         )
-        failures = prometheus_client.core.CounterMetricFamily(
+        failures = CounterMetricFamily(
             "keyhouse_engine_failures",
-            "Calls of the engine that raised an error.",
+            "Engine calls that raised an error.",
             labels=["system", "call"],
         )
         for system, engine in self.by_system.items():

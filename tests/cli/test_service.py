@@ -13,7 +13,7 @@ from keyhouse.errors import CallerError
 from keyhouse.systems.streamkit.client import InvalidError
 from keyhouse.systems.streamkit.remote import _translated
 from tests.cli.running import run
-from tests.serve.host_running import Serving, environment, serving
+from tests.serve.support.serve_process import Serving, environment, serving
 
 NOTE = "cust_12345_streamkit_notes_ideas"
 

@@ -76,8 +76,8 @@ def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["streamkit", "--customer", "a b"], "No tenant can be called so"),
-        (["streamkit", "--customer", "12_streamkit_notes"], "No tenant can be called so"),
+        (["streamkit", "--customer", "a b"], "Invalid tenant name"),
+        (["streamkit", "--customer", "12_streamkit_notes"], "Invalid tenant name"),
         (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
         (
             ["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"],

@@ -41,8 +41,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store": (*BASE, "keys", "schema", "engine"),
     "settings": (*BASE, "engines"),
     "testing": (*BASE, *CORE, "engines", "nats"),
-    "auth": (*BASE, *CORE, "http", "settings", ""),
-    "http": (*BASE, *CORE, "auth", "metrics", "service", "settings", ""),
+    "auth": (*BASE, "settings"),
+    "http": (*BASE, "schema", "auth", "metrics", "settings", ""),
     "service": (*BASE, *CORE, "auth", "http", "layout", "metrics", "nats", "settings", ""),
     "serve": (*BASE, *CORE, *SERVING, "engines", ""),
     "systems": (*BASE, *CORE, *SERVING, "layout", ""),
@@ -92,7 +92,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "rich": ("cli", "demo"),
     "pytest": ("testing",),
     "aiobotocore": ("engines",),
-    "httpx": ("service", "systems"),  # clients
+    "httpx": ("auth", "service", "systems"),  # JWKS, clients
     "httptools": ("serve",),
     "jwt": ("auth",),
     "nats": ("nats", "engines", "systems"),

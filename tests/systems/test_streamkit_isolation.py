@@ -18,7 +18,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.systems.streamkit.keys import parse_kv_key
 from keyhouse.systems.streamkit.schema import CONFIGS
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN
-from tests.serve.auth_forging import forgeries, hs
+from tests.auth.support.forged_tokens import forgeries, hs
 from tests.support import engine_openers
 from tests.systems.streamkit_service import SECRET, Answer, Asked, app_of, asked, serving
 

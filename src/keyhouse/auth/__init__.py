@@ -1,12 +1,12 @@
-"""Who asks, and how much they may: tokens, scopes, rate limits and quotas. The same for every face and every system.
+"""Authentication: callers, tokens (JWT) and the keys that verify them.
 
 It knows no route and no record.
 """
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
-from keyhouse.auth.jwt_auth import TENANT_PATTERN, JwtAuth, jwt_auth
-from keyhouse.auth.mint import mint
-from keyhouse.auth.settings import JwtSettings
+from keyhouse.auth.jwt_auth import JwtAuth, jwt_auth
+from keyhouse.auth.secret import mint
+from keyhouse.auth.settings import TENANT_PATTERN, JwtSettings
 
 __all__ = [
     "TENANT_PATTERN",

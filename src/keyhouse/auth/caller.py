@@ -1,6 +1,7 @@
-"""Who asks: the tenant, and what they may do. Made by an Authenticator from the headers of a request.
+"""Callers and authenticators: who sends a request, and what they may do.
 
-A face knows this much of authentication and no more, so a system may have tokens, sessions or codes of its own.
+The HTTP layer knows no more of authentication than this, so a service may use tokens, sessions or
+one-time codes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,35 +11,48 @@ import msgspec
 
 from keyhouse.errors import ScopeError
 
+__all__ = ["Authenticator", "Caller", "HeaderPairs"]
+
 HeaderPairs = Sequence[tuple[bytes, bytes]]
 """The headers of a request as they came: names in lower case, repeated ones repeated."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody whose credentials were accepted.
+    """An authenticated caller.
 
-    `ambient` credentials are those that a browser adds by itself, such as a cookie: a page of another site can cause a
-    request that carries them.
+    `tenant` selects the data, and `subject` is the user within the tenant (empty: the tenant
+    itself). `roles` are what the subject is in the tenant; `scopes` are what its credentials allow.
+    `from_cookie` is true for credentials that a browser sends by itself: a page of another site can
+    cause a request that carries them.
     """
 
     tenant: str
+    subject: str = ""
+    roles: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
-    ambient: bool = False
+    from_cookie: bool = False
 
-    def must(self, scope: str) -> None:
+    def require(self, scope: str) -> None:
         """Raise ScopeError unless this caller has the scope."""
         if scope not in self.scopes:
-            raise ScopeError("The token does not have the scope that this needs.", needed=scope)
+            raise ScopeError("The token does not have the required scope.", needed=scope)
 
 
 class Authenticator(Protocol):
-    """Who tells who asks. It may have a method `cached_caller` besides: see `JwtAuth`."""
+    """Identifies callers by the headers of a request."""
 
     @property
     def schemes(self) -> Mapping[str, Mapping[str, Any]]:
-        """The security schemes, by name, as OpenAPI writes them. Any one of them is enough."""
+        """The OpenAPI security schemes by name. Any one of them is enough."""
         ...
 
+    def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller | None:
+        """Return the caller if it is known without waiting, else None; then call `authenticate`.
+
+        Only for a request without repeated headers. It must agree with `authenticate`.
+        """
+        return None
+
     async def authenticate(self, headers: HeaderPairs) -> Caller:
-        """The caller; TokenError when the credentials are missing or not accepted."""
+        """Return the caller. Raises TokenError if credentials are missing or not accepted."""
         ...

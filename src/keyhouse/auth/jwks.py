@@ -1,174 +1,207 @@
-"""The keys that tokens are verified with: one secret, or a set (JWKS) that is fetched, kept and fetched again.
+"""Key sets (JWKS) that verify tokens: fetched from a file or URL, cached, and refreshed.
 
-A set outlives its source: as long as a fetch fails, the last keys hold. An unknown key's name causes a fetch, at most one in
-each pause, so that tokens of strangers can't make us hammer the source; who waits for it waits only so long.
+A key set outlives its source: while fetches fail, the last keys stay valid. An unknown key id causes
+a fetch, at most one per `jwks_refresh_min_seconds`, so that forged tokens cannot flood the source;
+requests that wait for it share one fetch and a timeout.
 """
 
 import asyncio
+import ssl
 import time
-from collections.abc import Callable
-from http.client import HTTPException
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import jwt
 import msgspec
 import structlog
 
 from keyhouse.errors import TokenError, UnavailableError, UsageError
-from keyhouse.limits import JWKS_SECONDS_MAX
+from keyhouse.limits import JWKS_BYTES_MAX, JWKS_TIMEOUT_SECONDS
 
 RSA_BITS_MIN = 2_048
-CHECK_SECONDS_MAX = 2.0
-"""How long a first fetch is waited for by who only asks whether tokens can be verified."""
+CHECK_TIMEOUT_SECONDS = 2.0
+"""Timeout of a readiness check that waits for the first fetch."""
 
 _log = structlog.get_logger("keyhouse.auth")
 
-
-class Keys(Protocol):
-    version: int
-    """Changes whenever a key is no longer what it was."""
-
-    def refresh_if_stale(self) -> None:
-        """See to it that what is old is fetched again. Costs nothing when nothing is old."""
-        ...
-
-    async def check(self) -> None:
-        """UnavailableError while there is no key at all, so that no token can be verified."""
-        ...
-
-    async def find(self, name: str | None) -> Any:
-        """The key of that name, as PyJWT takes it; TokenError when there is none."""
-        ...
-
-
-class SecretKey:
-    """One secret. A token may name its key as it likes: there is no other."""
-
-    version = 0
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
-
-    def refresh_if_stale(self) -> None:
-        pass
-
-    async def check(self) -> None:
-        pass
-
-    async def find(self, name: str | None) -> bytes:
-        return self._secret
+Load = Callable[[], Awaitable[bytes]]
 
 
 class KeySet:
-    """The keys of a file or a URL. `load` blocks, and runs in a thread."""
+    """The keys that `load` returns, cached for `cache_seconds`."""
 
     def __init__(
         self,
-        load: Callable[[], bytes],
+        load: Load,
         algorithm: Literal["RS256", "ES256"],
         *,
-        seconds: float,
-        pause_seconds: float,
+        cache_seconds: float,
+        refresh_min_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.version = 0
         self._load = load
         self._algorithm = algorithm
-        self._seconds = seconds
-        self._pause = pause_seconds
+        self._cache_seconds = cache_seconds
+        self._refresh_min_seconds = refresh_min_seconds
         self._now = monotonic
         self._keys: dict[str | None, Any] = {}
-        self._old_at = float("-inf")
+        self._stale_at = float("-inf")
         self._next_fetch_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
 
     def refresh_if_stale(self) -> None:
         now = self._now()
-        if now >= self._old_at and now >= self._next_fetch_at:
+        if now >= self._stale_at and now >= self._next_fetch_at:
             self._fetch()
 
     async def check(self) -> None:
         if not self._keys and (self._fetching is not None or self._now() >= self._next_fetch_at):
-            await asyncio.wait([self._fetch()], timeout=CHECK_SECONDS_MAX)
+            await asyncio.wait([self._fetch()], timeout=CHECK_TIMEOUT_SECONDS)
         if not self._keys:
             raise UnavailableError(
-                "The key set can't be read, so that no token is accepted; the log says why."
+                "The key set cannot be read, so no token is accepted; see the log."
             )
 
-    async def find(self, name: str | None) -> Any:
-        if not self._has(name) and (
+    async def find(self, key_id: str | None) -> Any:
+        if not self._has(key_id) and (
             self._fetching is not None or self._now() >= self._next_fetch_at
         ):
-            await asyncio.wait([self._fetch()], timeout=JWKS_SECONDS_MAX)
+            await asyncio.wait([self._fetch()], timeout=JWKS_TIMEOUT_SECONDS)
         else:
             self.refresh_if_stale()
-        if not self._keys or (
-            self._fetching is not None and not self._has(name)
-        ):  # what is on its way may have it
+        is_pending = self._fetching is not None and not self._has(key_id)
+        if not self._keys or is_pending:
             raise UnavailableError("The keys that verify tokens could not be fetched: try again.")
-        if name is None and len(self._keys) == 1:
+        if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
-        if name not in self._keys:
-            raise TokenError("The token was signed with a key that is not known here.")
-        return self._keys[name]
+        if key_id not in self._keys:
+            raise TokenError("The token is signed with an unknown key.")
+        return self._keys[key_id]
 
-    def _has(self, name: str | None) -> bool:
-        return name in self._keys or (name is None and len(self._keys) == 1)
+    def _has(self, key_id: str | None) -> bool:
+        return key_id in self._keys or (key_id is None and len(self._keys) == 1)
 
     def _fetch(self) -> asyncio.Task[None]:
-        """The fetch that is under way, or a new one. All who need it wait for the same."""
+        """Return the fetch in flight, or start one (single-flight)."""
         if self._fetching is None:
-            self._next_fetch_at = self._now() + self._pause
+            self._next_fetch_at = self._now() + self._refresh_min_seconds
             self._fetching = asyncio.get_running_loop().create_task(self._refresh())
         return self._fetching
 
     async def _refresh(self) -> None:
         try:
-            keys = await asyncio.to_thread(lambda: read_keys(self._load(), self._algorithm))
-        except (OSError, HTTPException, ValueError, UsageError) as error:
-            _log.warning("the key set could not be fetched", error=str(error), kept=len(self._keys))
+            text = await self._load()
+            keys = await asyncio.to_thread(read_keys, text, self._algorithm)
+        except (OSError, ValueError, UsageError) as error:  # TimeoutError is an OSError
+            reason = str(error) or type(error).__name__
+            _log.warning("jwks fetch failed", error=reason, cached=len(self._keys))
         else:
-            if _named(keys) != _named(self._keys):
+            if _public_numbers(keys) != _public_numbers(self._keys):
                 self.version += 1
             self._keys = keys
-            self._old_at = self._now() + self._seconds
+            self._stale_at = self._now() + self._cache_seconds
         finally:
             self._fetching = None
 
 
-def _named(keys: dict[str | None, Any]) -> dict[str | None, Any]:
-    return {name: key.public_numbers() for name, key in keys.items()}
+def _public_numbers(keys: dict[str | None, Any]) -> dict[str | None, Any]:
+    return {key_id: key.public_numbers() for key_id, key in keys.items()}
 
 
-class _Set(msgspec.Struct):
+class _Jwks(msgspec.Struct):
     keys: list[dict[str, Any]]
 
 
 def read_keys(text: bytes, algorithm: str) -> dict[str | None, Any]:
-    """The keys of a set that verify this algorithm, by their names. Others are passed over, and so is a set with none."""
+    """Return the keys of a set that verify this algorithm, by key id. Others are skipped.
+
+    Raises UsageError if there is none.
+    """
     try:
-        entries = msgspec.json.decode(text, type=_Set).keys
+        entries = msgspec.json.decode(text, type=_Jwks).keys
     except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError("The key set is not a JWKS document.", reason=str(error)) from None
-    found: dict[str | None, Any] = {}
+    keys: dict[str | None, Any] = {}
     for entry in entries:
-        name = entry.get("kid")
-        if _fits(entry, algorithm) and (name is None or isinstance(name, str)):
+        key_id = entry.get("kid")
+        if _is_usable(entry, algorithm) and (key_id is None or isinstance(key_id, str)):
             try:
                 key = jwt.PyJWK({**entry, "alg": algorithm}, algorithm=algorithm).key
             except (jwt.PyJWTError, ValueError, TypeError) as error:
-                _log.warning("a key of the set can't be read", kid=name, error=str(error))
+                _log.warning("jwks key is invalid", kid=key_id, error=str(error))
                 continue
             if getattr(key, "key_size", 0) < RSA_BITS_MIN and algorithm == "RS256":
-                _log.warning("a key of the set is too short", kid=name, least=RSA_BITS_MIN)
+                _log.warning("jwks key is too short", kid=key_id, least=RSA_BITS_MIN)
                 continue
-            found[name] = key.public_key() if hasattr(key, "private_numbers") else key
-    if not found:
+            keys[key_id] = key.public_key() if hasattr(key, "private_numbers") else key
+    if not keys:
         raise UsageError("The key set has no key for this algorithm.", algorithm=algorithm)
-    return found
+    return keys
 
 
-def _fits(entry: dict[str, Any], algorithm: str) -> bool:
+def _is_usable(entry: dict[str, Any], algorithm: str) -> bool:
     kind = ("RSA", None) if algorithm == "RS256" else ("EC", "P-256")
     is_kind = (entry.get("kty"), entry.get("crv")) == kind
     return is_kind and entry.get("use", "sig") == "sig" and entry.get("alg", algorithm) == algorithm
+
+
+# Sources
+
+
+def check_location(location: str) -> None:
+    """Raise UsageError unless the location is a file, or a URL that nobody on the path can forge."""
+    parts = urlsplit(location)
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise UsageError(
+            "A key set must be fetched with https: over http it could be replaced.", url=location
+        )
+    if parts.scheme not in ("http", "https") and "://" in location:
+        raise UsageError("A key set is a file, or a URL with https://.", place=location)
+
+
+def jwks_loader(location: str) -> Load:
+    """Return a function that reads a key set. Raises UsageError as `check_location` does."""
+    check_location(location)
+    if urlsplit(location).scheme in ("http", "https"):
+        return lambda: _fetch_url(location)
+    return lambda: asyncio.to_thread(_read_file, Path(location))
+
+
+async def _fetch_url(url: str) -> bytes:
+    """Fetch within JWKS_TIMEOUT_SECONDS and JWKS_BYTES_MAX.
+
+    Redirects are errors: one could lead to http, or to an internal host. The body is read without
+    decompression, which could exceed the limit.
+    """
+    import httpx
+
+    context = await asyncio.to_thread(ssl.create_default_context)
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    body = b""
+    try:
+        async with (
+            asyncio.timeout(JWKS_TIMEOUT_SECONDS),
+            httpx.AsyncClient(verify=context, timeout=None) as client,
+            client.stream("GET", url, headers=headers, follow_redirects=False) as response,
+        ):
+            response.raise_for_status()
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) > JWKS_BYTES_MAX:
+                    raise OSError("it is too large")
+    except TimeoutError:
+        raise TimeoutError("it took too long") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise OSError(str(error) or type(error).__name__) from error
+    return body
+
+
+def _read_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        text = file.read(JWKS_BYTES_MAX + 1)
+    if len(text) > JWKS_BYTES_MAX:
+        raise OSError("it is too large")
+    return text

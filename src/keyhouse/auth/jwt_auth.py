@@ -1,8 +1,8 @@
-"""Tokens as the way to tell who asks: an Authenticator of settings.
+"""Authentication by JWT.
 
-A token that was verified is remembered, by its hash, so that the next request with it costs a look-up. What can change is
-looked at every time: the token's times, and whether the keys are still those that verified it. The memory is bounded, and
-holds no token.
+A verified token is cached by its hash, so that the next request with it costs a lookup. Its times,
+and whether the keys have changed since, are checked every time. The cache is bounded and contains no
+token.
 """
 
 from collections.abc import Mapping
@@ -12,26 +12,40 @@ from typing import Any, Final
 
 import structlog
 
-from keyhouse.auth.caller import Caller, HeaderPairs
-from keyhouse.auth.credentials import Credentials
-from keyhouse.auth.jwks import Keys, KeySet, SecretKey
-from keyhouse.auth.jwks_fetch import source
+from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
+from keyhouse.auth.jwks import KeySet, jwks_loader
 from keyhouse.auth.secret import load_or_create_secret
-from keyhouse.auth.settings import JwtSettings
-from keyhouse.auth.token import Verified, Verifier
+from keyhouse.auth.settings import TENANT_PATTERN, JwtSettings
+from keyhouse.auth.token import Credentials, Keys, TokenVerifier, VerifiedToken
 from keyhouse.clock import Clock, SystemClock
 from keyhouse.errors import UsageError
-from keyhouse.limits import TOKENS_KEPT
+from keyhouse.limits import TOKENS_CACHED_MAX
 
 _log = structlog.get_logger("keyhouse.auth")
 
-TENANT_PATTERN = r"[A-Za-z0-9_-]{1,64}"
-
 _COOKIE: Final = b"c"
-"""Stands behind the hash of a token that a cookie brought. Before the token, whoever sends one could write it."""
+"""Follows the hash of a token from a cookie. Before the token, its sender could write it."""
 
 
-class JwtAuth:
+class SecretKey:
+    """One secret, whatever key id a token names."""
+
+    version = 0
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def refresh_if_stale(self) -> None:
+        pass
+
+    async def check(self) -> None:
+        pass
+
+    async def find(self, key_id: str | None) -> bytes:
+        return self._secret
+
+
+class JwtAuth(Authenticator):
     def __init__(
         self,
         settings: JwtSettings,
@@ -39,16 +53,18 @@ class JwtAuth:
         *,
         tenant_pattern: str = TENANT_PATTERN,
         clock: Clock | None = None,
-        kept_max: int = TOKENS_KEPT,
+        cached_max: int = TOKENS_CACHED_MAX,
     ) -> None:
         self._clock = clock or SystemClock()
         self._keys = keys
         self._credentials = Credentials(settings.jwt_cookie)
-        self._verifier = Verifier(settings, keys, tenant_pattern=tenant_pattern, clock=self._clock)
+        self._verifier = TokenVerifier(
+            settings, keys, tenant_pattern=tenant_pattern, clock=self._clock
+        )
         self._cookie = settings.jwt_cookie
-        self._kept: dict[bytes, tuple[Verified, Caller]] = {}
-        self._kept_max = kept_max
-        self._kept_version = keys.version
+        self._cache: dict[bytes, tuple[VerifiedToken, Caller]] = {}
+        self._cached_max = cached_max
+        self._cached_version = keys.version
 
     @property
     def schemes(self) -> Mapping[str, Mapping[str, Any]]:
@@ -58,42 +74,47 @@ class JwtAuth:
         }
 
     async def ready(self) -> None:
-        """For a Part whose callers all have tokens: UnavailableError while none of them could be verified."""
+        """Raise UnavailableError while no token can be verified. For `ServiceSpec.ready`."""
         await self._keys.check()
 
     def cached_caller(self, headers: Mapping[bytes, bytes]) -> Caller | None:
-        """The caller of a request in which no header came twice, if its bearer token was verified before and still holds;
-        None: `authenticate` says. It says the same of what this takes, and takes longer."""
+        """Return the caller of a bearer token that was verified before and is still valid."""
         bearer = headers.get(b"authorization")
         if bearer is None or bearer[:7] != b"Bearer " or b"cookie" in headers:
             return None
         self._keys.refresh_if_stale()
-        kept = self._kept.get(sha256(bearer[7:]).digest())
-        if kept is None or self._kept_version != self._keys.version:
+        cached = self._cache.get(sha256(bearer[7:]).digest())
+        if cached is None or self._cached_version != self._keys.version:
             return None
-        return kept[1] if kept[0].starts <= self._clock.now() < kept[0].ends else None
+        return (
+            cached[1] if cached[0].valid_from <= self._clock.now() < cached[0].valid_until else None
+        )
 
     async def authenticate(self, headers: HeaderPairs) -> Caller:
-        token, ambient = self._credentials.find(headers)
+        token, from_cookie = self._credentials.find(headers)
         keys = self._keys
         keys.refresh_if_stale()
-        if self._kept_version != keys.version:
-            self._kept.clear()
-            self._kept_version = keys.version
-        digest = sha256(token).digest() + (_COOKIE if ambient else b"")
-        kept = self._kept.get(digest)
-        if kept is not None:
-            kept[0].check(self._clock.now())
-            return kept[1]
+        if self._cached_version != keys.version:
+            self._cache.clear()
+            self._cached_version = keys.version
+        digest = sha256(token).digest() + (_COOKIE if from_cookie else b"")
+        cached = self._cache.get(digest)
+        if cached is not None:
+            cached[0].check(self._clock.now())
+            return cached[1]
         version = keys.version
         verified = await self._verifier.verify(token)
-        caller = Caller(tenant=verified.tenant, scopes=verified.scopes, ambient=ambient)
-        if (
-            version == keys.version
-        ):  # else the keys changed meanwhile, and the next request asks again
-            while len(self._kept) >= self._kept_max:
-                del self._kept[next(iter(self._kept))]
-            self._kept[digest] = (verified, caller)
+        caller = Caller(
+            tenant=verified.tenant,
+            subject=verified.subject,
+            roles=verified.roles,
+            scopes=verified.scopes,
+            from_cookie=from_cookie,
+        )
+        if version == keys.version:  # else the keys changed meanwhile: verify it again next time
+            while len(self._cache) >= self._cached_max:
+                del self._cache[next(iter(self._cache))]
+            self._cache[digest] = (verified, caller)
         return caller
 
 
@@ -105,7 +126,7 @@ def jwt_auth(
     tenant_pattern: str = TENANT_PATTERN,
     clock: Clock | None = None,
 ) -> JwtAuth:
-    """The authenticator that the settings ask for. HS256 without a secret makes one in `data`, for this system."""
+    """Return the authenticator of the settings. HS256 without a secret creates one in `data`."""
     return JwtAuth(
         settings, _keys(settings, data, system), tenant_pattern=tenant_pattern, clock=clock
     )
@@ -114,18 +135,17 @@ def jwt_auth(
 def _keys(settings: JwtSettings, data: Path, system: str) -> Keys:
     if settings.jwt_algorithm == "HS256":
         return SecretKey(settings.jwt_secret or load_or_create_secret(data, system))
-    if settings.jwt_keys is None:
+    if settings.jwks is None:
         raise UsageError(
-            "This algorithm needs a key set: set jwt_keys.", algorithm=settings.jwt_algorithm
+            "This algorithm needs a key set: set jwks.", algorithm=settings.jwt_algorithm
         )
-    if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
+    if "://" not in settings.jwks and not Path(settings.jwks).is_file():
         _log.warning(
-            "the file of the key set is not there: no token is accepted until it is",
-            file=settings.jwt_keys,
+            "jwks file is missing: no token is accepted until it exists", file=settings.jwks
         )
     return KeySet(
-        source(settings.jwt_keys),
+        jwks_loader(settings.jwks),
         settings.jwt_algorithm,
-        seconds=settings.jwt_keys_seconds,
-        pause_seconds=settings.jwt_keys_pause_seconds,
+        cache_seconds=settings.jwks_cache_seconds,
+        refresh_min_seconds=settings.jwks_refresh_min_seconds,
     )

@@ -89,8 +89,7 @@ def serve(
 
 def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
     try:
-        from keyhouse.serve.logs import set_up_logs
-        from keyhouse.serve.run import serve
+        from keyhouse.serve.process import serve, set_up_logs
         from keyhouse.settings.sources import load_settings
     except ModuleNotFoundError as error:
         raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error

@@ -1,20 +1,24 @@
-"""The HTTP face: a typed route table on Starlette, with msgspec bodies, problem documents and an OpenAPI document.
+"""The HTTP layer: a typed route table on ASGI, with msgspec bodies, error formats and OpenAPI.
 
-It knows no system and no store: a route's handler is all it calls.
+It knows no system and no store: it calls the handlers of routes.
 """
 
 from keyhouse.http.app import App, make_app
 from keyhouse.http.endpoint import Section
+from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.preconditions import Conditions, etag
-from keyhouse.http.problem import Problem
 from keyhouse.http.response import Response, ResponseSpec, Stream
-from keyhouse.http.route import Route
+from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static_files import file_route, page_route
+from keyhouse.http.static import file_route, page_route
 
 __all__ = [
+    "FLAT",
+    "NESTED",
+    "PROBLEM",
     "App",
     "Conditions",
+    "ErrorFormat",
     "HttpSettings",
     "Problem",
     "Response",

@@ -1,7 +1,7 @@
-"""The app: every system's routes below its prefix, as one ASGI application for any server.
+"""The app: the routes of every service below its prefix, as one ASGI application.
 
-One function sees each request from its first header to its last byte, so that every answer has its id, its headers, its
-line in the log and its place in the metrics, whatever went wrong.
+One function handles each request from its headers to its last byte, so that every response has its
+id, headers, log line and metrics, whatever failed.
 """
 
 import asyncio
@@ -16,29 +16,28 @@ import structlog
 from prometheus_client import CollectorRegistry
 from starlette.responses import StreamingResponse
 
+from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
-from keyhouse.http.cors import Cors
-from keyhouse.http.docs import docs_routes
-from keyhouse.http.endpoint import Answer, Endpoint, Options, Section, encode
-from keyhouse.http.metrics import HttpMetrics
-from keyhouse.http.problem import (
-    GUARDS,
+from keyhouse.http.cross_origin import Cors
+from keyhouse.http.endpoint import HttpEndpoint, OptionsEndpoint, Section
+from keyhouse.http.errors import (
     PROBLEM,
+    SECURITY_HEADERS,
     DrainingError,
+    ErrorFormat,
     MethodError,
-    problem,
-    problem_headers,
 )
-from keyhouse.http.request import GoneError, Request
-from keyhouse.http.route import Route
-from keyhouse.http.router import Router
+from keyhouse.http.request import DisconnectedError, HttpRequest
+from keyhouse.http.response import EncodedResponse
+from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.static_files import redirect
+from keyhouse.http.static import docs_routes, redirect
+from keyhouse.metrics import HttpMetrics
 
 _UNMATCHED = "unmatched"
 _PATH_CHARS_MAX = 200
 _LOGGED_FROM = {"all": 0, "failed": 500, "off": 1_000}
-"""The least status that gets a line in the log, by the setting `access_log`."""
+"""The lowest status that is logged, by the setting `access_log`."""
 
 
 def make_app(
@@ -49,15 +48,15 @@ def make_app(
     routes: Sequence[Route] = (),
     alone: bool = False,
 ) -> "App":
-    """An ASGI application of the parts of systems, each below `/<name>`; `routes` stand beside them, without a prefix.
+    """Return an ASGI application with each service below `/<name>`; `routes` have no prefix.
 
-    `alone` is for one part in somebody's own server: it stands at the root, and they mount it where they like.
+    `alone` puts a single service at the root, for mounting in another server.
     """
     return App(sections, settings or HttpSettings(), registry or CollectorRegistry(), routes, alone)
 
 
 class App:
-    """An ASGI application. `drain` before the server is stopped lets what has begun end, and takes nothing new."""
+    """An ASGI application. Call `drain` before the server stops."""
 
     def __init__(
         self,
@@ -69,23 +68,23 @@ class App:
     ) -> None:
         if alone and len(sections) != 1:
             raise DeclarationError(
-                "Only one part can stand alone.", parts=[section.name for section in sections]
+                "Only a single service can be mounted at the root.",
+                parts=[section.name for section in sections],
             )
         self.settings = settings
         self.metrics = HttpMetrics(registry)
-        self._table: Router[Endpoint] = Router()
-        shown = docs_routes(sections, alone=alone) if settings.docs else ()
-        for route in (*routes, *shown):
+        self._router: Router[HttpEndpoint] = Router()
+        self._default_format = sections[0].error_format if alone else PROBLEM
+        self._formats = {section.name.encode(): section.error_format for section in sections}
+        documents = docs_routes(sections, alone=alone) if settings.docs else ()
+        for route in (*routes, *documents):
             self._add(route, None, "")
         for section in sections:
+            prefix = "" if alone else f"/{section.name}"
             for route in section.routes:
-                self._add(route, section, "" if alone else f"/{section.name}")
+                self._add(route, section, prefix)
                 if route.path == "/" and not alone:
-                    self._add(
-                        redirect(f"/{section.name}", f"/{section.name}/", "To its page."),
-                        None,
-                        "",
-                    )
+                    self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
         process = secrets.token_hex(6)
         self._ids = (f"{process}-{number:x}" for number in itertools.count(1))
@@ -93,22 +92,25 @@ class App:
         self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
         self._draining = False
-        self._entry: Any = self._serve if not settings.origins else Cors(self._serve, settings)
+        self._cors = (
+            Cors(self._serve, settings, self._scope_format) if settings.cors_origins else None
+        )
+        self._entry: Any = self._cors or self._serve
 
     def _add(self, route: Route, section: Section | None, prefix: str) -> None:
-        endpoint = Endpoint(route, section, prefix, self.settings)
-        self._table.add(route.method, endpoint.template, endpoint)
+        endpoint = HttpEndpoint(route, section, prefix, self.settings)
+        self._router.add(route.method, endpoint.template, endpoint)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             await self._entry(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
     async def drain(self) -> None:
-        """Answer 503 to what is new, and return when what had begun is answered, or the time for it is over."""
+        """Respond 503 to new requests; return when those in flight have ended, or at the timeout."""
         self._draining = True
         if self.metrics.in_flight:
             self._idle.clear()
@@ -116,9 +118,25 @@ class App:
                 async with asyncio.timeout(self.settings.drain_seconds):
                     await self._idle.wait()
             except TimeoutError:
-                self._log.warning("requests were cut off", count=self.metrics.in_flight)
+                self._log.warning("requests aborted", count=self.metrics.in_flight)
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    def reject(
+        self, error: KeyhouseError, raw_path: bytes = b"", headers: HeaderPairs = ()
+    ) -> EncodedResponse:
+        """Return the response to a request that the server rejects before it reaches a route.
+
+        `raw_path` and `headers` are what the server has read of it.
+        """
+        self.metrics.reject(error.status)
+        id = secrets.token_hex(8)
+        self._log.debug("connection rejected", id=id, error=error.sentence)
+        response = self._format(raw_path).response(error, id)
+        response.headers += (*SECURITY_HEADERS, (b"x-request-id", id.encode()))
+        if self._cors is not None:
+            response.headers += self._cors.headers_for(dict(headers))
+        return response
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -131,124 +149,140 @@ class App:
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         start = perf_counter()
-        request = Request(scope, receive, next(self._ids))
+        request = HttpRequest(scope, receive, next(self._ids))
         metrics = self.metrics
         metrics.in_flight += 1
         endpoint = None
         try:
             try:
-                endpoint, values = self._found(request)
-                answer = await endpoint.run(request, values)
-            except GoneError:
+                endpoint, values = self._route(request)
+                response = await endpoint.run(request, values)
+            except DisconnectedError:
                 return
             except Exception as error:
-                answer = self._refusal(error, request)
-            headers, body, status = answer.headers, answer.body, answer.status
-            headers += (*GUARDS, (b"x-request-id", request.id.encode()))
+                response = self._error_response(error, request, endpoint)
+            headers, body, status = response.headers, response.body, response.status
+            headers += (*SECURITY_HEADERS, (b"x-request-id", request.id.encode()))
             if type(body) is not bytes:
-                await self._stream(request, answer, scope, receive, send)
+                await self._stream(request, response, scope, receive, send)
             else:
                 if status != 204 and status != 304:
                     headers.append((b"content-length", b"%d" % len(body)))
+                if request.method == "HEAD":
+                    body = b""
                 await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send(
-                    {
-                        "type": "http.response.body",
-                        "body": b"" if request.method == "HEAD" else body,
-                    }
-                )
+                await send({"type": "http.response.body", "body": body})
             seconds = perf_counter() - start
-            metrics.count(
-                request.method,
-                _UNMATCHED if endpoint is None else endpoint.template,
-                status,
-                seconds,
-            )
+            template = _UNMATCHED if endpoint is None else endpoint.template
+            metrics.count(request.method, template, status, seconds)
             if seconds >= self._slow_seconds or status >= self._logged_from:
-                self._say(request, status, seconds)
+                self._log_access(request, status, seconds)
         finally:
             metrics.in_flight -= 1
             if self._draining and not metrics.in_flight:
                 self._idle.set()
 
-    def _found(self, request: Request) -> tuple[Endpoint | Options, Sequence[str]]:
-        """What answers the request, and the values of its path's fields."""
+    def _route(self, request: HttpRequest) -> tuple[HttpEndpoint | OptionsEndpoint, Sequence[str]]:
+        """Return the endpoint of the request, and the values of its path's fields."""
         if self._draining:
             raise DrainingError("The service is shutting down: try again.")
-        found = self._table.find(request.raw_path)
-        if found is None:
-            raise NotFoundError("There is nothing at this address.")
-        by_method, values = found
+        match = self._router.find(request.raw_path)
+        if match is None:
+            raise NotFoundError("No route has this path.")
+        by_method, values = match
         method = request.method
         endpoint = by_method.get("GET" if method == "HEAD" else method)
         if endpoint is not None:
             return endpoint, values
-        options = Options(by_method)
+        options = OptionsEndpoint(by_method)
         if method != "OPTIONS":
-            raise MethodError("This address does not take this method.", allow=options.allow)
+            raise MethodError("This path does not support the method.", allow=options.allow)
         return options, values
 
-    def _refusal(self, error: Exception, request: Request) -> Answer:
+    # Errors
+
+    def _format(self, raw_path: bytes) -> ErrorFormat:
+        """Return the error format of the service that the path is below."""
+        return self._formats.get(raw_path[1:].partition(b"/")[0], self._default_format)
+
+    def _scope_format(self, scope: Any) -> ErrorFormat:
+        return self._format(HttpRequest(scope, None, "").raw_path)
+
+    def _error_response(
+        self,
+        error: Exception,
+        request: HttpRequest,
+        endpoint: HttpEndpoint | OptionsEndpoint | None,
+    ) -> EncodedResponse:
         if not isinstance(error, KeyhouseError):
             self._log.error(
-                "an error of ours", id=request.id, trace=_trace(error), **_named(request)
+                "unhandled exception", id=request.id, trace=_trace(error), **_logged(request)
             )
         elif error.status >= 500 and not isinstance(error, DrainingError):
-            self._log.error("a request failed", id=request.id, error=str(error), **_named(request))
-        document = problem(error, request.id)
-        headers = [(b"content-type", PROBLEM), *problem_headers(error)]
-        return Answer(document.status, headers, encode(document))
+            self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
+        error_format = self._format(request.raw_path) if endpoint is None else endpoint.error_format
+        return error_format.response(error, request.id)
 
     async def _stream(
-        self, request: Request, answer: Answer, scope: Any, receive: Any, send: Any
+        self,
+        request: HttpRequest,
+        response: EncodedResponse,
+        scope: Any,
+        receive: Any,
+        send: Any,
     ) -> None:
-        """An answer that is made piece by piece. A HEAD makes none of it, so it says no length either."""
+        """Send a body in pieces. HEAD produces none of them, so it has no Content-Length."""
+        start = {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": response.headers,
+        }
         if request.method == "HEAD":
-            await send(
-                {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-            )
+            await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
-        response = StreamingResponse(yield_to_loop(answer.body), answer.status)  # type: ignore[arg-type]  # these are no bytes
-        response.raw_headers = answer.headers
+        streaming = StreamingResponse(yield_to_loop(response.body), response.status)  # type: ignore[arg-type]  # not bytes
+        streaming.raw_headers = response.headers
         try:
-            await response(scope, receive, send)
-        except Exception as error:  # half is sent: all that can be done is to cut it off
+            await streaming(scope, receive, send)
+        except Exception as error:  # half of it is sent: the connection is closed
             self._log.error(
-                "an answer broke off", id=request.id, trace=_trace(error), **_named(request)
+                "response aborted", id=request.id, trace=_trace(error), **_logged(request)
             )
             raise
 
-    def _say(self, request: Request, status: int, seconds: float) -> None:
-        """The line in the log that the settings ask for. A slow request has one whatever they say."""
+    def _log_access(self, request: HttpRequest, status: int, seconds: float) -> None:
+        """Log a request. Slow ones are logged whatever the settings."""
         slow = seconds >= self._slow_seconds
-        say = self._log.warning if slow else self._log.info
-        say(
-            "a slow request" if slow else "request",
+        log = self._log.warning if slow else self._log.info
+        log(
+            "slow request" if slow else "request",
             id=request.id,
             status=status,
             milliseconds=round(seconds * 1_000, 1),
-            **_named(request),
+            **_logged(request),
         )
 
 
 async def yield_to_loop(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Between two pieces others have their turn, and it is seen whether the client is still there: a stream from a file that
-    is read at once would never wait, and go on to its end for nobody."""
+    """Let other tasks run between two pieces, and notice a client that has disconnected.
+
+    A stream that never waits, as from a file, would otherwise run to its end for nobody.
+    """
     try:
         async for piece in pieces:
             yield piece
             await asyncio.sleep(0)
     finally:
         if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()  # now, and not when somebody collects it
+            await pieces.aclose()  # now, and not when it is garbage collected
 
 
 def _trace(error: Exception) -> str:
-    """Our own, because a logger's may show variables, and so tokens."""
+    """Format the traceback here: a logger's may show variables, and so tokens."""
     return "".join(traceback.format_exception(error))
 
 
-def _named(request: Request) -> dict[str, str]:
-    """What a log line says of a request. Never its query, which may hold what is private."""
+def _logged(request: HttpRequest) -> dict[str, str]:
+    """Return the fields of a log line. Never the query, which may be private."""
     return {"method": request.method, "path": request.raw_path.decode("latin-1")[:_PATH_CHARS_MAX]}

@@ -1,40 +1,44 @@
-"""A route at its place in an app: what must hold before its handler is called, and how what it returns is sent."""
+"""A route bound to its service: checks, arguments, the call of the handler, and its response."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from keyhouse.auth.caller import Authenticator, Caller
-from keyhouse.errors import DeclarationError
-from keyhouse.http.content_negotiation import check_accepted
-from keyhouse.http.csrf import check_csrf
-from keyhouse.http.preconditions import NONE, Conditions
-from keyhouse.http.request import Request
-from keyhouse.http.response import ANYTHING, JSON, Response
-from keyhouse.http.route import Route
+from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.http.cross_origin import check_csrf
+from keyhouse.http.errors import PROBLEM, ErrorFormat
+from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
+from keyhouse.http.request import HttpRequest, check_accepted, check_json
+from keyhouse.http.response import ANYTHING, JSON, EncodedResponse, Headers, Response, encode
+from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
-from keyhouse.http.signature import NOTHING, Binding, request_conditions
+from keyhouse.http.signature import (
+    NONE_TYPE,
+    Parameters,
+    body_decoder,
+    body_values_max,
+    convert_field,
+    handler_signature,
+    known_values,
+    query_pairs,
+)
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
-from keyhouse.service.rates import RateLimiter
+from keyhouse.schema import document
 
-Headers = list[tuple[bytes, bytes]]
-
-encode = msgspec.json.Encoder().encode
 _JSON_TYPE = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"private, no-cache")
+_CHECKED_AT_ONCE_BYTES = 256 * 1_024
 
 
-Remembered = Callable[[Mapping[bytes, bytes]], Caller | None]
-"""Who was recognised at once by headers of which none came twice; None: it takes longer to tell."""
-
-
-def _nobody(headers: Mapping[bytes, bytes]) -> None:
-    return None
+class RateLimit(Protocol):
+    def check(self, tenant: str, cost: int = 1) -> None:
+        """Raise RateError if the tenant has made too many requests."""
+        ...
 
 
 class Section(Protocol):
-    """What the face needs to know of a system's part."""
+    """The parts of a service that the HTTP layer needs; it is mounted below `/<name>`."""
 
     @property
     def name(self) -> str: ...
@@ -47,42 +51,47 @@ class Section(Protocol):
     @property
     def auth(self) -> Authenticator | None: ...
     @property
-    def rates(self) -> RateLimiter | None: ...
+    def rates(self) -> RateLimit | None: ...
+    @property
+    def error_format(self) -> ErrorFormat: ...
 
 
-class Answer(msgspec.Struct):
-    """What is sent: all that the server needs, and nothing of where it came from. Its headers are its own list."""
+class OptionsEndpoint:
+    """Answers OPTIONS with the methods of a path."""
 
-    status: int
-    headers: Headers
-    body: bytes | AsyncIterator[bytes] = b""
+    __slots__ = ("allow", "error_format", "template")
 
-
-class Options:
-    """What answers OPTIONS at an address: the methods that it takes."""
-
-    __slots__ = ("allow", "template")
-
-    def __init__(self, by_method: Mapping[str, "Endpoint"]) -> None:
+    def __init__(self, by_method: Mapping[str, "HttpEndpoint"]) -> None:
+        first = next(iter(by_method.values()))
         self.allow = ", ".join([*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"])
-        self.template = next(iter(by_method.values())).template
+        self.template = first.template
+        self.error_format = first.error_format
 
-    async def run(self, request: Request, values: Sequence[str]) -> Answer:
-        return Answer(204, [(b"allow", self.allow.encode())])
+    async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
+        return EncodedResponse(204, [(b"allow", self.allow.encode())])
 
 
-class Endpoint:
+class HttpEndpoint:
+    """Runs one route. `template` is its path with prefix: the label of its metrics."""
+
     __slots__ = (
         "_auth",
-        "_gives",
-        "_has_body",
+        "_body_bytes_max",
+        "_body_timeout_seconds",
+        "_converted",
+        "_cors_origins",
+        "_decode_body",
+        "_handler",
         "_headers",
-        "_origins",
-        "_private",
+        "_json_headers",
+        "_media_type",
+        "_names",
+        "_query",
         "_rates",
-        "_remembered",
         "_scope",
-        "binding",
+        "_signature",
+        "_takes_more",
+        "error_format",
         "route",
         "template",
     )
@@ -92,87 +101,148 @@ class Endpoint:
     ) -> None:
         self.route = route
         self.template = prefix + route.path
-        self.binding = Binding(
-            route,
-            body_bytes_max=settings.body_bytes_max,
-            body_seconds_max=settings.body_seconds_max,
-        )
+        self.error_format = PROBLEM if section is None else section.error_format
+        self._handler = route.handler
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None
         self._scope = route.scope or ""
-        self._remembered: Remembered = getattr(self._auth, "cached_caller", _nobody)
         if route.scope is not None and self._auth is None:
             raise DeclarationError(
-                "A route has a scope, and its system no way to tell who asks.", path=self.template
+                "A route has a scope, but its service has no authenticator.", path=self.template
             )
-        self._origins = frozenset(settings.origins)
-        replies = self.binding.signature.replies
-        self._gives = next(
-            (each.media_type for each in replies.values() if each.type is not NOTHING), JSON
+        self._cors_origins = frozenset(settings.cors_origins)
+        self._signature = signature = handler_signature(route)
+        self._names = tuple(signature.path)
+        self._converted = [
+            (name, kind, known_values(kind))
+            for name, kind in signature.path.items()
+            if kind is not str
+        ]
+        self._query = None if signature.query is None else Parameters(signature.query, "parameter")
+        self._headers = (
+            None if signature.headers is None else Parameters(signature.headers, "header")
         )
-        self._has_body = self.binding.signature.has_body
-        self._private = self._auth is not None
-        self._headers = (_JSON_TYPE, _PRIVATE) if self._private else (_JSON_TYPE,)
+        self._takes_more = signature.headers is not None or signature.conditions or signature.root
+        self._decode_body = body_decoder(signature.body)
+        self._body_bytes_max = route.body_bytes_max or settings.body_bytes_max
+        self._body_timeout_seconds = settings.body_timeout_seconds
+        self._media_type = next(
+            (each.media_type for each in signature.replies.values() if each.type is not NONE_TYPE),
+            JSON,
+        )
+        self._json_headers = (_JSON_TYPE,) if self._auth is None else (_JSON_TYPE, _PRIVATE)
 
-    async def run(self, request: Request, values: Sequence[str]) -> Answer:
+    async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
         caller, sent = None, request.headers
+        signature = self._signature
         if self._auth is not None:
             if len(sent) == len(request.pairs):
-                caller = self._remembered(sent)
+                caller = self._auth.cached_caller(sent)
             if caller is None:
                 caller = await self._auth.authenticate(request.pairs)
             if self._scope not in caller.scopes:
-                caller.must(self._scope)
-            if caller.ambient:
-                check_csrf(request, self._origins)
+                caller.require(self._scope)
+            if caller.from_cookie:
+                check_csrf(request, self._cors_origins)
             if self._rates is not None:
-                self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
+                self._rates.check(caller.tenant, self._cost(sent) if signature.has_body else 1)
         accept = sent.get(b"accept")
-        if accept is not None and accept != b"*/*" and self._gives is not ANYTHING:
-            check_accepted(accept.decode("latin-1"), self._gives)
-        given = (
-            request_conditions(request) if b"if-match" in sent or b"if-none-match" in sent else NONE
-        )
-        arguments = self.binding.arguments(request, values, caller, given)
-        if self._has_body:
-            arguments["body"] = await self.binding.body(request)
-        value = await self.route.handler(**arguments)
+        if accept is not None and accept != b"*/*" and self._media_type is not ANYTHING:
+            check_accepted(accept.decode("latin-1"), self._media_type)
+        given = NO_CONDITIONS
+        if b"if-match" in sent or b"if-none-match" in sent:
+            given = conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
+        arguments = self._arguments(request, values, caller, given)
+        if signature.has_body:
+            arguments["body"] = await self._body(request)
+        value = await self._handler(**arguments)
         if type(value) is Response:
-            return self._of_reply(value, given)
+            return self._encoded(value, given)
         if value is None:
-            return Answer(204, [])
-        return Answer(200, [*self._headers], encode(value))
+            return EncodedResponse(204, [])
+        return EncodedResponse(200, [*self._json_headers], encode(value))
 
     def _cost(self, sent: Mapping[bytes, bytes]) -> int:
-        """For how many requests it counts, told before its body is read. One that does not say its length may have any."""
-        most, length = self.binding.body_bytes_max, sent.get(b"content-length")
+        """Return how many requests it counts as, before its body is read.
+
+        A request without a length may have a body of any size.
+        """
+        most, length = self._body_bytes_max, sent.get(b"content-length")
         if length is None:
             size = most if b"transfer-encoding" in sent else 0
-        else:
-            size = (
-                min(int(length), most) if length.isdigit() and len(length) < 19 else 0
-            )  # what is refused costs little
+        else:  # an invalid length is rejected, and costs little
+            size = min(int(length), most) if length.isdigit() and len(length) < 19 else 0
         return 1 + size // HTTP_BODY_BYTES_PER_REQUEST
 
-    def _of_reply(self, reply: Response[Any], given: Conditions) -> Answer:
-        headers: Headers = [_PRIVATE] if self._private else []
-        if reply.headers:
-            told = [
+    # The handler's arguments
+
+    def _arguments(
+        self,
+        request: HttpRequest,
+        values: Sequence[str],
+        caller: Caller | None,
+        given: Conditions,
+    ) -> dict[str, Any]:
+        """Return the arguments of the handler, except the body, which may have to be awaited."""
+        arguments: dict[str, Any] = dict(zip(self._names, values, strict=True))
+        for name, kind, known in self._converted:
+            if arguments[name] not in known:  # values of a Literal need no conversion
+                arguments[name] = convert_field(name, arguments[name], kind, known)
+        if self._signature.caller:
+            arguments["caller"] = caller
+        if self._query is not None:
+            arguments["query"] = self._query.read(query_pairs(request.query))
+        elif request.query:
+            raise UsageError("This route takes no query parameters.")
+        if self._takes_more:
+            if self._headers is not None:
+                arguments["headers"] = self._headers.read(self._headers.present(request))
+            if self._signature.conditions:
+                arguments["conditions"] = given
+            if self._signature.root:
+                arguments["root"] = request.root
+        return arguments
+
+    async def _body(self, request: HttpRequest) -> Any:
+        if self._signature.body is bytes:
+            return await request.body(self._body_bytes_max, self._body_timeout_seconds)
+        check_json(request.header(b"content-type"), request.header(b"content-encoding"))
+        text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
+        if len(text) <= _CHECKED_AT_ONCE_BYTES:
+            document.check_text(text)
+        else:
+            for _ in document.text_checks(text, values_max=body_values_max(len(text))):
+                await asyncio.sleep(0)
+        return self._decode_body(text)
+
+    # The response
+
+    def _encoded(self, response: Response[Any], given: Conditions) -> EncodedResponse:
+        headers: Headers = [] if self._auth is None else [_PRIVATE]
+        if response.headers:
+            own = [
                 (name.lower().encode("latin-1"), text.encode("latin-1"))
-                for name, text in reply.headers
+                for name, text in response.headers
             ]
-            headers = told if any(name == b"cache-control" for name, _ in told) else headers + told
-        if reply.etag is not None:
-            headers.append((b"etag", reply.etag.encode("latin-1")))
-            if given is not NONE and self.route.method == "GET" and given.unchanged(reply.etag):
-                return Answer(304, headers)
-        body = reply.body
+            headers = own if any(name == b"cache-control" for name, _ in own) else headers + own
+        if response.etag is not None:
+            tag = f'"{response.etag}"' if isinstance(response.etag, int) else response.etag
+            headers.append((b"etag", tag.encode("latin-1")))
+            if given is not NO_CONDITIONS and self.route.method == "GET" and given.unchanged(tag):
+                return EncodedResponse(304, headers)
+        body = response.body
         if body is None:
-            return Answer(reply.status, headers)
-        if reply.media_type is JSON:
+            return EncodedResponse(response.status, headers)
+        if response.media_type is JSON:
             headers.append(_JSON_TYPE)
         else:
-            headers.append((b"content-type", reply.media_type.encode("latin-1")))
+            headers.append((b"content-type", response.media_type.encode("latin-1")))
         if not isinstance(body, bytes) and not hasattr(body, "__aiter__"):
             body = encode(body)
-        return Answer(reply.status, headers, body)
+        return EncodedResponse(response.status, headers, body)
+
+
+def _joined(request: HttpRequest, name: bytes) -> str | None:
+    """Join a list header that is sent in several lines."""
+    values = [value.decode("latin-1") for each, value in request.pairs if each == name]
+    return ", ".join(values) if values else None

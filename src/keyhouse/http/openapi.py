@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document of a system's routes. What a route is, and how its types look, is said nowhere else.
+"""The OpenAPI 3.1 document of a service, generated from its routes and their types.
 
-Every status is listed by itself, those that the face gives included: an answer that is not in the document is a fault.
+Every status is listed, those of the HTTP layer included: an undocumented response is a bug.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,16 +25,10 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.http.endpoint import Section
-from keyhouse.http.problem import (
-    AcceptError,
-    MediaTypeError,
-    Problem,
-    SlowError,
-    problem_type,
-)
+from keyhouse.http.errors import PROBLEM, AcceptError, MediaTypeError, SlowError, problem_type
 from keyhouse.http.response import JSON, ResponseSpec
-from keyhouse.http.route import Route
-from keyhouse.http.signature import NOTHING, HandlerSignature, handler_signature
+from keyhouse.http.router import Route
+from keyhouse.http.signature import NONE_TYPE, HandlerSignature, handler_signature
 
 VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/"
@@ -43,9 +37,9 @@ Json = dict[str, Any]
 
 
 def openapi(section: Section, *, version: str, at: str) -> Json:
-    """The document of one system. `at` is the path that its routes stand below."""
+    """Return the document of one service. `at` is the path that its routes are below."""
     routes = [route for route in section.routes if route.listed]
-    return _Document(section, routes).made(version, at)
+    return _Document(section, routes).generate(version, at)
 
 
 class _Document:
@@ -53,9 +47,11 @@ class _Document:
         self._section = section
         self._routes = [(route, handler_signature(route)) for route in routes]
         self._shared: Json = {}
-        self._types = _Types([kind for _, each in self._routes for kind in _types(each)])
+        self._errors = section.error_format
+        types = [kind for _, each in self._routes for kind in _types(each)]
+        self._types = _Types([*types, self._errors.body])
 
-    def made(self, version: str, at: str) -> Json:
+    def generate(self, version: str, at: str) -> Json:
         paths: Json = {}
         names: set[str] = set()
         for route, each in self._routes:
@@ -82,7 +78,7 @@ class _Document:
     def _operation(self, route: Route, each: HandlerSignature, names: set[str]) -> Json:
         summary, _, description = (getdoc(route.handler) or "").partition("\n")
         operation: Json = {
-            "operationId": _fresh(_name(route), names),
+            "operationId": _unique(_name(route), names),
             "summary": summary.rstrip(".").replace("`", ""),
         }
         if description.strip():
@@ -113,7 +109,7 @@ class _Document:
                 yield {
                     "name": name,
                     "in": "header",
-                    "description": f'Go on only if the record has {what}, such as `"17"`; `*` stands for any.',
+                    "description": f'Continue only if the record has {what}, such as `"17"`; `*` is any.',
                     "schema": {"type": "string", "pattern": _TAGS},
                 }
 
@@ -143,7 +139,9 @@ class _Document:
         if route.method == "GET" and any(
             "ETag" in returns.headers for returns in each.replies.values()
         ):
-            replies["304"] = {"description": "The client has it already, by its If-None-Match."}
+            replies["304"] = {
+                "description": "The client has this version already, by its If-None-Match."
+            }
         return replies
 
     def _reply(self, status: int, returns: ResponseSpec) -> Json:
@@ -153,7 +151,7 @@ class _Document:
                 name: {"description": what, "schema": {"type": "string"}}
                 for name, what in returns.headers.items()
             }
-        if returns.type is not NOTHING:
+        if returns.type is not NONE_TYPE:
             is_json = returns.media_type == JSON
             schema = self._types.schema(returns.type) if is_json else {"type": "string"}
             reply["content"] = {returns.media_type: {"schema": schema, **_example(returns.example)}}
@@ -163,7 +161,7 @@ class _Document:
         by_status: dict[int, list[type[KeyhouseError]]] = {}
         for kind in (
             *route.problems,
-            *face_problems(route, each, limited=self._section.rates is not None),
+            *http_errors(route, each, limited=self._section.rates is not None),
         ):
             if kind not in by_status.setdefault(kind.status, []):
                 by_status[kind.status].append(kind)
@@ -172,30 +170,23 @@ class _Document:
         }
 
     def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
-        """Written once, however many routes give it."""
+        """Return a reference to a response that is shared by all routes with these errors."""
         name = f"{status}-" + "-".join(problem_type(kind).rpartition(":")[2] for kind in kinds)
         if name not in self._shared:
             self._shared[name] = self._problem_reply(status, kinds)
         return {"$ref": f"#/components/responses/{name}"}
 
     def _problem_reply(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
-        first = kinds[0]
         phrase = HTTPStatus(status).phrase
-        example = Problem(
-            problem_type(first),
-            phrase,
-            status,
-            "What is wrong, in a sentence.",
-            first.code,
-            "4f1d-2a",
-        )
+        example = self._errors.render(kinds[0]("A sentence about the error."), "4f1d-2a")
+        codes = ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
+        if self._errors is not PROBLEM:
+            codes = ", ".join(dict.fromkeys(f"`{kind.code}`" for kind in kinds))
         reply: Json = {
-            "description": f"{phrase}: "
-            + ", ".join(f"`{problem_type(kind)}`" for kind in kinds)
-            + ".",
+            "description": f"{phrase}: {codes}.",
             "content": {
-                "application/problem+json": {
-                    "schema": self._types.schema(Problem),
+                self._errors.media_type: {
+                    "schema": self._types.schema(self._errors.body),
                     "example": msgspec.to_builtins(example),
                 }
             },
@@ -207,10 +198,10 @@ class _Document:
         return reply
 
 
-def face_problems(
+def http_errors(
     route: Route, each: HandlerSignature, *, limited: bool
 ) -> Iterator[type[KeyhouseError]]:
-    """The errors that the face itself may answer this route with."""
+    """Yield the errors that the HTTP layer itself may return for this route."""
     yield UsageError
     if each.path:
         yield NotFoundError
@@ -231,28 +222,28 @@ def face_problems(
 
 
 class _Types:
-    """The JSON Schemas of all types of a document, made at once, so that each is there once."""
+    """The JSON Schemas of all types of a document, generated together so that each is there once."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
-        wanted = [*kinds, Problem]
+        wanted = [*kinds]
         schemas, self.components = msgspec.json.schema_components(
             wanted, ref_template=_REFERENCE + "{name}"
         )
         self._schemas = list(zip(wanted, schemas, strict=True))
 
     def schema(self, kind: Any) -> Json:
-        """By being the same or equal: some types, such as those that hold examples, can't be looked up by hash."""
+        """Find by identity or equality: some types, such as those with examples, are not hashable."""
         return next(schema for each, schema in self._schemas if each is kind or each == kind)
 
     def inside(self, struct: type[msgspec.Struct]) -> Json:
-        """The schema of a Struct that is no document of its own, such as a query."""
+        """Return the schema of a Struct that is not a component, such as a query."""
         [[reference], components] = msgspec.json.schema_components(
             (struct,), ref_template=_REFERENCE + "{name}"
         )
         name = reference["$ref"].removeprefix(_REFERENCE)
-        found: Json = components.pop(name)
+        schema: Json = components.pop(name)
         self.components.update(components)
-        return found
+        return schema
 
 
 def _types(each: HandlerSignature) -> Iterator[Any]:
@@ -260,33 +251,33 @@ def _types(each: HandlerSignature) -> Iterator[Any]:
     if each.has_body and each.body is not bytes:
         yield each.body
     for returns in each.replies.values():
-        if returns.type is not NOTHING and returns.media_type == JSON:
+        if returns.type is not NONE_TYPE and returns.media_type == JSON:
             yield returns.type
 
 
 def _parameter(schema: Json) -> Json:
-    """A parameter's schema for its readers: names are text, and what may be absent can't be sent as null."""
-    told = {name: part for name, part in schema.items() if (name, part) != ("default", None)}
-    if "anyOf" in told:
-        options = [each for each in told.pop("anyOf") if each != {"type": "null"}]
-        told |= options[0] if len(options) == 1 else {"anyOf": options}
-    if "enum" in told:
-        told["enum"] = [each for each in told["enum"] if each is not None]
-        told |= {"type": "string"} if all(isinstance(each, str) for each in told["enum"]) else {}
-    return told
+    """Return the schema of a parameter: it is text, and an absent one is not null."""
+    own = {name: part for name, part in schema.items() if (name, part) != ("default", None)}
+    if "anyOf" in own:
+        options = [each for each in own.pop("anyOf") if each != {"type": "null"}]
+        own |= options[0] if len(options) == 1 else {"anyOf": options}
+    if "enum" in own:
+        own["enum"] = [each for each in own["enum"] if each is not None]
+        own |= {"type": "string"} if all(isinstance(each, str) for each in own["enum"]) else {}
+    return own
 
 
 def _name(route: Route) -> str:
     return getattr(route.handler, "__name__", route.method.lower())
 
 
-def _fresh(name: str, names: set[str]) -> str:
-    fresh, number = name, 1
-    while fresh in names:
+def _unique(name: str, names: set[str]) -> str:
+    unique, number = name, 1
+    while unique in names:
         number += 1
-        fresh = f"{name}_{number}"
-    names.add(fresh)
-    return fresh
+        unique = f"{name}_{number}"
+    names.add(unique)
+    return unique
 
 
 def _example(value: Any) -> Json:

@@ -1,4 +1,4 @@
-"""What a handler may answer with, when a plain value does not say all: a status, headers, a tag, other bytes than JSON."""
+"""Responses: the value a handler returns, the declaration of one, and the bytes that are sent."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Generic, TypeVar
@@ -9,25 +9,32 @@ T = TypeVar("T")
 
 JSON = "application/json"
 ANYTHING = "*/*"
-"""The media type of bytes of which the route says nothing else."""
+"""The media type of bytes whose route declares none."""
+
+Headers = list[tuple[bytes, bytes]]
+
+encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, Generic[T], frozen=True):
-    """A value with its status and headers.
+    """A value with status and headers, for a handler whose plain value is not enough.
 
-    The value is written as JSON; `bytes`, and an iterator of them, are sent as they are, with `media_type`. `etag` is the
-    whole tag with its quotes: see `conditions.etag`.
+    The value is encoded as JSON; `bytes`, and an iterator of them, are sent as they are, with
+    `media_type`. `etag` is a revision, or a whole entity tag with its quotes.
     """
 
     body: T
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
-    etag: str | None = None
+    etag: str | int | None = None
     media_type: str = JSON
 
 
 class ResponseSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a route's `replies`, where a type alone does not say all. `headers` are names with what they hold."""
+    """One entry of a route's `replies`, where a type alone is not enough.
+
+    `headers` maps the names of headers to their descriptions.
+    """
 
     type: Any
     about: str = ""
@@ -37,4 +44,12 @@ class ResponseSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Stream = AsyncIterator[bytes]
-"""A body that is sent piece by piece, as it is made. Its media type is the reply's."""
+"""A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec."""
+
+
+class EncodedResponse(msgspec.Struct):
+    """The status, headers and body that the server sends. Its list of headers is not shared."""
+
+    status: int
+    headers: Headers
+    body: bytes | AsyncIterator[bytes] = b""

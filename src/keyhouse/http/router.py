@@ -1,26 +1,79 @@
-"""Which route answers a path: a tree of segments, in which text goes before fields and longer text before shorter.
+"""Routes and the router: a tree of path segments, in which text precedes fields.
 
-The tree is compiled to one regular expression when it is first asked: a path is then found in one step, however many routes
-there are. A path is split before its escapes are undone, so `%2F` in a field is a character of the field and never a new
-segment.
+The tree is compiled to one regular expression on first use, so that a path is found in one step,
+however many routes there are. A path is split before it is percent-decoded: `%2F` in a field is a
+character of the field and never a separator.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from keyhouse.errors import DeclarationError, UsageError
+import msgspec
+
+from keyhouse.errors import DeclarationError, KeyhouseError, UsageError
+from keyhouse.http.response import ResponseSpec
 
 T = TypeVar("T")
 
 Values = Callable[[re.Match[str]], Sequence[str]]
 
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""HEAD follows from GET, and OPTIONS from the methods of a path."""
+
 _SEGMENT = re.compile(r"([^{}]*)\{(\w+)\}([^{}]*)|[^{}]*")
 
 _SLASH: Final = "\udc2f"
-"""A slash inside a segment, while the path is matched. No UTF-8 spells it, so nobody can send it."""
+"""A slash inside a segment, while the path is matched. It has no UTF-8, so no client can send it."""
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the route table, from which the OpenAPI document is generated.
+
+    `handler` is an async function of plain values, passed by name:
+
+        {field} of the path   an argument of that name, of its annotated type
+        query                 a Struct: a member for each parameter
+        headers               a Struct: a member for each header, renamed to it
+        body                  any type that msgspec decodes from JSON; `bytes` for the raw body
+        caller                the Caller, on a route with a scope
+        conditions            If-Match and If-None-Match
+        root                  the path that the app is mounted below, or ""
+
+    It returns a plain value or a Response, raises KeyhouseErrors, and knows nothing else of HTTP.
+
+    `path` is below the service's prefix; a segment is text, a `{field}`, or a field with text around
+    it. `scope` is the scope that a token must have; None: no token is needed. `replies` maps a status
+    to a type or a ResponseSpec; by default status 200 returns the handler's annotation, or 204 if
+    that is None. `problems` are the errors that only this handler raises; the HTTP layer's own are
+    known. `example` is a body, for the document.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Awaitable[Any]]
+    scope: str | None = None
+    replies: Mapping[int, Any] = {}
+    problems: Sequence[type[KeyhouseError]] = ()
+    example: Any = msgspec.UNSET
+    body_bytes_max: int | None = None
+    tag: str = ""
+    listed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DeclarationError("Unknown method of a route.", method=self.method, known=METHODS)
+        if not self.path.startswith("/") or "//" in self.path:
+            raise DeclarationError(
+                "The path of a route must start with a slash and contain no double slash.",
+                path=self.path,
+            )
+
+    def returns(self, status: int) -> ResponseSpec:
+        declared = self.replies[status]
+        return declared if isinstance(declared, ResponseSpec) else ResponseSpec(type=declared)
 
 
 class _Node(Generic[T]):
@@ -33,7 +86,7 @@ class _Node(Generic[T]):
 
 
 class Router(Generic[T]):
-    """What stands at each path, for each method."""
+    """Maps a path to its entries by method."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -44,7 +97,7 @@ class Router(Generic[T]):
     def add(self, method: str, path: str, entry: T) -> None:
         node = self._root
         for segment in path[1:].split("/"):
-            node = self._below(node, segment, path)
+            node = self._child(node, segment, path)
         if method in node.by_method:
             raise DeclarationError(
                 "Two routes have the same method and path.", method=method, path=path
@@ -53,34 +106,34 @@ class Router(Generic[T]):
         self._is_compiled = False
 
     def find(self, raw_path: bytes) -> tuple[dict[str, T], Sequence[str]] | None:
-        """What there is by method, and the values of the path's fields; None when nothing is there."""
+        """Return the entries of a path by method, and the values of its fields; or None."""
         if not self._is_compiled:
             self._compile()
-        found = self._match(_text(raw_path))
-        if found is None:
+        match = self._match(_text(raw_path))
+        if match is None:
             return None
-        by_method, values_of = self._ends[found.lastindex]
-        values = values_of(found)
-        return by_method, values if b"%" not in raw_path else [
-            value.replace(_SLASH, "/") for value in values
-        ]
+        by_method, values_of = self._ends[match.lastindex]
+        values = values_of(match)
+        if b"%" in raw_path:
+            values = [value.replace(_SLASH, "/") for value in values]
+        return by_method, values
 
-    def _below(self, node: _Node[T], segment: str, path: str) -> _Node[T]:
-        found = _SEGMENT.fullmatch(segment)
-        if found is None:
+    def _child(self, node: _Node[T], segment: str, path: str) -> _Node[T]:
+        match = _SEGMENT.fullmatch(segment)
+        if match is None:
             raise DeclarationError(
-                "A segment of a path has one field at most, in braces.", path=path
+                "A segment of a path has at most one field, in braces.", path=path
             )
-        if found[2] is None:
+        if match[2] is None:
             return node.texts.setdefault(segment, _Node())
-        before, after = found[1], found[3]
-        for known_before, known_after, below in node.fields:
+        before, after = match[1], match[3]
+        for known_before, known_after, child in node.fields:
             if (known_before, known_after) == (before, after):
-                return below
-        below = _Node()
-        node.fields.append((before, after, below))
+                return child
+        child = _Node()
+        node.fields.append((before, after, child))
         node.fields.sort(key=lambda each: -len(each[0] + each[1]))
-        return below
+        return child
 
     def _compile(self) -> None:
         self._ends = {}
@@ -90,50 +143,53 @@ class Router(Generic[T]):
     def _pattern(
         self, node: _Node[T], fields: tuple[int, ...], groups: list[int] | None = None
     ) -> str:
-        """What may follow a node: first its texts, then its fields, then the end, which an empty group marks.
+        """Return the pattern of everything below a node: texts, then fields, then the end, which an
+        empty group marks.
 
-        `fields` are the groups of the fields before it; `groups` counts all, because the last one tells which end it was.
+        `fields` are the groups of the fields before the node; `groups` counts all groups, because
+        the last one identifies the end that matched.
         """
         count = groups if groups is not None else [0]
-        ways = [
-            f"/{re.escape(text)}{self._pattern(below, fields, count)}"
-            for text, below in node.texts.items()
+        alternatives = [
+            f"/{re.escape(text)}{self._pattern(child, fields, count)}"
+            for text, child in node.texts.items()
         ]
-        for before, after, below in node.fields:
+        for before, after, child in node.fields:
             count[0] += 1
             own = f"([^/]{'+' if after else '++'})"
-            rest = self._pattern(below, (*fields, count[0]), count)
-            ways.append(f"/{re.escape(before)}{own}{re.escape(after)}{rest}")
+            rest = self._pattern(child, (*fields, count[0]), count)
+            alternatives.append(f"/{re.escape(before)}{own}{re.escape(after)}{rest}")
         if node.by_method:
             count[0] += 1
             self._ends[count[0]] = (node.by_method, _values(fields))
-            ways.append("()")
-        return f"(?:{'|'.join(ways)})"
+            alternatives.append("()")
+        return f"(?:{'|'.join(alternatives)})"
+
+
+def path_fields(path: str) -> Iterator[str]:
+    """Yield the names of a path's fields, in order."""
+    for segment in path.split("/"):
+        match = _SEGMENT.fullmatch(segment)
+        if match is not None and match[2] is not None:
+            yield match[2]
 
 
 def _values(groups: tuple[int, ...]) -> Values:
-    """What takes the values of these groups out of a match."""
+    """Return a function that takes the values of these groups from a match."""
     if len(groups) > 1:
         return itemgetter(*groups)
     return lambda match: tuple([match[group] for group in groups])
 
 
-def path_fields(path: str) -> Iterator[str]:
-    """The names of a path's fields, in its order."""
-    for segment in path.split("/"):
-        found = _SEGMENT.fullmatch(segment)
-        if found is not None and found[2] is not None:
-            yield found[2]
-
-
 def _text(raw_path: bytes) -> str:
-    """A path with the escapes of its segments undone; UsageError when one is not text."""
+    """Percent-decode the segments of a path. Raises UsageError if one is not UTF-8."""
     try:
         if b"%" not in raw_path:
             return raw_path.decode()
-        parts = [
-            unquote_to_bytes(part).decode().replace("/", _SLASH) for part in raw_path.split(b"/")
+        segments = [
+            unquote_to_bytes(segment).decode().replace("/", _SLASH)
+            for segment in raw_path.split(b"/")
         ]
-        return "/".join(parts)
+        return "/".join(segments)
     except UnicodeDecodeError:
-        raise UsageError("A path's escapes must spell UTF-8.") from None
+        raise UsageError("The path is not UTF-8.") from None

@@ -1,75 +1,82 @@
-"""What an operator may set of the HTTP face."""
+"""Settings of the HTTP layer: the table `[http]`."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import HTTP_BODY_BYTES_MAX, HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
+from keyhouse.limits import (
+    HTTP_BODY_BYTES_MAX,
+    HTTP_HEADER_TIMEOUT_SECONDS,
+    HTTP_WRITE_TIMEOUT_SECONDS,
+)
 from keyhouse.settings.parser import setting
+
+_POSITIVE = (
+    "body_bytes_max",
+    "body_timeout_seconds",
+    "header_timeout_seconds",
+    "write_timeout_seconds",
+    "slow_seconds",
+)
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[http]` of the settings."""
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "body_seconds_max": "body_timeout_seconds",
+        "head_seconds_max": "header_timeout_seconds",
+        "stall_seconds_max": "write_timeout_seconds",
+        "origins": "cors_origins",
+    }
 
     body_bytes_max: Annotated[
-        int, setting("The largest body of a request, where its route does not say another.")
+        int, setting("The largest body of a request, unless its route sets another limit.")
     ] = HTTP_BODY_BYTES_MAX
-    body_seconds_max: Annotated[float, setting("How long a body may take to come in.")] = 30.0
-    head_seconds_max: Annotated[
+    body_timeout_seconds: Annotated[
+        float, setting("Timeout for receiving the body of a request.")
+    ] = 30.0
+    header_timeout_seconds: Annotated[
+        float, setting("Timeout for receiving the headers of a request; then it is disconnected.")
+    ] = HTTP_HEADER_TIMEOUT_SECONDS
+    write_timeout_seconds: Annotated[
         float,
-        setting(
-            "How long the head of a request may take to come in; then the connection is closed."
-        ),
-    ] = HTTP_HEAD_SECONDS_MAX
-    stall_seconds_max: Annotated[
-        float,
-        setting("How long a client may take nothing of its answer; then the connection is closed."),
-    ] = HTTP_STALL_SECONDS_MAX
-    origins: Annotated[
+        setting("Disconnect a client that reads nothing of its response for this long."),
+    ] = HTTP_WRITE_TIMEOUT_SECONDS
+    cors_origins: Annotated[
         tuple[str, ...],
-        setting(
-            "The sites whose pages may call from a browser: `https://panel.example`, or `*` for all."
-        ),
+        setting("Sites whose pages may call from a browser: `https://panel.example`, or `*`."),
     ] = ()
     credentials: Annotated[
-        bool, setting("Whether those pages may send cookies; it can't stand with `*`.")
+        bool, setting("Whether pages of `cors_origins` may send cookies; not with `*`.")
     ] = False
     access_log: Annotated[
         Literal["all", "failed", "off"],
         setting(
-            "Which requests get a line: all, those with status 500 and up, or none; slow ones always do."
+            "Requests to log: all, those with status 500 and above, or none; always slow ones."
         ),
     ] = "failed"
-    slow_seconds: Annotated[
-        float, setting("A request that takes longer is logged as a warning.")
-    ] = 1.0
+    slow_seconds: Annotated[float, setting("Requests that take longer are logged as warnings.")] = (
+        1.0
+    )
     drain_seconds: Annotated[
-        float, setting("How long requests under way may take at the end, if that is to be shorter.")
+        float,
+        setting("Timeout for requests in flight at shutdown, if shorter than the service's."),
     ] = 10.0
-    docs: Annotated[bool, setting("Whether `/docs` and the OpenAPI document are there.")] = True
+    docs: Annotated[bool, setting("Whether to serve `/docs` and the OpenAPI documents.")] = True
 
     def __post_init__(self) -> None:
-        if self.credentials and "*" in self.origins:
+        if self.credentials and "*" in self.cors_origins:
             raise UsageError(
-                "Cookies for every site would be no protection at all: name the origins.",
-                origins="*",
+                "Cookies from pages of every site are unsafe: list the origins.", origins="*"
             )
-        for origin in self.origins:
+        for origin in self.cors_origins:
             if origin != "*" and not _is_origin(origin):
-                raise UsageError(
-                    "An origin is a scheme and a host, and nothing behind them.", origin=origin
-                )
-        for name in (
-            "body_bytes_max",
-            "body_seconds_max",
-            "head_seconds_max",
-            "stall_seconds_max",
-            "slow_seconds",
-        ):
+                raise UsageError("An origin is a scheme and a host, without a path.", origin=origin)
+        for name in _POSITIVE:
             if not getattr(self, name) > 0:
-                raise UsageError("This setting must be greater than nothing.", setting=name)
+                raise UsageError("This setting must be greater than 0.", setting=name)
 
 
 def _is_origin(text: str) -> bool:

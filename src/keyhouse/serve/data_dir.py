@@ -1,7 +1,7 @@
-"""The data folder is one process's own. The lock goes with the process, however that ends.
+"""The data folder, locked by one process. The lock ends with the process.
 
-It is handed on to the embedded nats-server as an open file: so the folder is taken until both have ended, and no second
-server ever works on the streams of one that is still writing its last.
+The embedded nats-server inherits the lock as an open file: the folder stays locked until both have
+ended, so that no second server opens the streams of one that is still writing.
 """
 
 import fcntl
@@ -17,11 +17,11 @@ __all__ = ["DataDir"]
 
 FILE: Final = "serve.lock"
 WAIT_SECONDS: Final = 10.0
-"""How long the nats-server of a process that was killed is waited for."""
+"""How long to wait for the nats-server of a process that was killed."""
 
 
 class DataDir:
-    """A folder that is ours until `release`."""
+    """A folder that is locked until `release`."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -29,13 +29,17 @@ class DataDir:
 
     @classmethod
     def take(cls, path: Path) -> "DataDir":
-        """Make it if it is not there, readable by this user only. LockedError, with the process, when it is another's."""
+        """Lock the folder; create it, for this user only, if it is missing.
+
+        Raises LockedError, with the process, if another one has it.
+        """
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(path / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UsageError(
-                "The data folder can't be written: name another one with --data, or let this user write there.",
+                "The data folder is not writable: choose another with --data, or let this user "
+                "write to it.",
                 data=str(path),
                 reason=error.strerror,
             ) from None
@@ -50,7 +54,7 @@ class DataDir:
 
     @property
     def is_open_to_others(self) -> bool:
-        """A folder that was there keeps its rights: they may be meant."""
+        """Whether other users can read it. The mode of an existing folder is not changed."""
         return bool(self.path.stat().st_mode & 0o007)
 
     def release(self) -> None:
@@ -63,9 +67,9 @@ def _lock(lock: int, path: Path) -> None:
         with suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder = _holder(lock)
-        if holder is None or _lives(holder) or time.monotonic() > deadline:
+        if holder is None or _is_alive(holder) or time.monotonic() > deadline:
             raise LockedError(
-                "Another keyhouse serves this data folder: stop it, or name another folder with --data.",
+                "Another keyhouse serves this data folder: stop it, or choose another with --data.",
                 data=str(path),
                 process=holder,
             )
@@ -77,8 +81,8 @@ def _holder(lock: int) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _lives(process: int) -> bool:
-    """Not one that has ended and is only not yet buried by its parent."""
+def _is_alive(process: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     try:

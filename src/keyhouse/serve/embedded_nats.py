@@ -1,7 +1,6 @@
-"""The NATS that endpoints are answered on: servers that are there, or one of our own beside this process.
+"""The embedded nats-server: a child process on loopback, with its streams in the data folder.
 
-Our own listens on loopback only, keeps its streams in the data folder, and is begun again when it ends by itself. It is
-started from the event loop's thread, which must be the main one: it lives as long as that thread.
+It is restarted if it exits. It must be started from the main thread, and lives as long as that.
 """
 
 import asyncio
@@ -18,18 +17,18 @@ from keyhouse.nats.server import NatsServer
 from keyhouse.serve.data_dir import DataDir
 
 FOLDER: Final = "nats"
-LOOK_SECONDS: Final = 0.5
-"""How long a server that has ended by itself may stay unnoticed."""
+CHECK_SECONDS: Final = 0.5
+"""How often to check that the server runs."""
 
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 _log = structlog.get_logger("keyhouse.serve")
 
 
 @asynccontextmanager
 async def embedded_nats(data: DataDir, port: int) -> AsyncIterator[NatsServer]:
-    """A server that answers, for as long as the block runs. UsageError when the port is taken."""
+    """Run a server until the block ends. Raises UsageError if the port is in use."""
     server = await _started(data, port)
-    watching = asyncio.create_task(_begin_again(server))
+    watching = asyncio.create_task(_restart(server))
     try:
         yield server
     finally:
@@ -40,11 +39,12 @@ async def embedded_nats(data: DataDir, port: int) -> AsyncIterator[NatsServer]:
 
 
 async def _started(data: DataDir, port: int) -> NatsServer:
-    """A port that was free when we looked can be taken when the server does: then another is tried, if any will do."""
-    for left in reversed(range(1 if port else _TRIES)):
+    """Start a server. Without a fixed port, try others: a free one can be taken before it binds."""
+    for attempts_left in reversed(range(1 if port else _ATTEMPTS)):
         if port and _is_taken(port):
             raise UsageError(
-                "The port for NATS is taken: name another with --nats-port (0 is any), or join what is there with --nats.",
+                "The port for NATS is in use: choose another with --nats-port (0 is any), or "
+                "connect to the server there with --nats.",
                 port=port,
             )
         server = NatsServer(data.path / FOLDER, port=port or None, holds=(data.lock,))
@@ -54,26 +54,23 @@ async def _started(data: DataDir, port: int) -> NatsServer:
             return server
         except UnavailableError:
             server.kill()
-            if not left:
+            if not attempts_left:
                 raise
     raise AssertionError("unreachable")
 
 
-async def _begin_again(server: NatsServer) -> None:
+async def _restart(server: NatsServer) -> None:
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
         if server.process_id is None:
-            _log.error("nats server ended by itself", log=str(server.folder / "nats-server.log"))
+            _log.error("nats server exited", log=str(server.folder / "nats-server.log"))
             try:
                 server.start()
-            except (
-                OSError,
-                SubprocessError,
-            ) as error:  # such as a full disk, which may be what ended it
+            except (OSError, SubprocessError) as error:  # such as a full disk
                 _log.error(
-                    "nats server could not be begun again",
+                    "nats server could not be restarted",
                     reason=str(error),
-                    again_in_seconds=LOOK_SECONDS,
+                    retry_in_seconds=CHECK_SECONDS,
                 )
 
 

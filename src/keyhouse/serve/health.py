@@ -1,29 +1,31 @@
-"""Whether the service is alive, and whether each system can answer now: what a load balancer and an operator ask.
+"""Health and readiness, with the routes /health, /ready and /metrics.
 
-Alive is who answers at all. Ready is who could take a request: the engine answers, and the system says nothing against it.
+A process that responds is alive. A system is ready if its engine responds and its own check passes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 import structlog
 
+from keyhouse import __version__
 from keyhouse.errors import KeyhouseError
+from keyhouse.http import Response, ResponseSpec, Route
 from keyhouse.metrics import Metrics
 
 CHECK_SECONDS: Final = 3.0
-"""How long a check may take: who is slower is not ready."""
+"""Timeout of a system's checks."""
 
-KEPT_SECONDS: Final = 1.0
-"""How long an answer holds, so that asking often costs the engine nothing."""
+CACHE_SECONDS: Final = 1.0
+"""How long a result is cached, so that frequent probes do not load the engine."""
 
 _log = structlog.get_logger("keyhouse.serve")
 
 
 class SystemHealth(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`why` is a sentence, and `code` the machine's name for it, of a system that is not ready."""
+    """`why` (a sentence) and `code` are set if the system is not ready."""
 
     ready: bool
     code: str | None = None
@@ -36,30 +38,30 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Asks each system's checks, all at once, and keeps what they said for a moment."""
+    """Runs the checks of all systems concurrently, and caches the result."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._checks: dict[str, list[Callable[[], Awaitable[object]]]] = {}
-        self._last: tuple[float, Readiness] | None = None
-        self._asking = asyncio.Lock()
+        self._cached: tuple[float, Readiness] | None = None
+        self._checking = asyncio.Lock()
 
     def add(self, system: str, *checks: Callable[[], Awaitable[object]]) -> None:
         self._checks.setdefault(system, []).extend(checks)
 
     async def readiness(self) -> Readiness:
-        async with self._asking:
+        async with self._checking:
             now = asyncio.get_running_loop().time()
-            if self._last is None or now - self._last[0] > KEPT_SECONDS:
-                self._last = (now, await self._look())
-            return self._last[1]
+            if self._cached is None or now - self._cached[0] > CACHE_SECONDS:
+                self._cached = (now, await self._check_all())
+            return self._cached[1]
 
-    async def _look(self) -> Readiness:
-        answers = await asyncio.gather(*(_check(checks) for checks in self._checks.values()))
-        systems = dict(zip(self._checks, answers, strict=True))
+    async def _check_all(self) -> Readiness:
+        results = await asyncio.gather(*(_check(checks) for checks in self._checks.values()))
+        systems = dict(zip(self._checks, results, strict=True))
         for name, health in systems.items():
             self._metrics.ready.labels(name).set(health.ready)
-        return Readiness(all(health.ready for health in answers), systems)
+        return Readiness(all(health.ready for health in results), systems)
 
 
 async def _check(checks: list[Callable[[], Awaitable[object]]]) -> SystemHealth:
@@ -70,8 +72,37 @@ async def _check(checks: list[Callable[[], Awaitable[object]]]) -> SystemHealth:
     except KeyhouseError as error:
         return SystemHealth(False, error.code, error.sentence)
     except TimeoutError:
-        return SystemHealth(False, "TIMEOUT", "It did not answer in time.")
+        return SystemHealth(False, "TIMEOUT", "The check timed out.")
     except Exception:
-        _log.exception("a readiness check failed")
-        return SystemHealth(False, KeyhouseError.code, "Its check failed; the log says how.")
+        _log.exception("readiness check failed")
+        return SystemHealth(False, KeyhouseError.code, "The check failed; see the log.")
     return SystemHealth(True)
+
+
+def health_routes(health: Health, metrics: Metrics) -> Sequence[Route]:
+    scraping = asyncio.Lock()
+
+    async def alive() -> dict[str, str]:
+        """Report that the process responds, whatever the state of the systems."""
+        return {"status": "alive", "version": __version__}
+
+    async def ready() -> Response[Readiness]:
+        """Report whether every system is ready, and why not."""
+        readiness = await health.readiness()
+        return Response(readiness, 200 if readiness.ready else 503)
+
+    async def page() -> Response[bytes]:
+        """Return the metrics in the text format of Prometheus."""
+        async with scraping:  # one at a time, in a thread: a thousand plugins have 15 MB
+            return Response(await asyncio.to_thread(metrics.page), media_type=metrics.content_type)
+
+    readiness: dict[int, Any] = {
+        200: Readiness,
+        503: ResponseSpec(type=Readiness, about="Some system is not ready, and why."),
+    }
+    text = ResponseSpec(type=bytes, about="Prometheus text.", media_type=metrics.content_type)
+    return (
+        Route(method="GET", path="/health", handler=alive, tag="operator"),
+        Route(method="GET", path="/ready", handler=ready, replies=readiness, tag="operator"),
+        Route(method="GET", path="/metrics", handler=page, replies={200: text}, tag="operator"),
+    )

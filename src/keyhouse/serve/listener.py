@@ -1,9 +1,9 @@
-"""The HTTP server, uvicorn, in this process and on this event loop. It knows one ASGI application and nothing in it."""
+"""The HTTP listener: uvicorn in this process and on this event loop, for one ASGI application."""
 
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -11,9 +11,14 @@ from typing import Any
 import uvicorn
 
 from keyhouse.errors import UsageError
-from keyhouse.limits import HTTP_HEAD_SECONDS_MAX, HTTP_STALL_SECONDS_MAX
-from keyhouse.serve.uvicorn_protocol import HttpProtocol
-from keyhouse.serve.write_buffer_limit import WriteBufferLimit
+from keyhouse.limits import HTTP_HEADER_TIMEOUT_SECONDS, HTTP_WRITE_TIMEOUT_SECONDS
+from keyhouse.serve.uvicorn_protocol import (
+    HttpProtocol,
+    Reject,
+    WriteBufferLimit,
+    one_write,
+    reject,
+)
 from keyhouse.settings.settings import Address
 
 BACKLOG = 2_048
@@ -21,30 +26,29 @@ BACKLOG = 2_048
 
 
 def bind(address: Address) -> socket.socket:
-    """A socket there, not yet listening. UsageError when it can't be had."""
+    """Return a bound socket that does not listen yet. Raises UsageError if it cannot be bound."""
     try:
-        found = socket.getaddrinfo(
+        family, kind, protocol, _, location = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, place = found[0]
+        )[0]
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(place)
+            bound.bind(location)
         except BaseException:
             bound.close()
             raise
         return bound
     except OSError as error:
         raise UsageError(
-            "HTTP can't listen there: name another place with --http (port 0 is any), or off.",
+            "HTTP cannot listen there: choose another address with --http (port 0 is any), or off.",
             http=f"{address.host}:{address.port}",
             reason=error.strerror,
         ) from None
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the program that it is a part of."""
+class _UvicornServer(uvicorn.Server):
+    """Leaves signals to the program."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -57,25 +61,26 @@ async def listening(
     bound: socket.socket,
     *,
     drain_seconds: float,
-    head_seconds_max: float = HTTP_HEAD_SECONDS_MAX,
-    stall_seconds_max: float = HTTP_STALL_SECONDS_MAX,
-    refused: Callable[[int], None] | None = None,
+    header_timeout_seconds: float = HTTP_HEADER_TIMEOUT_SECONDS,
+    write_timeout_seconds: float = HTTP_WRITE_TIMEOUT_SECONDS,
+    reject: Reject = reject,
 ) -> AsyncIterator[Address]:
-    """Serve until the block ends; then take no more connections, and give requests under way that long to end.
+    """Serve until the block ends; then stop accepting, and wait `drain_seconds` for requests.
 
-    Two others are how long the head of a request may take, and how long a client may take nothing of its answer. `refused`
-    is told the status of what the application does not see: no HTTP, or a head too large, too slow or without its host.
+    `reject` renders the response to requests that do not reach the application: invalid HTTP, or
+    headers that are too large, too slow or without a host.
     """
-    speak: Any = partial(
+    protocol: Any = partial(
         HttpProtocol,
-        head_seconds_max=head_seconds_max,
-        stall_seconds_max=stall_seconds_max,
-        refused=refused,
-        unsent=WriteBufferLimit(),
+        header_timeout_seconds=header_timeout_seconds,
+        write_timeout_seconds=write_timeout_seconds,
+        reject=reject,
+        write_buffer_limit=WriteBufferLimit(),
     )
     config = uvicorn.Config(
-        app,
-        http=speak,
+        one_write(app),
+        http=protocol,
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -85,7 +90,7 @@ async def listening(
         backlog=BACKLOG,
         timeout_graceful_shutdown=math.ceil(drain_seconds),
     )
-    server = _Server(config)
+    server = _UvicornServer(config)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started:

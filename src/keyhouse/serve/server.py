@@ -1,15 +1,17 @@
-"""The host: opens the engines, asks each system for its part, runs the faces, and ends in order.
+"""The server: opens engines, builds services, runs the listeners, and shuts down in order.
 
-It knows no system, only what they hand in. What was begun is ended in the opposite order: first the faces take nothing more
-and finish what they have, then tasks end, then NATS, then engines are closed, and last the data folder is let go.
+It knows no system, only the specs that they return. Shutdown is the reverse of startup: the listeners
+stop accepting and drain their requests, then background tasks are cancelled, then NATS is closed,
+then the engines, and last the lock of the data folder is released.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from socket import socket
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 import structlog
@@ -27,124 +29,128 @@ from keyhouse.nats.credentials import sign_in
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.embedded_nats import embedded_nats
-from keyhouse.serve.health import Health
-from keyhouse.serve.health_routes import health_routes
+from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
-from keyhouse.serve.tasks import Tasks
-from keyhouse.serve.tracing import Tracing, tracing
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.parser import read_settings
 from keyhouse.settings.settings import EMBEDDED, OFF, Address
 from keyhouse.settings.sources import LoadedSettings
 
-ENGINE_SECONDS: Final = 15.0
-"""How long an engine may take to open: it may have tables to make."""
+ENGINE_TIMEOUT_SECONDS: Final = 15.0
+"""Timeout for opening an engine, which may have to create tables."""
 
 PROBE: Final = ("keyhouse-ready", ("ready",))
-"""A row that is never written: an engine that says it is not there answers."""
+"""A row that is never written: reading it shows that the engine responds."""
+
+RESTART_SECONDS: Final = 1.0
+RESTART_SECONDS_MAX: Final = 60.0
+"""Backoff before a failed background task is restarted: doubled each time, up to this."""
+
+_OTLP_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 _log = structlog.get_logger("keyhouse.serve")
 
-Service = Callable[[ServiceContext], ServiceSpec]
+Build = Callable[[ServiceContext], ServiceSpec]
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where the service is reached. `None`: not by that face."""
+    """The URLs of the service. None: that listener is off."""
 
     http: str | None
     nats: str | None
 
 
 class Server:
-    """`async with Host(given, services) as place: …` serves until the block ends. What can't be is a KeyhouseError, and
-    then nothing is left of what had begun."""
+    """Serves until the block ends: `async with Server(loaded, services) as addresses: …`.
 
-    def __init__(self, given: LoadedSettings, services: Mapping[str, Service]) -> None:
-        self._given = given
-        self._settings = given.settings
+    Raises KeyhouseError if startup fails; everything already started is stopped.
+    """
+
+    def __init__(self, loaded: LoadedSettings, services: Mapping[str, Build]) -> None:
+        self._loaded = loaded
+        self._settings = loaded.settings
         self._services = services
         self._metrics = Metrics(__version__)
         self._health = Health(self._metrics)
         self._stack = AsyncExitStack()
-        self._faces: list[AsyncExitStack] = []
-        self._traces: Tracing | None = None
+        self._listeners: list[AsyncExitStack] = []
+        self._tracing: _Tracing | None = None
 
     async def __aenter__(self) -> Addresses:
         async with AsyncExitStack() as starting:
-            place = await self._start(starting)
+            addresses = await self._start(starting)
             self._stack = starting.pop_all()
-        return place
+        return addresses
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> Addresses:
-        http_settings, signing = self._read_settings()
+        http_settings, credentials = self._read_settings()
         data = DataDir.take(Path(self._settings.data))
         stack.callback(data.release)
         if data.is_open_to_others:
-            _log.warning(
-                "others on this machine can look into the data folder: chmod 700 it",
-                data=str(data.path),
-            )
+            _log.warning("other users can read the data folder: chmod 700 it", data=str(data.path))
         address = self._settings.http_address
         bound = None if address is None else stack.enter_context(bind(address))
-        self._traces = tracing(self._settings.otlp_endpoint)
-        if self._traces is not None:
-            stack.push_async_callback(self._traces.close)
-        parts = [await self._part(name, data.path, stack) for name in self._services]
-        nats = await self._nats_url(parts, data, stack)
-        connection = (
-            None if nats is None else await stack.enter_async_context(connect(nats, **signing))
+        self._tracing = _open_tracing(self._settings.otlp_endpoint)
+        if self._tracing is not None:
+            stack.push_async_callback(self._tracing.close)
+        specs = [await self._build(name, data.path, stack) for name in self._services]
+        nats = await self._nats_url(specs, data, stack)
+        client = (
+            None if nats is None else await stack.enter_async_context(connect(nats, **credentials))
         )
-        await stack.enter_async_context(Tasks(parts, self._metrics))
-        stack.push_async_callback(self._end_faces)
-        for part in parts:
-            if connection is not None and part.endpoints:
-                await self._begin_face(
+        await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
+        stack.push_async_callback(self._stop_listeners)
+        for spec in specs:
+            if client is not None and spec.endpoints:
+                await self._start_listener(
                     NatsListener(
-                        connection,
-                        part.endpoints,
-                        name=part.name,
+                        client,
+                        spec.endpoints,
+                        name=spec.name,
                         version=__version__,
-                        description=part.title,
-                        queue=part.queue,
+                        description=spec.title,
+                        queue=spec.queue,
                     )
                 )
-                self._health.add(part.name, _connected(connection))
+                self._health.add(spec.name, _nats_check(client))
         http = None
         if bound is not None:
-            http = (await self._begin_face(self._listener(parts, bound, http_settings))).url
+            http = (await self._start_listener(self._http(specs, bound, http_settings))).url
         return Addresses(http, None if nats is None else public_url(nats))
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
-        """Of the HTTP face, and how NATS is signed in to: what can't be is said before anything is opened."""
-        given = {"drain_seconds": self._settings.drain_seconds, **self._given.http}
-        credentials = self._settings.nats_credentials if self._settings.nats != OFF else None
-        return read_settings(HttpSettings, given, table="http"), sign_in(
-            credentials
-        ) if credentials else {}
+        """Return the HTTP settings and nats-py's options for credentials.
 
-    # The systems
+        Invalid ones raise before anything is opened.
+        """
+        given = {"drain_seconds": self._settings.drain_seconds, **self._loaded.http}
+        file = self._settings.nats_credentials if self._settings.nats != OFF else None
+        http = read_settings(HttpSettings, given, table="http")
+        return http, sign_in(file) if file else {}
 
-    async def _part(self, name: str, data: Path, stack: AsyncExitStack) -> ServiceSpec:
-        opened = await self._engine(name, data, stack)
-        traces = self._traces
+    # Services
+
+    async def _build(self, name: str, data: Path, stack: AsyncExitStack) -> ServiceSpec:
+        opened = await self._open_engine(name, data, stack)
+        tracing = self._tracing
         engine = self._metrics.metered(
-            name, opened if traces is None else traces.engine(name, opened)
+            name, opened if tracing is None else tracing.engine(name, opened)
         )
-        settings = self._given.tables.get(name, {})
+        settings = self._loaded.tables.get(name, {})
         context = ServiceContext(
             engine=engine, data=data, metrics=self._metrics.registry, settings=settings
         )
-        part = _checked(self._services[name](context), name)
-        self._health.add(name, lambda: engine.read(*PROBE), *([part.ready] if part.ready else []))
-        return part if traces is None else traces.part(part)
+        spec = _checked(self._services[name](context), name)
+        self._health.add(name, lambda: engine.read(*PROBE), *([spec.ready] if spec.ready else []))
+        return spec if tracing is None else tracing.service(spec)
 
-    async def _engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
-        own, common = self._given.engines.get(name), self._settings.engine
+    async def _open_engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
+        own, common = self._loaded.engines.get(name), self._settings.engine
         url = own or common
-        place = (
+        location = (
             file_of(name, data)
             if url is None
             else url_of(name, url, alone=bool(own) or len(self._services) == 1)
@@ -152,102 +158,166 @@ class Server:
         if url is not None:
             make_folder(url)
         try:
-            async with asyncio.timeout(ENGINE_SECONDS):
-                engine = await open_engine(place)
+            async with asyncio.timeout(ENGINE_TIMEOUT_SECONDS):
+                engine = await open_engine(location)
         except KeyhouseError as error:
             error.fields["system"] = name
-            if (
-                source := self._given.sources.get(f"{name}.engine" if own else "engine")
-            ) is not None:
+            source = self._loaded.sources.get(f"{name}.engine" if own else "engine")
+            if source is not None:
                 error.fields["source"] = source
             raise
         except TimeoutError:
             raise UnavailableError(
-                "The engine does not answer: look at it, or name another with --engine.",
-                engine=public_url(place),
+                "The engine does not respond: check it, or choose another with --engine.",
+                engine=public_url(location),
                 system=name,
             ) from None
         stack.push_async_callback(engine.close)
         durable = engine.capabilities.durable
-        _log.info("engine open", system=name, engine=public_url(place), durable=durable)
+        _log.info("engine open", system=name, engine=public_url(location), durable=durable)
         if not durable:
             _log.warning(
-                "what is acknowledged here can be lost with the machine: keyhouse doctor says why",
+                "acknowledged writes may be lost if the machine fails: see keyhouse doctor",
                 system=name,
             )
         return engine
 
-    # The faces
+    # Listeners
 
     async def _nats_url(
-        self, parts: list[ServiceSpec], data: DataDir, stack: AsyncExitStack
+        self, specs: list[ServiceSpec], data: DataDir, stack: AsyncExitStack
     ) -> str | None:
-        """Where NATS is, if anything is answered there; our own server is started only for that."""
-        asked = [part.name for part in parts if part.endpoints]
-        if not asked or self._settings.nats == OFF:
-            if asked:
-                _log.warning("nats is off, and these systems are not answered there", systems=asked)
+        """Return the URL of NATS if a service uses it; only then is the embedded one started."""
+        users = [spec.name for spec in specs if spec.endpoints]
+        if not users or self._settings.nats == OFF:
+            if users:
+                _log.warning("nats is off: these systems are not served there", systems=users)
             return None
         if self._settings.nats != EMBEDDED:
             return self._settings.nats
         return (await stack.enter_async_context(embedded_nats(data, self._settings.nats_port))).url
 
-    def _listener(
-        self, parts: list[ServiceSpec], bound: socket, settings: HttpSettings
+    def _http(
+        self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
     ) -> AbstractAsyncContextManager[Address]:
         routes = health_routes(self._health, self._metrics)
-        app = make_app(parts, settings=settings, registry=self._metrics.registry, routes=routes)
+        app = make_app(specs, settings=settings, registry=self._metrics.registry, routes=routes)
         return listening(
-            app if self._traces is None else self._traces.app(app),
+            app if self._tracing is None else self._tracing.app(app),
             bound,
             drain_seconds=min(settings.drain_seconds, self._settings.drain_seconds),
-            head_seconds_max=settings.head_seconds_max,
-            stall_seconds_max=settings.stall_seconds_max,
-            refused=app.metrics.refuse,
+            header_timeout_seconds=settings.header_timeout_seconds,
+            write_timeout_seconds=settings.write_timeout_seconds,
+            reject=app.reject,
         )
 
-    async def _begin_face(self, face: AbstractAsyncContextManager[Any]) -> Any:
+    async def _start_listener(self, listener: AbstractAsyncContextManager[Any]) -> Any:
         stack = AsyncExitStack()
-        begun = await stack.enter_async_context(face)
-        self._faces.append(stack)
-        return begun
+        started = await stack.enter_async_context(listener)
+        self._listeners.append(stack)
+        return started
 
-    async def _end_faces(self) -> None:
-        """All at once, each in its own time, none longer than may be."""
-        faces, self._faces = self._faces, []
-        ending = [asyncio.create_task(face.aclose()) for face in faces]
-        if not ending:
+    async def _stop_listeners(self) -> None:
+        """Stop all listeners concurrently, within the time that requests have to finish."""
+        listeners, self._listeners = self._listeners, []
+        stopping = [asyncio.create_task(listener.aclose()) for listener in listeners]
+        if not stopping:
             return
-        _, late = await asyncio.wait(ending, timeout=self._settings.drain_seconds + 1)
+        _, late = await asyncio.wait(stopping, timeout=self._settings.drain_seconds + 1)
         if late:
-            _log.warning("requests were cut off", faces=len(late))
+            _log.warning("requests aborted", listeners=len(late))
             for task in late:
                 task.cancel()
-        for result in await asyncio.gather(*ending, return_exceptions=True):
+        for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, Exception):
-                _log.error("a face did not end well", exc_info=result)
+                _log.error("listener shutdown failed", exc_info=result)
 
 
-def _checked(part: Any, name: str) -> ServiceSpec:
-    """What a function of somebody else's returned."""
-    if isinstance(part, ServiceSpec):
-        return part
-    if isinstance(part, Coroutine):
-        part.close()
+class BackgroundTasks:
+    """Runs the tasks of all services until the block ends; then cancels and awaits them.
+
+    A task that fails is logged and restarted after a backoff; one that returns is done.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServiceSpec],
+        metrics: Metrics,
+        *,
+        restart_seconds: float = RESTART_SECONDS,
+    ) -> None:
+        self._specs = specs
+        self._metrics = metrics
+        self._restart_seconds = restart_seconds
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._running = [
+            asyncio.create_task(self._run(spec.name, task))
+            for spec in self._specs
+            for task in spec.tasks
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _run(self, system: str, task: Callable[[], Awaitable[None]]) -> None:
+        backoff = self._restart_seconds
+        while True:
+            try:
+                return await task()
+            except KeyhouseError as error:
+                _log.error("task failed", system=system, error=str(error), retry_in_seconds=backoff)
+            except Exception:
+                _log.exception("task failed", system=system, retry_in_seconds=backoff)
+            self._metrics.task_failures.labels(system).inc()
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, RESTART_SECONDS_MAX)
+
+
+class _Tracing(Protocol):
+    """`keyhouse.serve.tracing.Tracing`, which needs libraries that are not always installed."""
+
+    def engine(self, system: str, engine: Engine) -> Engine: ...
+    def service(self, spec: ServiceSpec) -> ServiceSpec: ...
+    def app(self, app: Any) -> Any: ...
+    async def close(self) -> None: ...
+
+
+def _open_tracing(endpoint: str | None) -> _Tracing | None:
+    """Return the tracing if a collector is configured. ImportError names the extra that it needs."""
+    if endpoint is None and not any(os.environ.get(name) for name in _OTLP_VARIABLES):
+        return None
+    try:
+        from keyhouse.serve.tracing import Tracing
+    except ModuleNotFoundError as error:
+        raise ImportError(f"Tracing needs {error.name}: pip install 'keyhouse[traces]'") from error
+    return Tracing(endpoint, __version__)
+
+
+def _checked(spec: Any, name: str) -> ServiceSpec:
+    """Check what a function outside this project has returned."""
+    if isinstance(spec, ServiceSpec):
+        return spec
+    if isinstance(spec, Coroutine):
+        spec.close()
     raise UsageError(
-        "What is served is a plain function that returns a Part.",
+        "A service must be a plain function that returns a ServiceSpec.",
         system=name,
-        returned=type(part).__name__,
+        returned=type(spec).__name__,
     )
 
 
-def _connected(connection: NatsClient) -> Callable[[], Awaitable[None]]:
+def _nats_check(client: NatsClient) -> Callable[[], Awaitable[None]]:
     async def check() -> None:
-        if not connection.is_connected:
-            raise UnavailableError("The connection to NATS is lost; it is tried again and again.")
-        if not connection.is_reading:
+        if not client.is_connected:
+            raise UnavailableError("The connection to NATS is lost; reconnecting.")
+        if not client.is_reading:
             raise UnavailableError(
-                "What comes over NATS is no longer read: the log says why; start the service again."
+                "The NATS connection is no longer read: see the log, and restart the service."
             )
 
     return check

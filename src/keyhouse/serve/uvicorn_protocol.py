@@ -1,8 +1,25 @@
-"""HTTP/1.1 as uvicorn speaks it, with an end to what is waited for, and refusals that look like all others.
+"""HTTP/1.1 on uvicorn, with timeouts, limits, and whole responses in one write.
 
-uvicorn keeps the head of a request whatever its size, waits without end for one that is not finished, and for a client that
-does not take its answer; and it refuses what is no request with a line of plain text. A head that comes in one piece, as
-nearly every one does, starts none of the timers here.
+uvicorn buffers the head of a request without a limit, waits without a timeout for one that is
+incomplete and for a client that does not read its response, and rejects invalid requests with plain
+text. `HttpProtocol` adds the limits and the error format. A head that arrives in one piece, as nearly
+all do, starts no timer.
+
+uvicorn also validates each header with two regular expressions and writes the head and the body
+separately. `one_write` joins a response with a Content-Length and one body, checks it once, and
+writes it once. Other responses (streams, HEAD, a closing connection) are left to uvicorn.
+
+Names of uvicorn in use that are not documented (checked by `tests/serve/test_uvicorn_names.py`):
+
+- Of `HttpToolsProtocol`, for limits and timeouts of the head and the response to an invalid request:
+  `cycle`, `scope`, `url`, `headers`, `parser`, `flow`, `pipeline`, `loop`, `transport`,
+  `server_state`, `on_headers_complete`; and `_unset_keepalive_if_required`, because `data_received`
+  is replaced: uvicorn's sends plain text.
+- Of `RequestResponseCycle`, because `one_write` does what its `send` does for a whole response:
+  `send`, `scope`, `transport`, `flow`, `default_headers`, `keep_alive`, `disconnected`,
+  `more_body`, `message_event`, `on_response`, `response_started`, `response_complete`,
+  `waiting_for_100_continue`.
+- `STATUS_LINE`, the first line of a response by status.
 """
 
 import asyncio
@@ -12,202 +29,326 @@ from typing import Any, Final
 
 import httptools
 import structlog
-from uvicorn._types import HTTPScope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
+from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
-from keyhouse.http.problem import HeadError, SlowError, refusal
-from keyhouse.limits import HTTP_HEAD_BYTES_MAX
-from keyhouse.serve.fast_response import FastResponse
-from keyhouse.serve.write_buffer_limit import WriteBufferLimit
-from keyhouse.serve.write_coalescing import CoalescingTransport
+from keyhouse.http.errors import PROBLEM, SECURITY_HEADERS, HeadError, SlowError
+from keyhouse.http.response import EncodedResponse
+from keyhouse.limits import HTTP_HEAD_BYTES_MAX, HTTP_WRITE_BUFFER_BYTES_MAX
 
-CONNECTION_LOG: Final = structlog.get_logger("keyhouse.http")
+_CONTROLS: Final = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
+"""Invalid in a header. The head as a whole contains two of them per line, and no more."""
+
+_log = structlog.get_logger("keyhouse.http")
 
 Timer = asyncio.TimerHandle
+Message = Any
+Reject = Callable[[KeyhouseError, bytes, HeaderPairs], EncodedResponse]
+"""Returns the response to a request that is rejected here; it has the path and headers so far."""
+
+
+def reject(error: KeyhouseError, raw_path: bytes, headers: HeaderPairs) -> EncodedResponse:
+    """Reject with a problem document, for an application that has no `reject` of its own."""
+    id = secrets.token_hex(8)
+    response = PROBLEM.response(error, id)
+    response.headers += (*SECURITY_HEADERS, (b"x-request-id", id.encode()))
+    return response
+
+
+class WriteBufferLimit:
+    """Bounds the unread responses of all connections together.
+
+    A client may read its response byte by byte: some hundred of them could make the service buffer
+    gigabytes. Beyond the limit the connection that has waited longest is aborted.
+    """
+
+    __slots__ = ("_buffered", "_bytes_max", "_total")
+
+    def __init__(self, bytes_max: int = HTTP_WRITE_BUFFER_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._buffered: dict[Any, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        """Return the number of waiting connections."""
+        return len(self._buffered)
+
+    def add(self, connection: Any, size: int) -> None:
+        """Note that a connection has `size` bytes to write and waits. The newest is not aborted."""
+        self.remove(connection)
+        self._buffered[connection] = size
+        self._total += size
+        while self._total > self._bytes_max and len(self._buffered) > 1:
+            oldest = next(iter(self._buffered))
+            self.remove(oldest)
+            oldest.abort()
+
+    def remove(self, connection: Any) -> None:
+        self._total -= self._buffered.pop(connection, 0)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. A head may take `head_seconds_max`; of an answer, something is taken every `stall_seconds_max`.
-    `refused` is told the status of what is refused here, and so is never a request of the application."""
+    """One connection.
 
-    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none before the first request
-    scope: HTTPScope | None  # type: ignore[assignment]
+    The head of a request must arrive within `header_timeout_seconds`; a client must read some of its
+    response every `write_timeout_seconds`.
+    """
+
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first request
+    scope: Any
 
     def __init__(
         self,
         *arguments: Any,
-        head_seconds_max: float,
-        stall_seconds_max: float,
-        refused: Callable[[int], None] | None = None,
-        unsent: WriteBufferLimit | None = None,
+        header_timeout_seconds: float,
+        write_timeout_seconds: float,
+        reject: Reject = reject,
+        write_buffer_limit: WriteBufferLimit | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
-        self._refused = refused
-        self._unsent = WriteBufferLimit() if unsent is None else unsent
-        self._head_seconds_max = head_seconds_max
-        self._stall_seconds_max = stall_seconds_max
-        self._head_timer: Timer | None = None
-        self._stall_timer: Timer | None = None
-        self._head: Any = None
-        self._came = 0  # bytes of the head that is not complete, without its first piece
-        self._piece = 0
+        self._reject = reject
+        self._write_buffer_limit = (
+            WriteBufferLimit() if write_buffer_limit is None else write_buffer_limit
+        )
+        self._header_timeout_seconds = header_timeout_seconds
+        self._write_timeout_seconds = write_timeout_seconds
+        self._header_timer: Timer | None = None
+        self._write_timer: Timer | None = None
+        self._incomplete_scope: Any = None
+        self._head_received = 0  # bytes of an incomplete head, without its first piece
+        self._piece_size = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type]  # it has all of one
-        self._await_head()
+        super().connection_made(transport)
+        self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._head_timer, self._stall_timer):
+        for timer in (self._header_timer, self._write_timer):
             if timer is not None:
                 timer.cancel()
-        self._unsent.release(self)
+        self._write_buffer_limit.remove(self)
         super().connection_lost(exc)
 
-    # What comes in
+    # Reading
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        self._piece = len(data)
+        self._piece_size = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             if self.cycle is not None:
                 self.cycle.keep_alive = (
-                    False  # it is answered as any other, and nothing else is spoken behind it
+                    False  # answered as a plain request, the last of this connection
                 )
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse(
-                cause
-                if isinstance(cause, KeyhouseError)
-                else UsageError("What was sent is no HTTP request.")
-            )
+            is_own = isinstance(cause, KeyhouseError)
+            self._respond_error(cause if is_own else UsageError("Invalid HTTP request."))  # type: ignore[arg-type]
             return
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.scope is not self.scope:
-            self._go_on_waiting(len(data))
+            self._wait_for_head(len(data))
 
-    def _go_on_waiting(self, size: int) -> None:
-        """A head is not complete; or it was empty lines, or the rest of a body that nobody reads."""
+    def _wait_for_head(self, size: int) -> None:
+        """Called when a head is incomplete, or when empty lines or an unread body were received."""
         if self._in_head:
-            if self._head is self.scope:
-                self._came += size
-            self._head = self.scope
-            if self._came > HTTP_HEAD_BYTES_MAX:
-                self._refuse(_too_large())
+            if self._incomplete_scope is self.scope:
+                self._head_received += size
+            self._incomplete_scope = self.scope
+            if self._head_received > HTTP_HEAD_BYTES_MAX:
+                self._respond_error(_head_too_large())
                 return
-        self._await_head()
+        self._start_header_timer()
 
     def on_headers_complete(self) -> None:
         if (
-            self._came + self._piece > HTTP_HEAD_BYTES_MAX
+            self._head_received + self._piece_size > HTTP_HEAD_BYTES_MAX
             and self._head_bytes() > HTTP_HEAD_BYTES_MAX
         ):
-            raise _too_large()
+            raise _head_too_large()
         self._check_host()
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-            self._came = 0
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+            self._head_received = 0
         HttpToolsProtocol.on_headers_complete(self)
 
     def _check_host(self) -> None:
-        """RFC 9112, 3.2: without it, or with two, nobody knows whom the request is for."""
+        """RFC 9112, 3.2: a request without Host, or with two, is ambiguous."""
         hosts = [name for name, _ in self.headers].count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
-            raise UsageError("A request names its host once: send one Host header.", hosts=hosts)
+            raise UsageError("A request must have one Host header.", hosts=hosts)
 
     @property
     def _in_head(self) -> bool:
-        """Whether a request has begun of which not all headers are here: each has a scope of its own from its first byte."""
+        """Whether a head is incomplete: each request has its own scope from its first byte."""
         return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
-    def _answering(self) -> RequestResponseCycle | None:
-        """The request that is not answered yet, if there is one."""
-        return None if self.cycle is None or self.cycle.response_complete else self.cycle
+    def _start_header_timer(self) -> None:
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(
+                self._header_timeout_seconds, self._header_timed_out
+            )
 
-    def _await_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self._head_seconds_max, self._head_is_late)
-
-    def _head_is_late(self) -> None:
-        self._head_timer = None
+    def _header_timed_out(self) -> None:
+        self._header_timer = None
         if self._in_head:
-            self._refuse(SlowError("The head of the request did not come in time."))
+            self._respond_error(SlowError("The headers were not received in time."))
         else:
             self.transport.close()
 
-    # What goes out
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        task = self.loop.create_task(cycle.run_asgi(FastResponse(cycle, app)))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+    # Writing
 
     def pause_writing(self) -> None:
         super().pause_writing()
         size = self.transport.get_write_buffer_size()
-        self._watch_stall(size)
-        self._unsent.hold(self, size)
+        self._start_write_timer(size)
+        self._write_buffer_limit.add(self, size)
 
     def resume_writing(self) -> None:
-        self._unsent.release(self)
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
+        self._write_buffer_limit.remove(self)
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
         super().resume_writing()
 
-    def _watch_stall(self, size: int) -> None:
-        self._stall_timer = self.loop.call_later(self._stall_seconds_max, self._look_at_stall, size)
+    def _start_write_timer(self, size: int) -> None:
+        self._write_timer = self.loop.call_later(
+            self._write_timeout_seconds, self._check_progress, size
+        )
 
-    def _look_at_stall(self, before: int) -> None:
-        """A client may be slow, but not take nothing at all."""
+    def _check_progress(self, before: int) -> None:
+        """Abort if the client has read nothing; a slow client continues."""
         size = self.transport.get_write_buffer_size()
         if size < before:
-            self._watch_stall(size)
+            self._start_write_timer(size)
         else:
-            self._stall_timer = None
+            self._write_timer = None
             self.transport.abort()
 
-    def cut_off(self) -> None:
-        """Of a client that takes its answer too slowly, while too much waits to be taken: see `WriteBufferLimit`."""
-        CONNECTION_LOG.warning(
-            "a slow client was cut off", unsent=self.transport.get_write_buffer_size()
-        )
+    def abort(self) -> None:
+        """Disconnect a slow client: see `WriteBufferLimit`."""
+        _log.warning("slow client aborted", unsent=self.transport.get_write_buffer_size())
         self.transport.abort()
 
-    def _refuse(self, error: KeyhouseError) -> None:
-        """Say so and hang up; only hang up where an answer would be taken for that of another request."""
-        cycle = self._answering()
-        if cycle is not None:
-            if (
-                not cycle.more_body
-            ):  # it is a request before this one, whose answer goes first, and is the last
+    def _respond_error(self, error: KeyhouseError) -> None:
+        """Respond and close; only close if the response would be taken for another request's."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:  # an earlier request, whose response is sent first and last
                 cycle.keep_alive = False
                 self.flow.pause_reading()
                 return
             cycle.disconnected = True
             cycle.message_event.set()
-            if (
-                cycle.response_started or self.pipeline
-            ):  # or it waits itself for the answer to a request before it
+            if cycle.response_started or self.pipeline:
                 self.transport.close()
                 return
-        if self._refused is not None:
-            self._refused(error.status)
-        id = secrets.token_hex(8)
-        CONNECTION_LOG.debug("a connection was refused", id=id, error=error.sentence)
-        self.transport.write(refusal(error, id, self.server_state.default_headers))
+        in_head = self._in_head
+        response = self._reject(
+            error, self.url.partition(b"?")[0] if in_head else b"", self.headers if in_head else ()
+        )
+        self.transport.write(_encoded(response, self.server_state.default_headers))
         self.transport.close()
 
 
-def _too_large() -> HeadError:
+def _head_too_large() -> HeadError:
     return HeadError(
-        "The head of the request is too large: send fewer headers, or shorter ones.",
-        limit=HTTP_HEAD_BYTES_MAX,
+        "The headers are too large: send fewer, or shorter ones.", limit=HTTP_HEAD_BYTES_MAX
     )
+
+
+def _encoded(response: EncodedResponse, default_headers: HeaderPairs) -> bytes:
+    """Return a response as it is sent, with `Connection: close`."""
+    body = response.body
+    assert isinstance(body, bytes)
+    headers = dict([*default_headers, *response.headers])
+    headers[b"content-length"] = b"%d" % len(body)
+    headers[b"connection"] = b"close"
+    lines = b"".join(b"%s: %s\r\n" % header for header in headers.items())
+    return STATUS_LINE[response.status] + lines + b"\r\n" + body
+
+
+# Responses in one write
+
+
+def one_write(app: Any) -> Any:
+    """Return the ASGI application with whole responses in one write. Only for `HttpProtocol`."""
+
+    def application(scope: Any, receive: Any, send: Any) -> Any:
+        return app(scope, receive, _OneWrite(send.__self__).send)
+
+    return application
+
+
+class _OneWrite:
+    """Sends the response of one request."""
+
+    __slots__ = ("_cycle", "_start")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._start: Message = None
+
+    async def send(self, message: Message) -> None:
+        cycle, start = self._cycle, self._start
+        if start is None:
+            if (
+                message["type"] == "http.response.start"
+                and not cycle.response_started
+                and _has_length(message)
+            ):
+                self._start = message  # its body follows at once
+            else:
+                await cycle.send(message)
+            return
+        self._start = None
+        whole = _whole(cycle, start, message)
+        if whole is None:
+            await cycle.send(start)
+            await cycle.send(message)
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(whole)
+        cycle.message_event.set()
+        cycle.on_response()
+
+
+def _has_length(start: Message) -> bool:
+    headers = start["headers"]
+    return bool(headers) and headers[-1][0] == b"content-length"
+
+
+def _whole(cycle: RequestResponseCycle, start: Message, message: Message) -> bytes | None:
+    """Return the response as it is sent, or None if it is left to uvicorn."""
+    headers: list[tuple[bytes, bytes]] = start["headers"]
+    body: bytes = message.get("body", b"")
+    if (
+        message.get("more_body", False)
+        or b"%d" % len(body) != headers[-1][1]
+        or not cycle.keep_alive
+        or cycle.disconnected
+        or cycle.flow.write_paused
+        or cycle.scope["method"] == "HEAD"
+        or message["type"] != "http.response.body"
+    ):
+        return None
+    lines = [b"%s: %s\r\n" % header for header in (*cycle.default_headers, *headers)]
+    head = b"".join(lines)
+    if (
+        len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines)
+        or b"\nconnection:" in head
+    ):
+        return None
+    return b"".join((STATUS_LINE[start["status"]], head, b"\r\n", body))

@@ -13,9 +13,10 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from keyhouse.auth.caller import Authenticator
-from keyhouse.auth.jwt_auth import TENANT_PATTERN
+from keyhouse.auth.settings import TENANT_PATTERN
 from keyhouse.engine import Engine
-from keyhouse.http.route import Route
+from keyhouse.http.errors import PROBLEM, ErrorFormat
+from keyhouse.http.router import Route
 from keyhouse.nats.endpoint import Endpoint
 from keyhouse.service.rates import RateLimiter
 
@@ -37,12 +38,14 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceSpec(msgspec.Struct, kw_only=True):
-    """What a system has to be served.
+    """A service to run.
 
-    `routes` stand below `/<name>`; those with a scope ask `auth` who calls, and `rates` whether they may now. `title` and
-    `about` head their OpenAPI document. `endpoints` are answered in the group `queue`, or one called by the name:
-    processes in one group share the requests. `tasks` run for as long as the service does, and are cancelled at its end: a
-    sweep, a job. `ready` raises the KeyhouseError that keeps the system from answering.
+    `routes` are mounted below `/<name>`; those with a scope call `auth` to identify the caller, and
+    `rates` to limit its requests. `title` and `about` head the OpenAPI document. `error_format` is
+    the format of every error below the prefix. `endpoints` are answered in the queue group `queue`,
+    by default the name: processes in one group share the requests. `tasks` run as long as the
+    service and are cancelled at shutdown: a sweep, a job. `ready` raises the KeyhouseError that
+    keeps the service from answering.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     routes: Sequence[Route] = ()
     auth: Authenticator | None = None
     rates: RateLimiter | None = None
+    error_format: ErrorFormat = PROBLEM
     endpoints: Sequence[Endpoint] = ()
     queue: str | None = None
     tasks: Sequence[Callable[[], Awaitable[None]]] = ()

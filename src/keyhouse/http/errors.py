@@ -1,0 +1,184 @@
+"""Errors of the HTTP layer, and the formats of error bodies.
+
+Status and code come from the class of the error. Fields of errors on our side (500 and above) are
+not sent, only logged with the request's id: they may contain another tenant's key or a driver's
+message.
+"""
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from keyhouse.errors import CallerError, EngineError, KeyhouseError
+from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
+
+SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
+"""On every response: browsers neither guess its type nor show it in a frame."""
+
+_TEXT_CHARS_MAX = 200
+_ITEMS_MAX = 20
+
+
+class MethodError(CallerError):
+    """The path exists, for other methods."""
+
+    status = 405
+    code = "METHOD_NOT_ALLOWED"
+
+
+class AcceptError(CallerError):
+    """The client accepts no media type that the route returns."""
+
+    status = 406
+    code = "NOT_ACCEPTABLE"
+
+
+class SlowError(CallerError):
+    """The request was not received in time."""
+
+    status = 408
+    code = "REQUEST_TIMEOUT"
+
+
+class MediaTypeError(CallerError):
+    """The body has a media type that the route does not read."""
+
+    status = 415
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class HeadError(CallerError):
+    """The request line and headers are too large."""
+
+    status = 431
+    code = "HEADERS_TOO_LARGE"
+
+
+class DrainingError(EngineError):
+    """The service is shutting down."""
+
+    code = "SHUTTING_DOWN"
+
+
+class Problem(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A problem document (RFC 9457). `type` names the class of the error, `code` its family."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str = ""
+    fields: dict[str, Any] = {}
+
+
+class FlatError(msgspec.Struct):
+    """`{"error": …, "code": …, "status": …}`. `error` is a sentence, with the fields in brackets."""
+
+    error: str
+    code: str
+    status: int
+
+
+class ErrorDetails(msgspec.Struct):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class NestedError(msgspec.Struct):
+    """`{"error": {"code": …, "message": …, "details": …}}`. `details` are the fields."""
+
+    error: ErrorDetails
+
+
+class ErrorFormat(msgspec.Struct, frozen=True):
+    """How a service renders errors, for every status, those of the HTTP layer included."""
+
+    name: str
+    media_type: str
+    body: type[msgspec.Struct]
+    """The type of the body, for the OpenAPI document."""
+    render: Callable[[KeyhouseError, str], msgspec.Struct]
+    """Return the body for an error and the id of its request."""
+
+    def response(self, error: Exception, request_id: str) -> EncodedResponse:
+        """Return the response to a request that raised `error`."""
+        if not isinstance(error, KeyhouseError):
+            error = KeyhouseError("Internal error. The log has it under this request's id.")
+        headers = [(b"content-type", self.media_type.encode()), *error_headers(error)]
+        return EncodedResponse(error.status, headers, encode(self.render(error, request_id)))
+
+
+def problem_type(kind: type[KeyhouseError]) -> str:
+    """Return `urn:keyhouse:error:key-field` for KeyFieldError. The page of errors lists them."""
+    name = kind.__name__.removesuffix("Error") or "Error"
+    return "urn:keyhouse:error:" + re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+def _problem(error: KeyhouseError, request_id: str) -> Problem:
+    return Problem(
+        type=problem_type(type(error)),
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        detail=error.sentence,
+        code=error.code,
+        request_id=request_id,
+        fields=_fields(error),
+    )
+
+
+def _flat(error: KeyhouseError, request_id: str) -> FlatError:
+    text = error.sentence if error.status >= 500 else str(error)
+    return FlatError(text, error.code, error.status)
+
+
+def _nested(error: KeyhouseError, request_id: str) -> NestedError:
+    return NestedError(ErrorDetails(error.code, error.sentence, _fields(error)))
+
+
+PROBLEM = ErrorFormat("problem", "application/problem+json", Problem, _problem)
+FLAT = ErrorFormat("flat", JSON, FlatError, _flat)
+NESTED = ErrorFormat("nested", JSON, NestedError, _nested)
+
+
+def error_headers(error: KeyhouseError) -> Headers:
+    """Return the headers that the status requires."""
+    headers: Headers = []
+    match error:
+        case MethodError(fields={"allow": allow}):
+            headers.append((b"allow", str(allow).encode()))
+        case KeyhouseError(status=401):
+            headers.append((b"www-authenticate", b"Bearer"))
+        case KeyhouseError(status=429 | 503) | KeyhouseError(fields={"retry_after": _}):
+            headers.append((b"retry-after", str(error.fields.get("retry_after", 1)).encode()))
+        case KeyhouseError(status=408 | 413):
+            headers.append((b"connection", b"close"))  # the rest of the body is not read
+        case _:
+            pass
+    if isinstance(error, DrainingError):
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+def _fields(error: KeyhouseError) -> dict[str, Any]:
+    if error.status >= 500:
+        return {}
+    return {name: _shortened(value) for name, value in error.fields.items()}
+
+
+def _shortened(value: object) -> Any:
+    """Return a field as JSON, shortened: it may be what the caller sent."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else "a number too long to show"
+    if isinstance(value, str):
+        text = value.encode("utf-8", "backslashreplace").decode()
+        return text if len(text) <= _TEXT_CHARS_MAX else text[:_TEXT_CHARS_MAX] + "…"
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shortened(each) for each in list(value)[:_ITEMS_MAX]]
+    return _shortened(repr(value))

@@ -1,0 +1,451 @@
+"""Key sets: tokens of RS256 and ES256, keys that rotate, and a source that is slow, wrong or dead."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse.auth import JwtAuth, JwtSettings, jwks, jwt_auth
+from keyhouse.auth.jwks import KeySet, jwks_loader, read_keys
+from keyhouse.clock import ManualClock
+from keyhouse.errors import TokenError, UnavailableError, UsageError
+from keyhouse.limits import JWKS_BYTES_MAX
+from tests.auth.support.forged_tokens import (
+    CUSTOMER,
+    GOOD,
+    ec_key,
+    es,
+    hs,
+    jwk,
+    pem,
+    rs,
+    rsa_key,
+    unsigned,
+)
+
+
+def keys(*entries: dict[str, Any]) -> bytes:
+    return json.dumps({"keys": entries}).encode()
+
+
+ONE, TWO = jwk(rsa_key(), kid="one"), jwk(rsa_key("two"), kid="two")
+
+
+class Source:
+    """A key set that can be changed, counted and broken; and the time that a KeySet goes by."""
+
+    def __init__(self, *entries: dict[str, Any]) -> None:
+        self.text = keys(*entries)
+        self.error: Exception | None = None
+        self.fetches = 0
+        self.now = 0.0
+
+    async def load(self) -> bytes:
+        self.fetches += 1
+        if self.error is not None:
+            raise self.error
+        return self.text
+
+    def fetched(self, count: int) -> bool:
+        return self.fetches == count
+
+    def auth(self, algorithm: Any = "RS256") -> JwtAuth:
+        settings = JwtSettings(jwt_algorithm=algorithm, jwks="keys.json")
+        found = KeySet(
+            self.load,
+            algorithm,
+            cache_seconds=3_600,
+            refresh_min_seconds=30,
+            monotonic=lambda: self.now,
+        )
+        return JwtAuth(settings, found, clock=ManualClock())
+
+
+async def told(auth: JwtAuth, token: str) -> str:
+    return (await auth.authenticate([(b"authorization", b"Bearer " + token.encode())])).tenant
+
+
+async def refused(auth: JwtAuth, token: str) -> str:
+    with pytest.raises(TokenError) as error:
+        await told(auth, token)
+    return error.value.sentence
+
+
+# Tokens
+
+
+def test_a_token_of_a_key_of_the_set_is_accepted() -> None:
+    assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD))) == CUSTOMER
+    assert (
+        asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two"))) == CUSTOMER
+    )
+    assert asyncio.run(told(Source(jwk(ec_key(), kid="one")).auth("ES256"), es(GOOD))) == CUSTOMER
+
+
+def test_the_one_key_of_a_set_needs_no_name() -> None:
+    assert asyncio.run(told(Source(ONE).auth(), rs(GOOD, kid=None))) == CUSTOMER
+    assert "unknown key" in asyncio.run(refused(Source(ONE, TWO).auth(), rs(GOOD, kid=None)))
+
+
+FORGED: dict[str, str] = {
+    "signed with the public key as a secret": hs(GOOD, pem(rsa_key()), kid="one"),
+    "and called RS256": hs(GOOD, pem(rsa_key()), kid="one", alg="RS256"),
+    "signed with the key set as a secret": hs(GOOD, keys(ONE), kid="one"),
+    "no signature": unsigned(GOOD, alg="none", kid="one"),
+    "no signature, called RS256": unsigned(GOOD, alg="RS256", kid="one"),
+    "a key of theirs under our name": rs(GOOD, rsa_key("theirs")),
+    "a key of theirs in jwk": rs(GOOD, rsa_key("theirs"), jwk=jwk(rsa_key("theirs"), kid="one")),
+    "a place of theirs in jku": rs(GOOD, rsa_key("theirs"), jku="https://theirs.example/keys.json"),
+    "a certificate of theirs in x5u": rs(
+        GOOD, rsa_key("theirs"), x5u="https://theirs.example/cert.pem"
+    ),
+    "our second key under the first's name": rs(GOOD, rsa_key("two"), kid="one"),
+    "ES256": es(GOOD),
+    "RS512": rs(GOOD, alg="RS512"),
+    "PS256": rs(GOOD, alg="PS256"),
+    "a foreign kid": rs(GOOD, rsa_key("theirs"), kid="theirs"),
+    "a kid that is no text": rs(GOOD, kid=["one"]),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forgery_is_refused(name: str) -> None:
+    asyncio.run(refused(Source(ONE, TWO).auth(), FORGED[name]))
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "one"},
+        jwk(rsa_key(), kid="one", use="enc"),
+        jwk(rsa_key(), kid="one", alg="RS512"),
+        jwk(ec_key(), kid="one"),
+        jwk(rsa_key("short", 1_024), kid="one"),
+        {"kty": "RSA", "kid": "one"},
+        {"kty": "RSA", "n": "!", "e": "AQAB", "kid": "one"},
+    ],
+    ids=[
+        "a secret",
+        "for encryption",
+        "of another algorithm",
+        "of another kind",
+        "too short",
+        "half",
+        "garbage",
+    ],
+)
+def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
+    assert list(read_keys(keys(entry, TWO), "RS256")) == ["two"]
+    with pytest.raises(UsageError, match="no key"):
+        read_keys(keys(entry), "RS256")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"keys":1}',
+        b'{"keys":[1]}',
+        b"<html>",
+        b'{"keys":[{"a":' + b"[" * 100_000,
+    ],
+    ids=["nothing", "a list", "an object", "a number", "no objects", "a page", "too deep"],
+)
+def test_what_is_no_key_set_is_refused(text: bytes) -> None:
+    with pytest.raises(UsageError):
+        read_keys(text, "RS256")
+
+
+# Rotation
+
+
+def test_a_new_key_is_fetched_when_a_token_names_it_and_no_more_often_than_may_be() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        await told(auth, rs(GOOD))
+        assert at.fetches == 1
+        at.text = keys(TWO)
+        at.now = 31
+        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+        assert at.fetches == 2
+        assert "unknown key" in await refused(auth, rs(GOOD)), (
+            "a token of a key that is gone, remembered before"
+        )
+        for number in range(100):
+            await refused(auth, rs(GOOD, rsa_key("theirs"), kid=f"theirs-{number}"))
+        assert at.fetches == 2, "strangers can't make us hammer the source"
+        at.now = 62
+        await refused(auth, rs(GOOD, rsa_key("theirs"), kid="theirs"))
+        assert at.fetches == 3
+
+    asyncio.run(story())
+
+
+def test_many_who_wait_for_a_key_wait_for_one_fetch() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        assert (
+            await asyncio.gather(*(told(auth, rs(GOOD | {"jti": str(n)})) for n in range(20)))
+            == [CUSTOMER] * 20
+        )
+        assert at.fetches == 1
+
+    asyncio.run(story())
+
+
+def test_an_old_set_is_fetched_again_without_a_wait() -> None:
+    async def story() -> None:
+        at = Source(ONE, TWO)
+        auth = at.auth()
+        token = rs(GOOD, rsa_key("two"), kid="two")
+        await told(auth, token)
+        at.text = keys(ONE)
+        at.now = 3_601
+        assert await told(auth, token) == CUSTOMER, "answered with what is known"
+        await until(lambda: at.fetches == 2 and auth._keys.version == 2)
+        assert "unknown key" in await refused(auth, token), "and the key that is gone is gone"
+
+    asyncio.run(story())
+
+
+def test_a_dead_source_keeps_the_last_keys() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        auth = at.auth()
+        await told(auth, rs(GOOD))
+        broken: list[Exception] = [OSError("gone"), TimeoutError("slow"), ValueError("odd")]
+        for number, error in enumerate(broken):
+            at.error = error
+            at.now += 4_000
+            assert await told(auth, rs(GOOD | {"jti": str(number)})) == CUSTOMER
+            await until(partial(at.fetched, number + 2))
+        at.error, at.text = None, b"<html>maintenance</html>"
+        at.now += 4_000
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+
+    asyncio.run(story())
+
+
+def test_a_source_that_never_answered_is_no_fault_of_the_token() -> None:
+    async def story() -> None:
+        at = Source(ONE)
+        at.error = OSError("gone")
+        auth = at.auth()
+        for _ in range(5):
+            with pytest.raises(UnavailableError):
+                await told(auth, rs(GOOD))
+        assert at.fetches == 1
+        at.error, at.now = None, 31
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+
+    asyncio.run(story())
+
+
+def test_who_has_no_key_is_not_ready_and_is_when_tokens_are_accepted_again() -> None:
+    """/ready said 200 while every token was answered with 503."""
+
+    async def story() -> None:
+        at = Source(ONE)
+        at.error = OSError("gone")
+        auth = at.auth()
+        with capture_logs() as lines:
+            for _ in range(5):
+                with pytest.raises(UnavailableError, match="key set cannot be read"):
+                    await auth.ready()
+        assert at.fetches == 1 and [line["error"] for line in lines] == ["gone"]
+        at.error, at.now = None, 31
+        await auth.ready()
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+        at.error, at.now = OSError("gone again"), 4_000
+        await auth.ready()  # the last keys hold
+
+    asyncio.run(story())
+
+
+def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        hung = threading.Event()
+        at = Source(ONE)
+
+        async def load() -> bytes:
+            await asyncio.to_thread(hung.wait, 60)
+            return await at.load()
+
+        slow = KeySet(load, "RS256", cache_seconds=3_600, refresh_min_seconds=30)
+        monkeypatch.setattr(jwks, "CHECK_TIMEOUT_SECONDS", 0.001)
+        with pytest.raises(UnavailableError, match="key set cannot be read"):
+            await slow.check()
+        hung.set()
+        monkeypatch.undo()
+        await slow.check()  # the same fetch
+        assert at.fetches == 1
+
+    asyncio.run(story())
+
+
+async def until_found(keys: KeySet, name: str) -> Any:
+    """Ask again as long as the keys are on their way."""
+    async with asyncio.timeout(5):
+        while True:
+            with suppress(UnavailableError):
+                return await keys.find(name)
+            await asyncio.sleep(0.001)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+# Files and URLs
+
+
+async def load(location: str) -> bytes:
+    return await jwks_loader(location)()
+
+
+def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "keys.json"
+        settings = JwtSettings(
+            jwt_algorithm="RS256", jwks=str(path), jwks_refresh_min_seconds=0.001
+        )
+        with capture_logs() as logs:
+            jwt_auth(settings, tmp_path)
+        assert [line["file"] for line in logs] == [str(path)], (
+            "a name that is misspelled is told at once"
+        )
+        path.write_bytes(keys(ONE))
+        auth = jwt_auth(settings, tmp_path, clock=ManualClock())
+        assert await told(auth, rs(GOOD)) == CUSTOMER
+        path.write_bytes(keys(TWO))
+        await asyncio.sleep(0.002)
+        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+
+    asyncio.run(story())
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        match self.path:
+            case "/keys":
+                self._send(200, keys(ONE))
+            case "/moved":
+                self._send(302, b"", ("Location", "/keys"))
+            case "/huge":
+                self._send(200, b" " * (JWKS_BYTES_MAX + 1))
+            case "/slow-body":
+                self.send_response(200)
+                self.end_headers()
+                self._trickle(keys(ONE))
+            case "/slow-head":
+                self._trickle(b"HTTP/1.0 200 OK\r\n" + b"X: 1\r\n" * 90)
+            case _:
+                self._send(503, b"")
+
+    def _trickle(self, text: bytes) -> None:
+        """A byte now and then, until nobody listens."""
+        with suppress(OSError):
+            for byte in text:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.02)
+
+    def _send(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
+def test_a_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
+    settings = JwtSettings(jwt_algorithm="RS256", jwks=f"{server}/keys")
+    assert (
+        asyncio.run(told(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD))) == CUSTOMER
+    )
+
+
+@pytest.mark.parametrize("path", ["/moved", "/huge", "/down"])
+def test_a_redirect_or_too_much_or_an_error_is_no_key_set(server: str, path: str) -> None:
+    with pytest.raises(OSError):
+        asyncio.run(load(server + path))
+
+
+@pytest.mark.parametrize("path", ["/slow-body", "/slow-head"])
+def test_a_source_that_trickles_is_cut_off(
+    server: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept to the timeout of each read. Its fetch had no end, and whoever asked with a key that was not known yet waited
+    for it, as did the end of the process."""
+    monkeypatch.setattr(jwks, "JWKS_TIMEOUT_SECONDS", 0.2)
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError, match="too long"):
+        asyncio.run(load(server + path))
+    assert time.monotonic() - begun < 5  # a whole one takes 10 seconds
+
+
+def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when what is slow is none of the connection: a name that is not resolved, a disk that hangs."""
+
+    async def story() -> None:
+        monkeypatch.setattr(jwks, "JWKS_TIMEOUT_SECONDS", 0.01)
+        at, come = Source(ONE), threading.Event()
+
+        async def load() -> bytes:
+            return await at.load() if await asyncio.to_thread(come.wait, 5) else b""
+
+        found = KeySet(load, "RS256", cache_seconds=3_600, refresh_min_seconds=30)
+        with pytest.raises(UnavailableError):
+            await found.find("one")
+        with pytest.raises(UnavailableError):
+            await found.find("one")
+        come.set()
+        await until(lambda: found.version == 1)
+        assert at.fetches == 1, "the one that was late is the one that counts"
+        await found.find("one")
+        come.clear()
+        found._next_fetch_at = 0
+        with pytest.raises(UnavailableError):
+            await found.find("two")  # it is not known yet whether it is unknown
+        come.set()
+        with pytest.raises(TokenError):
+            await until_found(found, "two")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"]
+)
+def test_a_key_set_comes_from_no_place_that_others_could_change(place: str) -> None:
+    with pytest.raises(UsageError):
+        jwks_loader(place)

@@ -1,0 +1,296 @@
+"""Bodies and parameters: what fits its type is handed on, and everything else is refused before a handler sees it."""
+
+import asyncio
+
+import pytest
+
+from keyhouse.http import HttpSettings, make_app
+from keyhouse.limits import DOCUMENT_DEPTH_MAX
+from tests.http.support.asgi_client import Answered, ask, asking
+from tests.http.support.shop import shop
+
+APP = make_app([shop()], settings=HttpSettings(body_bytes_max=1_000))
+
+
+def echo(body: bytes | list[bytes], **headers: str) -> Answered:
+    return ask(
+        APP,
+        "POST",
+        "/shop/echo",
+        body,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+# Sizes
+
+
+def test_a_body_of_the_limit_is_read_and_one_byte_more_is_not() -> None:
+    assert echo(b'"' + b"x" * 998 + b'"').status == 200
+    refused = echo(b'"' + b"x" * 999 + b'"')
+    assert (refused.status, refused.json()["fields"], refused.unread) == (413, {"limit": 1_000}, 1)
+    assert refused.header("connection") == "close"
+
+
+def test_a_body_that_says_nothing_of_its_size_is_read_no_further_than_the_limit() -> None:
+    refused = echo([b'"' + b"x" * 600, b"x" * 600, b"x" * 600, b'"'])
+    assert (refused.status, refused.unread) == (413, 2)
+    assert echo([b'"' + b"x" * 400, b"x" * 400, b'"']).status == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "x", "", "9" * 30])
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    assert echo([b"1"], content_length=length).status in (400, 413)
+
+
+def test_a_body_that_does_not_come_is_waited_for_only_so_long() -> None:
+    app = make_app([shop()], settings=HttpSettings(body_timeout_seconds=0.01))
+    refused = asyncio.run(_half(app))
+    assert refused == 408
+
+
+async def _half(app: object) -> int:
+    """A client that sends half a body, and then nothing."""
+    messages = [{"type": "http.request", "body": b'{"x":', "more_body": True}]
+    sent: list[dict[str, int]] = []
+
+    async def receive() -> dict[str, object]:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    async def send(message: dict[str, int]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/shop/echo",
+        "raw_path": b"/shop/echo",
+        "query_string": b"",
+    }
+    await app(scope | {"headers": [(b"content-type", b"application/json")]}, receive, send)  # type: ignore[operator]
+    return sent[0]["status"]
+
+
+def test_a_client_that_goes_away_gets_no_answer_and_does_no_harm() -> None:
+    sent: list[object] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/shop/echo",
+        "raw_path": b"/shop/echo",
+        "query_string": b"",
+    }
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"5")]
+    asyncio.run(APP(scope | {"headers": headers}, receive, send))
+    assert sent == []
+
+
+LARGE = make_app([shop()], settings=HttpSettings(body_bytes_max=4_000_000))
+
+
+def test_a_body_of_too_many_values_is_refused_before_one_is_made() -> None:
+    """33 MB of empty lists became 1.4 GB of them, and took the one event loop seven seconds."""
+    refused = ask(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 600_000 + b"[]]")
+    assert (refused.status, refused.json()["fields"]) == (413, {"limit": 1_000_000})
+
+
+def test_others_are_answered_while_a_large_body_is_looked_at() -> None:
+    async def count_turns() -> int:
+        turns = 0
+        large = asyncio.create_task(
+            asking(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 200_000 + b"[]]")
+        )
+        while not large.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert large.result().status == 200
+        return turns
+
+    assert asyncio.run(count_turns()) > 9  # one for each 64 KiB
+
+
+# What is JSON
+
+
+POISON = {
+    "nothing": b"",
+    "NaN": b'{"x":NaN}',
+    "Infinity": b"[-Infinity]",
+    "too large a number": b'{"x":1e400}',
+    "a lone surrogate": rb'"\ud800"',
+    "no UTF-8": b'"\xff"',
+    "UTF-16": '{"x":1}'.encode("utf-16"),
+    "a BOM": b"\xef\xbb\xbf{}",
+    "cut off": b'{"x":',
+    "two documents": b"{}{}",
+    "a trailing comma": b"[1,]",
+    "a comment": b"{} // x",
+    "single quotes": b"{'x':1}",
+    "nested too deep": b"[" * (DOCUMENT_DEPTH_MAX + 1) + b"]" * (DOCUMENT_DEPTH_MAX + 1),
+    "a string without end": b'"' + b'\\"' * 400,
+}
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_what_is_no_document_is_refused(name: str) -> None:
+    answered = echo(POISON[name], content_type="application/json")
+    assert (answered.status, answered.json()["code"]) == (400, "VALIDATION_ERROR")
+
+
+def test_a_number_without_end_is_refused() -> None:
+    app = make_app([shop()])
+    assert ask(app, "POST", "/shop/echo", b"9" * 4_001).status == 400
+    assert ask(app, "POST", "/shop/echo", b"9" * 4_000).status == 200
+
+
+def test_poison_is_refused_where_the_type_would_pass_it_over() -> None:
+    """Members that a typed decoder does not know are not looked into: `\\xff` and 1e400 were accepted there."""
+    put = "/shop/things/drinks/tea"
+    assert ask(APP, "PUT", put, b'{"name":"tea","other":"\xff"}').status == 400
+    assert (
+        ask(APP, "PUT", put, b'{"name":"tea","other":' + b"[" * 200 + b"]" * 200 + b"}").status
+        == 400
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [rb'{"a":1,"b":[true,null,1.5,-0.0,"\u0000","\ud83d\ude00"]}', b"12345678901234567890123"],
+)
+def test_what_is_a_document_comes_back_as_it_was(text: bytes) -> None:
+    import json
+
+    assert echo(text).json()["body"] == json.loads(text)
+
+
+def test_of_two_members_of_a_name_the_last_counts() -> None:
+    assert echo(b'{"x":1,"x":2}').json()["body"] == {"x": 2}
+
+
+def test_a_body_of_another_type_is_told_what_is_wrong_and_where() -> None:
+    answered = ask(APP, "PUT", "/shop/things/drinks/tea", b'{"name":"tea","price":"3"}')
+    assert (answered.status, answered.json()["type"]) == (422, "urn:keyhouse:error:record")
+    assert "$.price" in answered.json()["fields"]["reason"]
+
+
+# What it is sent as
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        'APPLICATION/JSON;charset="UTF-8"',
+        "application/x+json",
+    ],
+)
+def test_json_may_be_called_so(kind: str) -> None:
+    assert echo(b"1", content_type=kind).status == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/json; charset=latin-1",
+    ],
+)
+def test_what_a_form_could_send_is_refused(kind: str) -> None:
+    assert echo(b"1", content_type=kind).status == 415
+
+
+def test_a_packed_body_is_refused() -> None:
+    assert echo(b"1", content_encoding="gzip").status == 415
+    assert echo(b"1", content_encoding="identity").status == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("application/json", 200),
+        ("text/html, application/xhtml+xml, */*;q=0.8", 200),
+        ("application/*", 200),
+        ("application/json;q=0.1, text/html", 200),
+        ("text/html", 406),
+        ("application/json;q=0, */*", 406),
+        ("application/json;q=x", 406),
+    ],
+)
+def test_a_client_gets_only_what_it_takes(accept: str, status: int) -> None:
+    assert ask(APP, "GET", "/shop/things/drinks", headers={"Accept": accept}).status == status
+
+
+# Paths, parameters, headers
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 200),
+        ("limit=1&tag=a&tag=b&after=x%20y+z", 200),
+        ("limit=", 400),
+        ("limit=0", 400),
+        ("limit=x", 400),
+        ("limit=1&limit=2", 400),
+        ("limits=1", 400),
+        ("after=%ff", 400),
+        ("&&", 200),
+    ],
+)
+def test_parameters_have_types_and_names(query: str, status: int) -> None:
+    assert ask(APP, "GET", f"/shop/things/drinks?{query}").status == status
+
+
+def test_parameters_are_read_as_they_were_meant() -> None:
+    assert ask(APP, "GET", "/shop/things/drinks?tag=a%26b&tag=%C3%A9&after=x%20y+z").json() == {
+        "names": [],
+        "limit": 10,
+        "tag": ["a&b", "é"],
+        "after": "x y z",
+    }
+
+
+def test_a_route_without_parameters_takes_none() -> None:
+    assert ask(APP, "POST", "/shop/echo?x=1", b"1").status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/shop/things/drinks/..", 404),
+        ("/shop/things/drinks/%2e%2e", 404),
+        ("/shop/things/drinks/a%2Fb", 404),
+        ("/shop/things/drinks/%ff", 400),
+        ("/shop/things/drinks/" + "x" * 21, 404),
+        ("/shop/things/Drinks/tea", 404),
+        ("/shop/things//tea", 404),
+        ("/shop/../shop/things/drinks/tea", 404),
+    ],
+)
+def test_a_path_that_can_name_nothing_is_not_found(path: str, status: int) -> None:
+    assert ask(APP, "GET", path).status == status
+
+
+def test_an_escaped_slash_is_a_character_of_its_field() -> None:
+    answered = ask(APP, "GET", "/shop/fail/a%2Fb%20c")
+    assert answered.status == 500, "the handler was called, with one field"
+
+
+def test_a_header_is_read_by_its_name_and_given_once() -> None:
+    assert echo(b"1", Idempotency_Key="k1").json()["key"] == "k1"
+    twice = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    assert ask(APP, "POST", "/shop/echo", b"1", twice).status == 400

@@ -1,0 +1,37 @@
+"""The page of the HTTP face is true: its program prints what it says, and its tables are those of the code."""
+
+from pathlib import Path
+
+from keyhouse import errors
+from keyhouse.http import errors as http_errors
+from tests.cli.running import run
+from tests.docs.pages import DOCS, blocks, code, table
+
+PAGE = (DOCS / "http.md").read_text()
+
+
+def test_the_program_of_the_page_prints_what_the_page_says(tmp_path: Path) -> None:
+    [program] = blocks(PAGE, "python")
+    [printed] = blocks(PAGE, "text")
+    (tmp_path / "clips.py").write_text(program)
+    assert run(program=("clips.py",), cwd=tmp_path).stdout == printed
+
+
+def test_every_status_and_code_of_the_page_is_an_errors() -> None:
+    kinds = [
+        each
+        for module in (errors, http_errors)
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, errors.KeyhouseError)
+    ]
+    known = {(each.status, each.code) for each in kinds}
+    named = {
+        (int(status), code(each))
+        for status, codes, _ in table(PAGE, "## Errors")
+        for each in codes.split(", ")
+    }
+    assert named <= known
+    of_the_face = {
+        (each.status, each.code) for each in kinds if each.__module__ == http_errors.__name__
+    }
+    assert of_the_face <= named

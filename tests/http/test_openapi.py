@@ -1,0 +1,175 @@
+"""The OpenAPI document says what the routes do: a tool that knows nothing else finds no answer that is not in it."""
+
+import gzip
+import hashlib
+import json
+import re
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from jsonschema_rs import validator_for
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from keyhouse.http import HttpSettings, make_app
+from keyhouse.http.static import _ASSETS
+from tests.http.support.asgi_client import ask
+from tests.http.support.shop import shop
+from tests.soak import size
+
+APP = make_app([shop()])
+DOCUMENT: Any = ask(APP, "GET", "/shop/openapi.json").json()
+
+
+def resolved(part: Any) -> Any:
+    if isinstance(part, dict) and "$ref" in part:
+        found = DOCUMENT
+        for name in part["$ref"].removeprefix("#/").split("/"):
+            found = found[name]
+        return found
+    return part
+
+
+def operations() -> list[tuple[str, str, Any]]:
+    return [
+        (path, method, each)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, each in methods.items()
+    ]
+
+
+def test_the_document_names_itself_and_where_it_is() -> None:
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["title"] == "The shop"
+    assert DOCUMENT["servers"] == [{"url": "/shop"}]
+
+
+def test_every_route_is_in_it_with_a_summary_and_an_id_of_its_own() -> None:
+    found = operations()
+    assert {(method.upper(), path) for path, method, _ in found} == {
+        (route.method, route.path) for route in shop().routes
+    }
+    assert all(operation["summary"] for _, _, operation in found)
+    assert len({operation["operationId"] for _, _, operation in found}) == len(found)
+
+
+def test_every_example_has_its_type() -> None:
+    components = {"components": DOCUMENT["components"]}
+    count = 0
+    for _, _, operation in operations():
+        for part in [
+            operation.get("requestBody", {}),
+            *map(resolved, operation["responses"].values()),
+        ]:
+            for content in part.get("content", {}).values():
+                if "example" in content:
+                    validator_for({**content["schema"], **components}).validate(content["example"])
+                    count += 1
+    assert count > 20
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(DOCUMENT)):
+        assert resolved({"$ref": reference})
+
+
+def test_a_route_with_a_scope_says_so_and_lists_its_refusals() -> None:
+    operation = DOCUMENT["paths"]["/mine"]["post"]
+    assert operation["security"] == [{"bearer": ["write"]}]
+    assert {"401", "403"} <= set(operation["responses"])
+    assert "security" not in DOCUMENT["paths"]["/echo"]["post"]
+
+
+def test_who_tries_a_route_in_the_page_as_it_stands_sends_nothing_odd() -> None:
+    """The names of a path had no type. What may be left out was shown as null, or as a tag that nobody has read, so
+    what was tried was refused."""
+    parameters = [
+        each for _, _, operation in operations() for each in operation.get("parameters", ())
+    ]
+    assert parameters
+    for each in parameters:
+        assert {"type", "anyOf", "$ref"} & each["schema"].keys() and "null" not in json.dumps(
+            each
+        ), each
+        assert each["in"] != "header" or "example" not in each
+    kind = next(each for each in parameters if each["name"] == "kind")
+    assert kind["schema"] == {"enum": ["drinks", "foods"], "type": "string"}
+
+
+def test_conditions_parameters_and_headers_are_listed() -> None:
+    put = DOCUMENT["paths"]["/things/{kind}/{id}"]["put"]
+    assert {(each["in"], each["name"]) for each in put["parameters"]} == {
+        ("path", "kind"),
+        ("path", "id"),
+        ("header", "If-Match"),
+        ("header", "If-None-Match"),
+    }
+    assert {"200", "201", "412", "413", "415", "422"} <= set(put["responses"])
+    assert "304" in DOCUMENT["paths"]["/things/{kind}/{id}"]["get"]["responses"]
+
+
+schema = schemathesis.openapi.from_asgi("/shop/openapi.json", make_app([shop()]))
+
+
+@schema.exclude(path="/fail/{how}").parametrize()
+@settings(max_examples=size(15, 1_000), suppress_health_check=list(HealthCheck), deadline=None)
+def test_no_answer_is_undocumented(case: schemathesis.Case[Any]) -> None:
+    conditional = {"If-Match", "If-None-Match"} & set(case.headers or ())
+    excluded: list[Any] = (
+        [positive_data_acceptance] if conditional else []
+    )  # it does not know that 412 is no refusal of the data
+    case.call_and_validate(
+        headers={"Authorization": "Bearer ann:read,write"}, excluded_checks=excluded
+    )
+
+
+# The page
+
+
+def test_the_page_shows_the_document_and_fetches_nothing_from_elsewhere() -> None:
+    for path, document in (("/docs", "shop/openapi.json"), ("/shop/docs", "openapi.json")):
+        page = ask(APP, "GET", path)
+        assert (page.status, page.header("content-type")) == (200, "text/html; charset=utf-8")
+        assert f'data-document="{document}"'.encode() in page.body
+        assert b"//" not in page.body.replace(b"<!doctype html>", b"")
+        policy = page.header("content-security-policy") or ""
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy
+
+
+def test_who_opens_the_address_itself_is_led_to_the_reference() -> None:
+    door = ask(APP, "GET", "/")
+    assert (door.status, door.header("location")) == (307, "/docs")
+
+
+@pytest.mark.parametrize("name", ["swagger-ui-bundle.js", "swagger-ui.css", "docs.js"])
+def test_a_file_of_the_page_comes_packed_or_not_and_once(name: str) -> None:
+    plain = ask(APP, "GET", f"/docs/{name}")
+    packed = ask(APP, "GET", f"/docs/{name}", headers={"Accept-Encoding": "br, gzip"})
+    refused = ask(APP, "GET", f"/docs/{name}", headers={"Accept-Encoding": "gzip;q=0"})
+    assert refused.header("content-encoding") is None and refused.body == plain.body
+    if packed.header("content-encoding") == "gzip":
+        assert gzip.decompress(packed.body) == plain.body
+    again = ask(APP, "GET", f"/docs/{name}", headers={"If-None-Match": plain.header("etag") or ""})
+    assert again.status == 304
+
+
+def test_the_files_of_swagger_ui_are_those_of_its_release() -> None:
+    """Version 5.34.1 of swagger-ui-dist, unchanged; its licence lies beside it."""
+    known = {
+        "swagger-ui-bundle.js": "36eeb4d5640b9c036b1d0f854499af1cceebbdb260b790a03a18be5e8488fbf5",
+        "swagger-ui.css": "c3cfe8248c4b0b89673600fb829924eafbac6de4bc4b2b06f5f5243483074d0a",
+    }
+    for name, digest in known.items():
+        assert (
+            hashlib.sha256(gzip.decompress((_ASSETS / f"{name}.gz").read_bytes())).hexdigest()
+            == digest
+        )
+    assert "Apache License" in (_ASSETS / "swagger-ui.LICENSE").read_text()
+
+
+def test_the_page_can_be_left_out() -> None:
+    app = make_app([shop()], settings=HttpSettings(docs=False))
+    assert [
+        ask(app, "GET", path).status for path in ("/docs", "/shop/docs", "/shop/openapi.json")
+    ] == [404] * 3

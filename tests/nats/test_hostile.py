@@ -1,0 +1,280 @@
+"""Messages that the server lets through and the driver can't read: none of them may silence the service. And a server that
+takes no answers, or breaks off within a message."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import nats
+import pytest
+import uvloop
+from nats.aio.client import Client
+from nats.errors import BadSubjectError
+from structlog.testing import capture_logs
+
+from keyhouse.errors import UnavailableError
+from keyhouse.nats.client import PENDING_BYTES_MAX, NatsClient, Parser
+from keyhouse.nats.connection import connect
+from keyhouse.nats.endpoint import Endpoint, Request
+from keyhouse.nats.listener import NatsListener
+from keyhouse.serve.server import _nats_check
+from tests.nats.support.listeners import ask, client, face, until
+from tests.support.nats_server_configs import ConfiguredServer, configured
+from tests.support.nats_servers import nats_server
+
+
+async def echo(request: Request) -> bytes:
+    return b'{"success":true}'
+
+
+async def send(protocol: bytes) -> None:
+    """As a client does that keeps to nothing but the protocol. When this returns, the server has passed it on."""
+    found = re.fullmatch(r"nats://([^:]+):(\d+)", nats_server().url)
+    assert found is not None
+    reader, writer = await asyncio.open_connection(found[1], int(found[2]))
+    writer.write(
+        b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
+        + protocol
+        + b"PING\r\n"
+    )
+    async with asyncio.timeout(10):
+        while (line := await reader.readline()) != b"PONG\r\n":
+            assert line and not line.startswith(b"-ERR"), line
+    writer.close()
+    await writer.wait_closed()
+
+
+def with_header(header: bytes) -> bytes:
+    return b"HPUB tested.a.echo _INBOX.x %d %d\r\n%b{}\r\n" % (len(header), len(header) + 2, header)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(
+            b"PUB tested.\xff\xfe.echo _INBOX.x 2\r\n{}\r\n", id="a subject that is not UTF-8"
+        ),
+        pytest.param(
+            b"PUB tested.a.echo _INBOX.\xff 2\r\n{}\r\n", id="a reply subject that is not UTF-8"
+        ),
+        pytest.param(
+            b"PUB tested.a\x0cb.echo _INBOX.x 2\r\n{}\r\n", id="a form feed in the subject"
+        ),
+        pytest.param(
+            b"PUB tested.a.echo _INBOX.a\x0bb 2\r\n{}\r\n", id="a vertical tab in the reply subject"
+        ),
+        pytest.param(with_header(b"NATS/1.0 \xff\xff\r\n\r\n"), id="a status that is not UTF-8"),
+        pytest.param(
+            with_header(b"NATS/1.0\r\n\xfe: \xff\r\n\r\n"), id="a header that is not UTF-8"
+        ),
+        pytest.param(with_header(b"NATS/1.0\r\nno colon\r\n\r\n"), id="a header without a colon"),
+        pytest.param(with_header(b"N\r\n\r\n"), id="a header that is too short"),
+    ],
+)
+def test_no_message_silences_the_service(protocol: bytes) -> None:
+    async def scenario() -> None:
+        async with (
+            face([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving,
+            client() as plugin,
+        ):
+            connection = serving._client
+            await send(protocol * 3)
+            assert await ask(plugin, "tested.a.echo") == {"success": True}
+            assert connection.stats["reconnects"] == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_served(
+    waits: bool,
+) -> None:
+    """It ended the driver's reading: the service was connected, and answered nobody any more."""
+
+    async def cancelled(request: Request) -> bytes:
+        if waits:
+            await asyncio.sleep(0.01)
+        raise asyncio.CancelledError
+
+    async def scenario() -> None:
+        endpoints = [
+            Endpoint(name="echo", subject="tested.*.echo", handler=echo),
+            Endpoint(name="bad", subject="tested.*.bad", handler=cancelled),
+        ]
+        async with face(endpoints) as serving, client() as plugin:
+            for _ in range(3):
+                assert (await ask(plugin, "tested.a.bad"))["error_code"] == "INTERNAL_ERROR"
+            assert await ask(plugin, "tested.a.echo") == {"success": True}
+            assert serving._in_flight == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_next_one() -> None:
+    async def scenario() -> None:
+        connection, taken = NatsClient(), list[bytes]()
+
+        def take(subject: str, reply: str, data: bytes) -> None:
+            taken.append(data)
+            connection._status = (
+                Client.RECONNECTING
+            )  # as the driver says it while another message is being taken
+            connection._ps.reset()
+
+        connection.handlers[b"1"] = take
+        await connection._ps.parse(b"MSG a 1 2\r\nhi\r\nMSG a 1 5\r\nhe")
+        connection._status = Client.CONNECTED
+        await connection._ps.parse(b"MSG a 1 5\r\nwhole\r\n")
+        assert taken == [b"hi", b"whole"]
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost() -> None:
+    """Small requests for large values, sent fast: what was answered to them filled the memory."""
+    asked, size, at_once = 60, 1_000_000, 4
+    reading, answers = asyncio.Event(), 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As much of a NATS server as this takes: it sends requests, and then reads no answer until it is told."""
+        nonlocal answers
+        writer.write(b'INFO {"max_payload":8388608}\r\n')
+        pings = 0
+        while pings < 3:  # one of the connection, and two of the face that settles
+            line = await reader.readline()
+            if line.startswith(b"SUB tested."):
+                number = line.split()[-1]
+            if line == b"PING\r\n":
+                pings += 1
+                writer.write(b"PONG\r\n")
+        for _ in range(asked):
+            writer.write(b"MSG tested.a.large %b _INBOX.x 2\r\n{}\r\n" % number)
+        await reading.wait()
+        while line := await reader.readline():
+            if line.startswith(b"PUB "):
+                await reader.readexactly(int(line.split()[-1]) + 2)
+                answers += 1
+            elif line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async def large(request: Request) -> bytes:
+        return b"x" * size
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, connect(f"nats://127.0.0.1:{port}") as connection:
+            endpoint = Endpoint(name="large", subject="tested.*.large", handler=large)
+            async with NatsListener(
+                connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once
+            ) as serving:
+                await until(
+                    lambda: serving._in_flight == at_once and len(serving._pending) > asked // 2
+                )
+                await asyncio.sleep(0.1)
+                assert connection._pending_data_size < PENDING_BYTES_MAX + at_once * size
+                reading.set()
+                await until(lambda: answers == asked)
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
+    """The driver ends its reading at an error that it did not foresee, and stays connected: the service was `ready`, and
+    answered nobody."""
+
+    async def scenario() -> None:
+        async with connect(nats_server().url) as connection:
+            check = _nats_check(connection)
+            await check()
+
+            class Broken(Parser):
+                async def parse(self, data: bytes = b"") -> None:
+                    raise ZeroDivisionError
+
+            connection._ps = Broken(connection)  # type: ignore[assignment]
+            await connection.publish("tested.any", b"")
+            await break_reading(connection)
+            with pytest.raises(UnavailableError, match="restart the service"):
+                await check()
+
+    asyncio.run(scenario())
+
+
+async def break_reading(connection: NatsClient) -> None:
+    """Have the server send something, and wait until the reading has met it."""
+    await connection._send_ping()
+    async with asyncio.timeout(10):
+        while connection.is_reading:
+            await asyncio.sleep(0.01)
+
+
+def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second(
+    tmp_path: Path,
+) -> None:
+    """With permissions for plugins, one could name a reply subject that the service may not speak on: the server complained
+    of each answer, and the log had a line for each."""
+    service = {
+        "user": "keyhouse",
+        "password": "x",
+        "permissions": {"publish": ["_INBOX.>"], "subscribe": ["tested.>", "$SRV.>", "_INBOX.>"]},
+    }
+    users = {"users": [service, {"user": "evil", "password": "x"}]}
+
+    async def scenario(server: ConfiguredServer) -> None:
+        endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
+        async with (
+            connect(server.address("keyhouse:x@")) as connection,
+            NatsListener(connection, [endpoint], name="tested", version="1.2.3"),
+        ):
+            evil = await nats.connect(server.address("evil:x@"))
+            with capture_logs() as logs:
+                for number in range(500):
+                    await evil.publish("tested.a.echo", b"{}", reply=f"chat.out.{number}")
+                assert await ask(evil, "tested.a.echo") == {"success": True}
+                await (
+                    connection.flush_all()
+                )  # all that the server has to say of the others has come
+            await evil.close()
+        told = [line["reason"] for line in logs if line["event"] == "nats error"]
+        assert 1 <= len(told) <= 5 and "permissions violation for publish" in told[0]
+
+    with configured(tmp_path, authorization=users) as server:
+        asyncio.run(scenario(server))
+
+
+def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> None:
+    """What was still to be sent was written to a connection that was closed: the service ended with a traceback, and 1."""
+
+    async def scenario(server: ConfiguredServer) -> None:
+        endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
+        async with (
+            connect(server.address()) as connection,
+            NatsListener(connection, [endpoint], name="tested", version="1.2.3"),
+        ):
+            server.kill()
+            await until(lambda: not connection.is_connected)
+            await connection.publish("chat.out", b"to be sent")
+        assert connection.is_closed
+
+    with (
+        configured(tmp_path) as server,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(scenario(server))
+
+
+def test_a_subscription_that_was_refused_takes_nothing_of_the_next() -> None:
+    async def scenario() -> None:
+        taken: list[str] = []
+        async with connect(nats_server().url) as connection, client() as plugin:
+            with pytest.raises(BadSubjectError):
+                await connection.handle("tested. ", "", lambda subject, *_: taken.append(subject))
+            heard = await connection.subscribe("tested.next")
+            await connection.flush_all()
+            await plugin.publish("tested.next", b"{}")
+            assert (await heard.next_msg(10)).data == b"{}"
+        assert not taken
+
+    asyncio.run(scenario())

@@ -1,0 +1,417 @@
+"""The NATS face on a real server: answers, errors by type, the micro protocol, back-pressure, drain, reconnect."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import nats
+import pytest
+from nats.errors import NoRespondersError
+from structlog.testing import capture_logs
+
+from keyhouse.errors import (
+    DocumentError,
+    LimitError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from keyhouse.nats.client import NatsClient
+from keyhouse.nats.connection import _ConnectionLog, connect
+from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.nats.listener import NatsListener
+from keyhouse.nats.server import NatsServer
+from tests.nats.support.listeners import ask, client, face, until
+from tests.support.nats_servers import nats_server
+
+
+def endpoint(
+    handler: Callable[[Request], Awaitable[bytes | None]], subject: str = "tested.*.echo"
+) -> Endpoint:
+    return Endpoint(name="echo", subject=subject, handler=handler)
+
+
+async def echo(request: Request) -> bytes:
+    return json.dumps(
+        {"success": True, "subject": request.subject, "data": request.data.decode()}
+    ).encode()
+
+
+def test_a_message_is_answered_by_its_handler() -> None:
+    async def scenario() -> None:
+        async with face([endpoint(echo)]), client() as plugin:
+            answer = await ask(plugin, "tested.a.echo", b"hello")
+            assert answer == {"success": True, "subject": "tested.a.echo", "data": "hello"}
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_nobody_waits_for_is_handled_and_not_answered() -> None:
+    seen: list[bytes] = []
+
+    async def handler(request: Request) -> bytes:
+        assert request.reply == ""
+        seen.append(request.data)
+        return b"{}"
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            await plugin.publish("tested.a.echo", b"1")
+            await until(lambda: seen == [b"1"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: bool) -> None:
+    raised: list[Exception] = [
+        LimitError("The value is too large.", bytes=7, limit=6),
+        UnavailableError("The database can't be reached.", host="db.internal"),
+        ZeroDivisionError("secret detail"),
+    ]
+
+    async def handler(request: Request) -> bytes:
+        if waits:
+            await asyncio.sleep(0.001)
+        if raised:
+            raise raised.pop(0)
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            with capture_logs() as logs:
+                answers = [await ask(plugin, "tested.a.echo") for _ in range(4)]
+        assert [answer.get("error_code") for answer in answers] == [
+            "VALUE_TOO_LARGE",
+            "DATABASE_ERROR",
+            "INTERNAL_ERROR",
+            None,
+        ]
+        assert answers[0]["message"] == "The value is too large. (bytes=7, limit=6)"
+        assert answers[1]["message"] == "The database can't be reached."  # and not which one
+        assert "secret" not in answers[2]["message"]
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == [
+            "unhandled exception"
+        ]
+
+    asyncio.run(scenario())
+
+
+def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
+    """Each engine has a sentence of its own, with advice for who calls it: repeat it with the same batch id. A plugin has
+    none, and was not told that the write may have been done."""
+    error = UnknownOutcomeError(
+        "The server did not answer; repeat with the same batch id.", table="secret"
+    )
+    answer = json.loads(error_reply(error))
+    assert answer["error_code"] == "DATABASE_ERROR" and answer["message"].startswith(
+        "The outcome is unknown: the write may"
+    )
+    assert "batch id" not in answer["message"]
+
+
+def test_every_flat_answer_is_utf_8_whatever_the_error_says() -> None:
+    answer = json.loads(error_reply(DocumentError("No.", key="\ud800")))
+    assert answer["error_code"] == "VALIDATION_ERROR" and answer["success"] is False
+
+
+def test_an_answer_that_is_too_large_for_nats_is_told_instead() -> None:
+    async def handler(request: Request) -> bytes:
+        return b"x" * 2_000_000
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)]), client() as plugin:
+            answer = await ask(plugin, "tested.a.echo")
+            assert answer["error_code"] == "VALUE_TOO_LARGE" and "2000000" in answer["message"]
+
+    asyncio.run(scenario())
+
+
+# The micro protocol
+
+
+def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
+    async def handler(request: Request) -> bytes:
+        if request.data == b"no":
+            raise LimitError("No.")
+        return b"{}"
+
+    serving = Endpoint(
+        name="kv",
+        subject="tested.>",
+        handler=handler,
+        operations={"set": "tested.*.set", "get": "tested.*.get"},
+    )
+
+    async def scenario() -> None:
+        async with face([serving], queue="shared", description="For tests."), client() as plugin:
+            ping = await ask(plugin, "$SRV.PING.tested")
+            assert ping["type"] == "io.nats.micro.v1.ping_response"
+            assert (ping["name"], ping["version"], ping["metadata"]) == ("tested", "1.2.3", {})
+            await ask(plugin, "tested.a.set")
+            await ask(plugin, "tested.a.set", b"no")
+            await ask(plugin, "tested.a.other")
+            info = await ask(plugin, f"$SRV.INFO.tested.{ping['id']}")
+            assert (
+                info["type"] == "io.nats.micro.v1.info_response"
+                and info["description"] == "For tests."
+            )
+            assert [
+                (each["name"], each["subject"], each["queue_group"]) for each in info["endpoints"]
+            ] == [
+                ("set", "tested.*.set", "shared"),
+                ("get", "tested.*.get", "shared"),
+            ]
+            stats = await ask(plugin, "$SRV.STATS.tested")
+            assert stats["type"] == "io.nats.micro.v1.stats_response"
+            first, second = stats["endpoints"]
+            assert (first["num_requests"], first["num_errors"], first["last_error"]) == (
+                2,
+                1,
+                "VALUE_TOO_LARGE",
+            )
+            assert first["processing_time"] >= first["average_processing_time"] > 0
+            assert (second["num_requests"], second["processing_time"], second["last_error"]) == (
+                0,
+                0,
+                "",
+            )
+
+    asyncio.run(scenario())
+
+
+def test_the_drivers_own_micro_types_read_our_answers() -> None:
+    from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
+
+    async def scenario() -> None:
+        async with face([endpoint(echo)]), client() as plugin:
+            ServicePing.from_dict(await ask(plugin, "$SRV.PING.tested"))
+            ServiceInfo.from_dict(await ask(plugin, "$SRV.INFO.tested"))
+            stats = await ask(plugin, "$SRV.STATS.tested")
+            for each in stats["endpoints"]:
+                each["data"] = (
+                    None  # which the protocol leaves out where there is none, and the driver's type does not
+                )
+            ServiceStats.from_dict(stats)
+
+    asyncio.run(scenario())
+
+
+# Sharing, back-pressure, drain
+
+
+def test_processes_of_one_name_share_the_load_and_answer_once() -> None:
+    taken = [0, 0]
+
+    def counting(which: int) -> Endpoint:
+        async def handler(request: Request) -> bytes:
+            taken[which] += 1
+            return b"{}"
+
+        return endpoint(handler)
+
+    async def scenario() -> None:
+        async with face([counting(0)]), face([counting(1)]), client() as plugin:
+            await asyncio.gather(*(ask(plugin, "tested.a.echo") for _ in range(200)))
+        assert sum(taken) == 200 and min(taken) > 20
+
+    asyncio.run(scenario())
+
+
+def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
+    now, most = 0, 0
+
+    async def handler(request: Request) -> bytes:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+        return request.data
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)], in_flight_max=4), client() as plugin:
+            answers = await asyncio.gather(
+                *(ask(plugin, "tested.a.echo", number) for number in range(100))
+            )
+        assert answers == list(range(100)) and most == 4
+
+    asyncio.run(scenario())
+
+
+def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhile() -> None:
+    """All that waited was begun in one go when a place came free, and what came then overtook what was left."""
+    gate = asyncio.Event()
+    order: list[int] = []
+    turns: list[int] = []
+
+    async def handler(request: Request) -> bytes:
+        number = json.loads(request.data)
+        if number == 0:
+            await gate.wait()
+        order.append(number)
+        return request.data
+
+    async def scenario() -> None:
+        async with face([endpoint(handler)], in_flight_max=1) as serving, client() as plugin:
+            asked = [
+                asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
+            ]
+            await until(lambda: len(serving._pending) == 199)
+            gate.set()
+            while len(order) < 200:
+                turns.append(len(order))
+                await asyncio.sleep(0)
+            assert await asyncio.gather(*asked) == list(range(200))
+        assert order == list(range(200))
+        assert max(b - a for a, b in pairwise(turns)) <= 64
+
+    asyncio.run(scenario())
+
+
+def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
+    gate = asyncio.Event()
+    refused: list[str] = []
+
+    def refuse(subject: str, reply: str) -> bool:
+        refused.append(subject)
+        return reply.startswith("_INBOX.")
+
+    async def handler(request: Request) -> bytes:
+        await gate.wait()
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, rejected=refuse)
+        async with face([full], in_flight_max=1, pending_max=2), client() as plugin:
+            with capture_logs() as logs:
+                asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(10)]
+                try:
+                    await until(lambda: len(refused) >= 7)
+                finally:
+                    gate.set()
+                answers = await asyncio.gather(*asked)
+        codes = [answer.get("error_code") for answer in answers]
+        assert len(refused) == 7  # one is at work, and two wait
+        assert codes.count("RATE_LIMITED") == len(refused) and codes.count(None) == 10 - len(
+            refused
+        )
+        told = [line for line in logs if line["event"] == "nats overflow"]
+        assert 1 <= len(told) <= 2 and told[0]["rejected"] == 1  # at most one in a second
+
+    asyncio.run(scenario())
+
+
+def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
+    gate = asyncio.Event()
+    taken = 0
+
+    async def handler(request: Request) -> bytes:
+        nonlocal taken
+        taken += 1
+        await gate.wait()
+        return b'{"success":true}'
+
+    async def scenario() -> None:
+        async with client() as plugin, connect(nats_server().url) as connection:
+            serving = NatsListener(connection, [endpoint(handler)], name="tested", version="1.0.0")
+            await serving.start()
+            asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(20)]
+            await until(lambda: taken == 20)
+            draining = asyncio.ensure_future(serving.drain())
+            await asyncio.sleep(0.05)
+            assert not draining.done()
+            with pytest.raises(NoRespondersError):
+                await plugin.request("tested.a.echo", b"", timeout=5)
+            gate.set()
+            await draining
+            await serving.drain()
+            assert [answer["success"] for answer in await asyncio.gather(*asked)] == [True] * 20
+
+    asyncio.run(scenario())
+
+
+def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() -> None:
+    ended: list[str] = []
+    heard: list[bool] = []
+
+    async def handler(request: Request) -> bytes:
+        async def push() -> None:
+            try:
+                await request.publisher.publish("tested.pushed", b"change")
+                heard.append(await request.publisher.has_listener("tested.pushed", b"anybody?"))
+                heard.append(await request.publisher.has_listener("tested.nobody", b"anybody?"))
+                await asyncio.Event().wait()
+            finally:
+                ended.append("push")
+
+        request.publisher.spawn(push())
+        return b"{}"
+
+    async def scenario() -> None:
+        async with client() as plugin:
+            pushed = await plugin.subscribe("tested.pushed")
+            async with face([endpoint(handler)]):
+                await ask(plugin, "tested.a.echo")
+                assert (await pushed.next_msg(timeout=5)).data == b"change"
+                await until(lambda: len(heard) == 2)
+                assert ended == []
+            assert ended == ["push"] and heard == [True, False]
+
+    asyncio.run(scenario())
+
+
+def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = NatsServer(tmp_path)
+        server.start()
+        server.ready()
+        try:
+            with capture_logs() as logs:
+                async with (
+                    connect(server.url) as connection,
+                    NatsListener(connection, [endpoint(echo)], name="tested", version="1.0.0"),
+                ):
+                    server.kill()
+                    await until(lambda: any(line["event"] == "nats disconnected" for line in logs))
+                    server.start()
+                    await until(
+                        lambda: any(line["event"] == "nats reconnected" for line in logs), 30
+                    )
+                    plugin = await nats.connect(server.url)
+                    assert (await ask(plugin, "tested.a.echo", b"again"))["data"] == "again"
+                    assert (await ask(plugin, "$SRV.PING.tested"))["name"] == "tested"
+                    await plugin.close()
+        finally:
+            server.kill()
+
+    asyncio.run(scenario())
+
+
+def test_no_server_is_said_without_the_password() -> None:
+    async def scenario() -> None:
+        with pytest.raises(UnavailableError) as refused:
+            async with connect("nats://ann:secret@127.0.0.1:1"):
+                raise AssertionError("unreachable")
+        assert "127.0.0.1:1" in str(refused.value) and "secret" not in str(refused.value)
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_is_away_all_night_does_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried twice a second, and each try was a line."""
+
+    async def scenario() -> list[str]:
+        state = _ConnectionLog(NatsClient())
+        state.connected = True
+        for reason in ("refused", "refused", "refused", "no such host", "no such host"):
+            await state.error(OSError(reason))
+        monkeypatch.setattr("keyhouse.nats.connection.REPEAT_LOG_SECONDS", 0)
+        await state.error(OSError("no such host"))
+        return [line["reason"] for line in logs]
+
+    with capture_logs() as logs:
+        assert asyncio.run(scenario()) == ["refused", "no such host", "no such host"]

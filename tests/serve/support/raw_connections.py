@@ -1,0 +1,104 @@
+"""One connection to the real server, byte by byte."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from keyhouse.http import Response, Route, Stream, make_app
+from keyhouse.serve.listener import bind, listening
+from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.settings import Address
+from tests.http.support.shop import shop
+
+GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\n\r\n"
+PATIENCE_SECONDS = 10
+BRIEF = 0.1
+
+
+class Wide:
+    """Answers that are larger than what a connection holds, and one that waits until it is told."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def endless(self) -> Response[Stream]:
+        """Never end by itself."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 100_000
+            finally:
+                self.ended.set()
+
+        return Response(pieces(), media_type="text/plain")
+
+    async def wait(self) -> dict[str, bool]:
+        """Answer when told to."""
+        self.begun.set()
+        await self.go_on.wait()
+        return {"done": True}
+
+    async def large(self) -> Response[bytes]:
+        """More than is held back, at once."""
+        return Response(b"y" * 1_000_000, media_type="text/plain")
+
+    def part(self) -> ServiceSpec:
+        routes = [("/endless", self.endless), ("/wait", self.wait), ("/large", self.large)]
+        return ServiceSpec(
+            name="wide",
+            routes=[Route(method="GET", path=path, handler=handler) for path, handler in routes],
+        )
+
+
+@asynccontextmanager
+async def served(
+    wide: Wide | None = None, registry: CollectorRegistry | None = None, **seconds: Any
+) -> AsyncIterator[int]:
+    app = make_app([shop(), *([wide.part()] if wide else [])], registry=registry)
+    with bind(Address("127.0.0.1", 0)) as bound:
+        async with listening(app, bound, drain_seconds=5, reject=app.reject, **seconds) as address:
+            yield address.port
+
+
+def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(3 * PATIENCE_SECONDS):
+            await told()
+
+    asyncio.run(limited())
+
+
+async def to_the_end(port: int, *pieces: bytes) -> bytes:
+    """All that the server says to these pieces, until it hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.01)  # so that the server sees them one by one
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+def problem(answer: bytes, status: int) -> dict[str, Any]:
+    """What the refusal says, if it is whole, and has what every answer has."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert lines[0].startswith(b"http/1.1 %d " % status), answer
+    for line in (
+        b"content-type: application/problem+json",
+        b"x-content-type-options: nosniff",
+        b"connection: close",
+    ):
+        assert lines.count(line) == 1
+    assert b"x-frame-options: deny" in lines and b"content-length: %d" % len(body) in lines
+    told: dict[str, Any] = json.loads(body)
+    assert told["status"] == status and f"x-request-id: {told['requestId']}".encode() in lines
+    return told

@@ -1,0 +1,113 @@
+"""`keyhouse serve` as a process of its own: started, asked, told to end, killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cli.running import SOURCE
+
+JARS = "tests.serve.support.jars:part"
+READY_SECONDS = 30.0
+"""On a machine that is busy with other tests; how long it takes on a quiet one is measured, not tested."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This one's, without settings, and with the tests where a part of one's own is looked for."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("KEYHOUSE_")}
+    return bare | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(SOURCE.parent)])} | more
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "keyhouse.cli", "serve", *arguments]
+
+
+class Serving:
+    """A running one. `line` is the one that it said when it was ready."""
+
+    def __init__(self, process: "subprocess.Popen[str]", line: dict[str, Any], log: Path) -> None:
+        self.process = process
+        self.line = line
+        self.log_path = log
+
+    @property
+    def http(self) -> str:
+        return str(self.line["http"])
+
+    @property
+    def nats(self) -> str:
+        return str(self.line["nats"])
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """So far. Every line of it is JSON."""
+        return [json.loads(line) for line in self.log_path.read_text().splitlines()]
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.http + path, timeout=10, trust_env=False)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Tell it, and wait for it; its exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(30)
+
+
+@contextmanager
+def serving(
+    folder: Path, *arguments: str, data: str = "data", **settings: str
+) -> Iterator[Serving]:
+    """Ready, on free ports, with the jars if nothing else is asked for. It is killed at the end of the block if it still
+    runs."""
+    asked = (
+        arguments if any(not each.startswith("-") for each in arguments[:1]) else (JARS, *arguments)
+    )
+    log = folder / "log"
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command(*asked, "--data", data, "--json", *free(asked)),
+            cwd=folder,
+            env=environment(**settings),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"it ended with {process.wait(30)}:\n{log.read_text()}"
+        yield Serving(process, json.loads(line), log)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def free(arguments: tuple[str, ...]) -> list[str]:
+    """Any free port, where none is asked for."""
+    flags = {"--http": "127.0.0.1:0", "--nats-port": "0"}
+    return [
+        word for flag, value in flags.items() if flag not in arguments for word in (flag, value)
+    ]
+
+
+def refused(folder: Path, *arguments: str, **settings: str) -> dict[str, Any]:
+    """What it says when it can't start, as JSON: exit code 1, and nothing on standard output."""
+    ran = subprocess.run(
+        command(*arguments, "--json"),
+        cwd=folder,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout) == (1, ""), ran.stderr
+    said: dict[str, Any] = json.loads(ran.stderr.splitlines()[-1])
+    return said

@@ -1,0 +1,177 @@
+"""One connection, byte by byte: what is no request. On the real server."""
+
+import asyncio
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from keyhouse.limits import HTTP_HEAD_BYTES_MAX
+from tests.serve.support.raw_connections import GET, Wide, problem, served, story, to_the_end
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, to a port that speaks none
+        b"HELLO\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /shop/mine HTTP/9.9\r\n\r\n",
+        b"GET /shop/mine HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nA: \x00\r\n\r\n",
+        b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nA : b\r\n\r\n",
+        b"GET /shop/mine HTTP/1.1\r\nHost: x\r\n A: folded\r\n\r\n",
+        b"GET /sh\x80p HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\n[1]",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n[1]",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_ends(
+    sent: bytes,
+) -> None:
+    async def told() -> None:
+        async with served() as port:
+            answer = await to_the_end(port, sent)
+            assert problem(answer, 400)["detail"] == "Invalid HTTP request."
+            assert (
+                await to_the_end(port, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            ).startswith(b"HTTP/1.1 200 "), "the next one is served"
+
+    story(told)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /shop/things/drinks HTTP/1.1\r\n\r\n", 400),
+        (b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n", 400),
+        (GET + b"GET /shop/things/drinks HTTP/1.1\r\n\r\n", 200),
+        (b"GET /shop/things/drinks HTTP/1.0\r\n\r\n", 200),
+    ],
+    ids=["none", "two", "none behind a good one", "none is needed"],
+)
+def test_a_request_names_its_host_once_and_a_refusal_is_counted(sent: bytes, status: int) -> None:
+    async def told() -> None:
+        registry = CollectorRegistry()
+        async with served(registry=registry) as port:
+            answer = await to_the_end(port, sent)
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            if status == 400:
+                assert "must have one Host header" in problem(answer, 400)["detail"]
+            count = registry.get_sample_value("keyhouse_http_refused_total", {"status": "400"})
+            assert count == (1.0 if b"400 Bad Request" in answer else None)
+
+    story(told)
+
+
+HEADER = b"A: " + b"x" * 997 + b"\r\n"
+LINES = HTTP_HEAD_BYTES_MAX // len(HEADER) + 2
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"GET /shop/mine HTTP/1.1\r\n" + HEADER * LINES + b"\r\n"],
+        [b"GET /shop/mine HTTP/1.1\r\n", *([HEADER * 8] * 6)],
+        [b"GET /shop/mine HTTP/1.1\r\nA: ", *([b"x" * 8_000] * 6)],
+        [b"GET /", *([b"x" * 8_000] * 6)],
+        [b"GET /" + b"x" * HTTP_HEAD_BYTES_MAX + b" HTTP/1.1\r\n\r\n"],
+        [GET, b"GET /shop/mine HTTP/1.1\r\n", *([HEADER * 8] * 6)],
+    ],
+    ids=[
+        "at once",
+        "header by header",
+        "one that never ends",
+        "an endless address",
+        "a long address",
+        "the second request",
+    ],
+)
+def test_a_head_that_is_too_large_is_refused_as_soon_as_that_is_known(pieces: list[bytes]) -> None:
+    """uvicorn kept all of it: whoever sent headers without end took the memory of the machine."""
+
+    async def told() -> None:
+        async with served() as port:
+            answer = await to_the_end(port, *pieces)
+            refused = problem(answer[answer.rindex(b"HTTP/1.1 ") :], 431)
+            assert refused["code"] == "HEADERS_TOO_LARGE" and refused["fields"] == {
+                "limit": HTTP_HEAD_BYTES_MAX
+            }
+
+    story(told)
+
+
+def test_a_head_just_within_the_limit_is_taken_and_a_large_body_does_not_count_as_one() -> None:
+    async def told() -> None:
+        async with served() as port:
+            head = (
+                b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                + HEADER * (LINES - 3)
+                + b"\r\n"
+            )
+            assert (await to_the_end(port, head)).startswith(b"HTTP/1.1 200 ")
+            body = b'"' + b"x" * 200_000 + b'"'
+            post = (
+                b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                % len(body)
+            )
+            answer = await to_the_end(port, post + body + head[:20], head[20:])
+            assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200"]
+
+    story(told)
+
+
+def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answer_it() -> None:
+    """The refusal came first, and the client took it for the answer to a request that was carried out."""
+
+    async def told() -> None:
+        wide = Wide()
+        async with served(wide) as port:
+            talking = asyncio.create_task(
+                to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n", b"NONSENSE\r\n\r\n")
+            )
+            await wide.begun.wait()
+            await asyncio.sleep(0.05)
+            wide.go_on.set()
+            answer = await talking
+            assert (
+                answer.count(b"HTTP/1.1") == 1
+                and answer.startswith(b"HTTP/1.1 200 ")
+                and b"done" in answer
+            )
+
+    story(told)
+
+
+def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_answer_it() -> None:
+    async def told() -> None:
+        wide = Wide()
+        broken = b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        broken += b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+        async with served(wide) as port:
+            assert (
+                await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n" + broken)
+                == b""
+            )
+            wide.go_on.set()
+
+    story(told)
+
+
+def test_an_upgrade_is_answered_as_any_request_and_is_the_last_of_its_connection() -> None:
+    """What came behind one was swallowed, and its client waited without end."""
+
+    async def told() -> None:
+        async with served() as port:
+            for wanted in (b"websocket", b"h2c"):
+                asked = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: " + wanted + b"\r\n\r\n"
+                answer = await to_the_end(port, asked + GET)
+                assert answer.count(b"HTTP/1.1 200 ") == 1 and b"connection: close" in answer
+
+    story(told)

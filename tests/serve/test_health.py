@@ -1,0 +1,306 @@
+"""Readiness says which system can't answer, and why; metrics say what was asked of each engine; tasks are kept up."""
+
+import asyncio
+import gc
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from io import StringIO
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+from keyhouse.engine import Batch, Put, Span
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import UnavailableError
+from keyhouse.metrics import HttpMetrics, Metrics, Timing
+from keyhouse.serve import health, server
+from keyhouse.serve.health import Health, Readiness, SystemHealth, health_routes
+from keyhouse.serve.process import set_up_logs
+from keyhouse.serve.server import BackgroundTasks
+from keyhouse.service.metrics import OperationMetrics
+from keyhouse.service.spec import ServiceContext, ServiceSpec
+from keyhouse.systems.rosey import service as rosey
+from keyhouse.systems.streamkit import service as streamkit
+from keyhouse.testing.faults import FaultyEngine, fail
+
+
+async def fine() -> None:
+    pass
+
+
+async def unreachable() -> None:
+    raise UnavailableError("The server does not answer.", server="secret")
+
+
+async def broken() -> None:
+    raise ZeroDivisionError
+
+
+async def slow() -> None:
+    await asyncio.sleep(60)
+
+
+def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.05)
+
+    async def main() -> None:
+        metrics = Metrics("1")
+        asked = Health(metrics)
+        asked.add("one", fine, fine)
+        assert await asked.readiness() == Readiness(True, {"one": SystemHealth(True)})
+        asked = Health(metrics)
+        for name, check in (("one", fine), ("two", unreachable), ("three", broken), ("four", slow)):
+            asked.add(name, fine, check)
+        found = await asked.readiness()
+        assert not found.ready
+        assert found.systems["one"] == SystemHealth(True)
+        assert found.systems["two"] == SystemHealth(
+            False, "DATABASE_ERROR", "The server does not answer."
+        )
+        assert found.systems["three"].code == "INTERNAL_ERROR"
+        assert found.systems["four"] == SystemHealth(False, "TIMEOUT", "The check timed out.")
+        assert b'keyhouse_system_ready{system="one"} 1.0' in metrics.page()
+        assert b'keyhouse_system_ready{system="two"} 0.0' in metrics.page()
+
+    asyncio.run(main())
+
+
+def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_path: Path) -> None:
+    """Plugins have none: what keeps an operator from rosey's view is no reason to send its plugins elsewhere."""
+
+    async def main() -> None:
+        asked = Health(Metrics("1"))
+        for system in (streamkit, rosey):
+            settings = {"jwt_algorithm": "RS256", "jwks": str(tmp_path / "none.json")}
+            context = ServiceContext(
+                engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
+            )
+            part = system.SERVICE.build(context)
+            asked.add(part.name, fine, *([part.ready] if part.ready else []))
+        found = await asked.readiness()
+        assert found.systems["rosey"] == SystemHealth(True)
+        said = "The key set cannot be read, so no token is accepted; see the log."
+        assert found.systems["streamkit"] == SystemHealth(False, "DATABASE_ERROR", said)
+
+    asyncio.run(main())
+
+
+def test_an_answer_holds_for_a_moment() -> None:
+    async def main() -> None:
+        asked = Health(Metrics("1"))
+        calls = 0
+
+        async def count() -> None:
+            nonlocal calls
+            calls += 1
+
+        asked.add("one", count)
+        assert all([(await asked.readiness()).ready for _ in range(100)])
+        assert calls == 1
+
+    asyncio.run(main())
+
+
+def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a thousand plugins, whoever they were, it had 15 MB: each time somebody looked, nobody was answered for 2.7 s."""
+    metrics, writing, most = Metrics("1"), 0, 0
+
+    def page() -> bytes:
+        nonlocal writing, most
+        assert threading.current_thread() is not threading.main_thread()
+        writing += 1
+        most = max(most, writing)
+        time.sleep(0.01)
+        writing -= 1
+        return b"page"
+
+    async def main() -> None:
+        [route] = [
+            route for route in health_routes(Health(metrics), metrics) if route.path == "/metrics"
+        ]
+        replies = await asyncio.gather(*(route.handler() for _ in range(5)))
+        assert [reply.body for reply in replies] == [b"page"] * 5
+
+    monkeypatch.setattr(metrics, "page", page)
+    asyncio.run(main())
+    assert most == 1
+
+
+def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
+    figures = OperationMetrics("kv", ("get",), tenant_label="plugin")
+
+    class Growing(Timing):
+        def rising(self) -> list[tuple[str, float]]:
+            figures.timing(
+                "get", f"p{len(figures.timings()['get'])}"
+            )  # as a request does meanwhile
+            figures.failed(f"p{len(figures.errors())}", "CONFLICT")
+            return super().rising()
+
+    figures._timings["get"]["first"] = Growing()
+    assert len(list(figures.collect())) > 3
+
+
+def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same() -> None:
+    """A list of a dictionary's items is no one step: each pair may begin a collection of garbage, which may run anybody's
+    code, and lets other threads run. The page of metrics then failed, because the dictionary had changed its size."""
+    figures, face, grown, most = (
+        OperationMetrics("kv", ("get",), tenant_label="plugin"),
+        HttpMetrics(CollectorRegistry()),
+        0,
+        100,
+    )
+
+    def grow(phase: str, info: dict[str, int]) -> None:
+        nonlocal grown
+        if grown < most:
+            grown += 1
+            figures.timing("get", f"p{grown}")
+            figures.failed("", f"E{grown}")
+            face.count("GET", f"/{grown}", 200, 0.1)
+            face.reject(grown)
+
+    while grown < most:
+        grow("", {})
+    most += 30
+    held = [
+        (at, at) for at in range(5_000)
+    ]  # so many pairs are kept ready by the interpreter, and begin no collection
+    before = gc.get_threshold()
+    gc.callbacks.append(grow)
+    gc.set_threshold(5)
+    try:
+        for _ in chain(figures.collect(), face.collect()):
+            most = grown + 30  # for the next; without an end, there would be none
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(grow)
+    assert held and grown > 130
+
+
+def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
+    async def main() -> None:
+        metrics = Metrics("1")
+        engine = metrics.metered("rosey", FaultyEngine(MemoryEngine(), fail(2, UnavailableError)))
+        assert await engine.commit("s", Batch(puts=(Put("k", b"1"),))) == 1
+        with pytest.raises(UnavailableError):
+            await engine.commit("s", Batch(puts=(Put("k", b"2"),)))
+        assert [row and row.value for row in await engine.read("s", ["k", "none"])] == [b"1", None]
+        assert len((await engine.scan("s", Span("", None), limit=1)).rows) == 1
+        assert [space async for space in engine.spaces()] == ["s"]
+        assert await engine.sweep(limit=1) == 0
+        page = metrics.page().decode()
+        for call, count, failures in (("read", 1, 0), ("scan", 1, 0), ("commit", 1, 1)):
+            labels = f'{{call="{call}",system="rosey"}}'
+            assert f"keyhouse_engine_seconds_count{labels} {count}.0" in page
+            assert f"keyhouse_engine_failures_total{labels} {failures}.0" in page
+        assert 'keyhouse_build_info{version="1"} 1.0' in page
+        assert "process_resident_memory_bytes" in page
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "RESTART_SECONDS_MAX", 0.001)
+    begun: list[str] = []
+
+    async def fails_twice() -> None:
+        begun.append("failing")
+        if len(begun) < 2:
+            raise ZeroDivisionError
+        if len(begun) < 3:
+            raise UnavailableError("The server does not answer.")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        metrics = Metrics("1")
+        part = ServiceSpec(name="rosey", tasks=[fails_twice, fine])
+        async with BackgroundTasks([part], metrics, restart_seconds=0.001), asyncio.timeout(10):
+            while len(begun) < 3:
+                await asyncio.sleep(0.001)
+        assert b'keyhouse_task_failures_total{system="rosey"} 2.0' in metrics.page()
+
+    asyncio.run(main())
+
+
+def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> None:
+    program = (
+        "import logging, structlog, sys; from keyhouse.serve.process import set_up_logs\n"
+        "set_up_logs('info', sys.argv[1])\n"
+        "def fail(secret): raise ValueError('no' + chr(27) + '[2J')\n"
+        "log = structlog.get_logger()\n"
+        "log.debug('unseen'); log.info('seen', number=1, odd=object, key=chr(27) + ']0;mine' + chr(7))\n"
+        "logging.getLogger('library').warning('from a %s', 'library')\n"
+        "try: fail('hu' + 'sh')\n"
+        "except ValueError: log.exception('failed')\n"
+    )
+    for form in ("json", "text"):
+        ran = subprocess.run(
+            [sys.executable, "-c", program, form], capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == "" and "unseen" not in ran.stderr and "hush" not in ran.stderr
+        assert "ValueError: no" in ran.stderr and "from a library" in ran.stderr
+        assert "mine" in ran.stderr and not {"\x1b", "\x07"} & set(
+            ran.stderr
+        )  # a terminal would obey
+        if form == "json":
+            lines = [json.loads(line) for line in ran.stderr.splitlines()]
+            assert [list(line)[:3] for line in lines] == [["time", "level", "event"]] * 3
+            assert lines[0]["number"] == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(
+    form: Literal["json", "text"],
+) -> None:
+    """JSON was written with U+0080 to U+009F as they are: U+009B begins what a terminal obeys, as ESC and [ do."""
+    odd = (
+        "".join(
+            map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE0001])
+        )
+        + "\ud800é😀"
+    )
+    to = StringIO()
+    before = structlog.get_config(), logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        set_up_logs("info", form, to)
+        structlog.get_logger().info("seen", key=odd)
+        logging.getLogger("library").warning("%s", odd.replace("\n", ""))
+    finally:
+        structlog.configure(**before[0])
+        logging.getLogger().handlers[:] = before[1]
+        logging.getLogger().setLevel(before[2])
+    lines = to.getvalue().split("\n")
+    assert len(lines) == 3 and all(line.isprintable() for line in lines)
+    assert "é😀" in lines[0] or "\\u00e9" in lines[0]
+    if form == "json":
+        assert json.loads(lines[0])["key"] == odd
+
+
+def test_a_log_that_cannot_be_written_fails_nobody() -> None:
+    """On a full disk each line raised an error where it was written: in the midst of a request that had been done."""
+    program = (
+        "import logging, structlog; from keyhouse.serve.process import set_up_logs\n"
+        "set_up_logs('info', 'json', open('/dev/full', 'w'))\n"
+        "for _ in range(100): structlog.get_logger().info('said', text='x' * 1_000)\n"
+        "logging.getLogger('library').warning('said')\n"
+        "print('went on', flush=True)\n"
+        "import os; os._exit(0)  # closing the file would say so too\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("went on\n", "")

@@ -1,0 +1,392 @@
+"""`keyhouse serve`, the real program: it says when it is ready, answers, ends in order, and says what is wrong."""
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import ConnectionClosedError, NoRespondersError
+
+from keyhouse import open_engine
+from keyhouse.nats.server import NatsServer
+from keyhouse.testing.servers.postgres import postgres_server
+from tests.cli.running import run
+from tests.docs.pages import DOCS, blocks
+from tests.serve.support.serve_process import JARS, Serving, command, environment, refused, serving
+from tests.support.engine_openers import OPENERS
+
+
+async def put(client: Client, name: str, number: int | None) -> int | None:
+    answer = await client.request("jars.put", json.dumps([name, number]).encode(), timeout=10)
+    found: int | None = json.loads(answer.data)
+    return found
+
+
+async def once(serving: Serving, name: str, number: int | None) -> int | None:
+    client = await nats.connect(serving.nats)
+    try:
+        return await put(client, name, number)
+    finally:
+        await client.close()
+
+
+# Ready
+
+
+def test_one_line_says_that_it_is_ready_and_where(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        assert set(running.line) == {"ready", "http", "nats"}
+        assert running.line["ready"] is True
+        assert re.fullmatch(r"http://127\.0\.0\.1:[1-9][0-9]*", running.http)
+        assert re.fullmatch(r"nats://127\.0\.0\.1:[1-9][0-9]*", running.nats)
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.get("/jars/jars/jam").json() == 7
+        assert running.end() == 0
+        assert running.process.stdout is not None
+        assert running.process.stdout.read() == ""
+    assert [line["event"] for line in running.log][-1] == "ended"
+
+
+def test_the_operators_pages_are_there(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        assert running.get("/health").json()["status"] == "alive"
+        assert running.get("/ready").json() == {"ready": True, "systems": {"jars": {"ready": True}}}
+        asyncio.run(once(running, "jam", 7))
+        page = running.get("/metrics")
+        assert page.headers["content-type"].startswith("text/plain")
+        assert 'keyhouse_engine_seconds_count{call="commit",system="jars"} 1.0' in page.text
+        assert (
+            'keyhouse_http_request_seconds_count{method="GET",route="/ready",status="200"} 1.0'
+            in page.text
+        )
+        told = set(
+            re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE)
+        )
+        documented = set(
+            re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE)
+        )
+        assert {name for name in told if not name.endswith("_created")} == documented
+
+
+def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        (tmp_path / "data" / "broken").touch()
+        answer = running.get("/ready")
+        assert answer.status_code == 503
+        assert answer.json() == {
+            "ready": False,
+            "systems": {
+                "jars": {"ready": False, "code": "DATABASE_ERROR", "why": "The jars are broken."}
+            },
+        }
+        assert running.get("/health").status_code == 200
+
+
+def test_a_nats_that_goes_away_is_said_and_found_again(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path / "own")
+    server.start()
+    server.ready()
+    with serving(tmp_path, JARS, "--nats", server.url) as running:
+        assert running.get("/ready").status_code == 200
+        server.stop()
+        answer = _ready_until(running, 503)
+        assert answer.json()["systems"]["jars"]["why"].startswith("The connection to NATS is lost")
+        server.start()
+        server.ready()
+        _ready_until(running, 200)
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.end() == 0
+    server.stop()
+
+
+def _ready_until(running: Serving, status: int) -> httpx.Response:
+    deadline = time.monotonic() + 30
+    while (answer := running.get("/ready")).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.1)
+    return answer
+
+
+def test_people_are_told_in_words(tmp_path: Path) -> None:
+    arguments = command(JARS, "--http", "127.0.0.1:0", "--nats-port", "0")
+    with subprocess.Popen(
+        arguments,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert re.fullmatch(
+        r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C ends it\.\n", line
+    )
+    assert (tmp_path / "keyhouse-data").is_dir()
+
+
+@pytest.mark.parametrize("face", ["http", "nats"])
+def test_a_face_can_be_off(tmp_path: Path, face: str) -> None:
+    with serving(tmp_path, JARS, f"--{face}", "off") as running:
+        assert running.line[face] is None
+        if face == "http":
+            assert asyncio.run(once(running, "jam", 7)) == 7
+        else:
+            assert running.get("/jars/jars/jam").status_code == 204
+            assert not (tmp_path / "data" / "nats").exists()
+            assert [line["systems"] for line in running.log if "nats is off" in line["event"]] == [
+                ["jars"]
+            ]
+
+
+def test_a_nats_that_is_there_is_joined_and_none_is_started(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path) as first,
+        serving(tmp_path, JARS, "--nats", first.nats, data="other") as second,
+    ):
+        assert second.nats == first.nats
+        assert not (tmp_path / "other" / "nats").exists()
+
+
+def test_a_system_that_asks_for_no_nats_gets_none(tmp_path: Path) -> None:
+    with serving(tmp_path, "tests.serve.support.jars:without_nats") as running:
+        assert running.line["nats"] is None
+        assert not (tmp_path / "data" / "nats").exists()
+
+
+# Settings
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "keyhouse.toml").write_text(
+        'data = "of-file"\nlog_level = "error"\n[jars]\nshelf = "of file"\n'
+    )
+    with serving(
+        tmp_path,
+        data="of-flag",
+        KEYHOUSE_DATA="of-environment",
+        KEYHOUSE_JARS_SHELF="of environment",
+    ) as running:
+        asyncio.run(once(running, "jam", 7))
+        assert running.end() == 0
+        assert running.log == []
+    assert not (tmp_path / "of-file").exists() and not (tmp_path / "of-environment").exists()
+
+    async def spaces() -> list[str]:
+        engine = await open_engine(f"sqlite:{tmp_path}/of-flag/jars.db?layout=jars")
+        found = [space async for space in engine.spaces()]
+        await engine.close()
+        return found
+
+    assert asyncio.run(spaces()) == ["of environment"]
+
+
+def test_no_secret_is_said(tmp_path: Path) -> None:
+    arguments = command(
+        JARS,
+        "--http",
+        "127.0.0.1:0",
+        "--engine",
+        "postgresql://ann:hush@127.0.0.1:1/x",
+        "--nats",
+        "nats://b:hush@c",
+    )
+    ran = subprocess.run(
+        arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "hush" not in ran.stdout + ran.stderr
+    assert "postgresql://127.0.0.1:1/x" in ran.stderr and "nats://c" in ran.stderr
+
+
+# The data folder
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        said = refused(tmp_path, JARS, "--data", "data")
+        assert said["fields"] == {"data": "data", "process": running.process.pid}
+        assert "name another folder with --data" in said["error"]
+        assert asyncio.run(once(running, "jam", 7)) == 7
+
+
+def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asyncio.run(once(running, "jam", 7))
+        assert running.end() == 0
+    with serving(tmp_path) as running:
+        assert asyncio.run(once(running, "jam", None)) == 7
+
+
+def test_after_a_kill_nothing_is_left_and_what_was_stored_is_there(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asyncio.run(once(running, "jam", 7))
+        running.process.kill()
+    with serving(tmp_path) as again:
+        assert asyncio.run(once(again, "jam", None)) == 7
+        assert not _listens(running.nats)
+
+
+def _listens(url: str) -> bool:
+    host, _, port = url.rpartition("/")[2].partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.skipif("postgres" not in OPENERS, reason="PostgreSQL is not among the chosen engines")
+def test_all_systems_share_a_server_each_in_tables_of_its_own(tmp_path: Path) -> None:
+    """And what one process has stored, another finds that has no file of the first."""
+    url = postgres_server().url
+    with serving(tmp_path, JARS, "--engine", url) as running:
+        assert asyncio.run(once(running, "jam", 7)) == 7
+        assert running.end() == 0
+    with serving(tmp_path, JARS, "--engine", url, data="other") as running:
+        assert asyncio.run(once(running, "jam", None)) == 7
+        [opened] = [line for line in running.log if line["event"] == "engine open"][-1:]
+        assert opened["engine"].endswith("&layout=jars")
+
+
+# The end
+
+
+def test_a_signal_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    acknowledged: dict[str, int] = {}
+
+    async def write(running: Serving) -> None:
+        client = await nats.connect(running.nats, allow_reconnect=False)
+
+        async def writer(number: int) -> None:
+            for count in range(1_000_000):
+                try:
+                    assert await put(client, f"jar-{number}", count) == count
+                except (NoRespondersError, ConnectionClosedError):
+                    return  # the service no longer listens, or its NATS server has ended
+                acknowledged[f"jar-{number}"] = count
+
+        writers = [asyncio.create_task(writer(number)) for number in range(16)]
+        while sum(acknowledged.values()) < 500:
+            await asyncio.sleep(0.01)
+        running.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(running.process.wait, 30) == 0
+        await asyncio.gather(*writers)
+        await client.close()
+
+    with serving(tmp_path) as running:
+        asyncio.run(write(running))
+    with serving(tmp_path) as running:
+        found = {name: running.get(f"/jars/jars/{name}").json() for name in acknowledged}
+    assert len(acknowledged) == 16
+    assert all(found[name] in (count, count + 1) for name, count in acknowledged.items())
+
+
+def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    async def main(running: Serving) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            asked = asyncio.create_task(client.get(f"{running.http}/jars/slow/jam", timeout=20))
+            await asyncio.sleep(0.3)
+            running.process.send_signal(signal.SIGTERM)
+            assert (await asked).json() == {"name": "jam"}
+            with pytest.raises(httpx.ConnectError):
+                await client.get(f"{running.http}/health")
+
+    with serving(tmp_path) as running:
+        asyncio.run(main(running))
+        assert running.process.wait(30) == 0
+
+
+def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, KEYHOUSE_DRAIN_SECONDS="0.1") as running,
+        httpx.stream(
+            "GET", f"{running.http}/jars/forever/jam", trust_env=False, timeout=None
+        ) as answer,
+    ):
+        assert next(answer.iter_bytes()) == b"begun"
+        assert running.end() == 0
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        asking = subprocess.Popen(
+            ["curl", "-s", f"{running.http}/jars/slow/jam"], stdout=subprocess.DEVNULL
+        )
+        time.sleep(0.3)
+        running.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert running.end(signal.SIGINT) == 128 + signal.SIGINT
+        asking.wait()
+
+
+# What is wrong
+
+
+def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cases = [
+            (["--http", f"127.0.0.1:{port}"], "HTTP cannot listen there"),
+            (["--http", "no.such.host.invalid:0"], "HTTP cannot listen there"),
+            (["--http", "127.0.0.1:0", "--nats-port", str(port)], "The port for NATS is in use"),
+            (["--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"], "No NATS server answers"),
+            (
+                ["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"],
+                "The server can't be reached",
+            ),
+            (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
+            (["--http", "8080"], "give HOST:PORT"),
+            (["--config", "gone.toml"], "The settings file does not exist"),
+            (["--data", "taken/by/a/file"], "The data folder is not writable"),
+        ]
+        (tmp_path / "taken").touch()
+        for arguments, sentence in cases:
+            said = refused(tmp_path, JARS, *arguments)
+            assert sentence in said["error"], said
+    (tmp_path / "keyhouse.toml").write_text("a = 1\nb = [\n")
+    assert (
+        "line 2" in refused(tmp_path, JARS)["fields"]["at"]
+        or "end of" in refused(tmp_path, JARS)["fields"]["at"]
+    )
+
+
+def test_a_system_that_is_not_there_or_has_no_service_is_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, "rosie")["error"] == "No such system."
+    assert "no service yet" in refused(tmp_path, "history")["error"]
+
+
+# The README
+
+
+def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> None:
+    """Its command for the other terminal, on the ports that are free here."""
+    page = (DOCS.parent / "README.md").read_text()
+    assert "@exec $(BIN)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
+    [shown] = [block for block in blocks(page, "sh") if "nats.connect" in block]
+    with serving(tmp_path, "rosey", "streamkit", data="keyhouse-data") as running:
+        program = (
+            shown.partition("-c '")[2]
+            .rpartition("'")[0]
+            .replace("nats://127.0.0.1:4222", running.nats)
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert '"success":true' in told.stdout and '"value":"dark"' in told.stdout
+        assert "keyhouse scan rosey --space trivia --data keyhouse-data" in page
+        assert (
+            "dark"
+            in run(
+                "scan", "rosey", "--space", "trivia", "--data", "keyhouse-data", cwd=tmp_path
+            ).stdout
+        )
+        assert running.get("/docs").status_code == 200

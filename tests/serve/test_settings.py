@@ -1,0 +1,415 @@
+"""Where settings come from, which of two decides, and what is refused. Where each system's rows are."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from keyhouse.cli.serve import serve
+from keyhouse.engines.system_urls import file_of, url_of
+from keyhouse.errors import UsageError
+from keyhouse.serve import server
+from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings.settings import Address, Settings
+from keyhouse.settings.sources import FILE, LoadedSettings, load_settings
+from tests.serve.support import jars
+
+SYSTEMS = ("rosey", "streamkit")
+
+
+def gathered(
+    folder: Path,
+    flags: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+    file: str | None = None,
+) -> LoadedSettings:
+    if file is not None:
+        (folder / FILE).write_text(file)
+    return load_settings(
+        flags or {}, environment or {}, Path(FILE) if file is not None else None, systems=SYSTEMS
+    )
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = 'data = "of file"\nhttp = "127.0.0.1:1"\nnats_port = 1\ndrain_seconds = 1\n'
+    environment = {"KEYHOUSE_HTTP": "127.0.0.1:2", "KEYHOUSE_NATS_PORT": "2", "OTHER": "3"}
+    settings = gathered(tmp_path, {"nats_port": 3, "engine": None}, environment, file).settings
+    assert (settings.data, settings.http, settings.nats_port) == ("of file", "127.0.0.1:2", 3)
+    assert (settings.drain_seconds, settings.engine) == (1.0, None)
+
+
+def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+    assert gathered(tmp_path).settings == Settings()
+
+
+def test_a_file_in_this_folder_is_read_without_being_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "keyhouse.toml").write_text("nats_port = 7")
+    assert gathered(tmp_path).settings.nats_port == 7
+
+
+def test_the_environment_names_another_file_and_a_flag_before_it(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("nats_port = 1")
+    (tmp_path / "two.toml").write_text("nats_port = 2")
+    named = {"KEYHOUSE_CONFIG": "one.toml"}
+    assert load_settings({}, named, None, systems=()).settings.nats_port == 1
+    assert load_settings({}, named, Path("two.toml"), systems=()).settings.nats_port == 2
+
+
+def test_each_system_has_its_table_and_may_have_its_engine(tmp_path: Path) -> None:
+    file = '[rosey]\nsweep_seconds = 5\nengine = "memory:"\n[streamkit]\njwt_secret = "of file"\n'
+    given = gathered(tmp_path, {}, {"KEYHOUSE_STREAMKIT_JWT_SECRET": "of environment"}, file)
+    assert given.tables == {
+        "rosey": {"sweep_seconds": 5},
+        "streamkit": {"jwt_secret": "of environment"},
+    }
+    assert given.engines == {"rosey": "memory:"}
+    assert gathered(tmp_path, {}, {"KEYHOUSE_ROSEY_ENGINE": "sqlite:x"}).engines == {
+        "rosey": "sqlite:x"
+    }
+
+
+def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path) -> None:
+    file = '[http]\nlisten = "127.0.0.1:9"\ncors_origins = ["https://a"]\n'
+    given = gathered(tmp_path, {}, {"KEYHOUSE_HTTP_SLOW_SECONDS": "2"}, file)
+    assert given.settings.http == "127.0.0.1:9"
+    assert given.http == {"cors_origins": ["https://a"], "slow_seconds": "2"}
+    assert gathered(tmp_path, {"http": "off"}, {}, file).settings.http == "off"
+
+
+@pytest.mark.parametrize(
+    ("own", "drains"), [({}, 5), ({"drain_seconds": "2"}, 2), ({"drain_seconds": "9"}, 5)]
+)
+def test_the_http_face_may_have_less_time_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], drains: float
+) -> None:
+    """What its table said of that was read, checked, and told to nobody."""
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(server, "listening", lambda app, bound, **named: told.update(named))
+    environment = {f"KEYHOUSE_HTTP_{name.upper()}": text for name, text in own.items()}
+    served = server.Server(
+        gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {}
+    )
+    with socket.socket() as bound:
+        served._http([], bound, served._read_settings()[0])
+    assert told["drain_seconds"] == drains
+
+
+def test_systems_are_named_with_commas_in_the_environment() -> None:
+    assert (
+        load_settings(
+            {}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()
+        ).settings.systems
+        == SYSTEMS
+    )
+
+
+def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours() -> None:
+    injected = {
+        "KEYHOUSE_PORT": "tcp://10.0.0.1:8080",
+        "KEYHOUSE_SERVICE_HOST": "10.0.0.1",
+        "KEYHOUSE_PORT_80_TCP": "x",
+    }
+    assert load_settings({}, injected, None, systems=()).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "sentence", "fields"),
+    [
+        (
+            {"KEYHOUSE_DATE": "x"},
+            None,
+            "Unknown setting",
+            {"setting": "KEYHOUSE_DATE", "nearest": "KEYHOUSE_DATA"},
+        ),
+        (
+            {},
+            "natsport = 1",
+            "Unknown setting",
+            {"setting": "natsport", "nearest": "nats_port", "source": FILE},
+        ),
+        (
+            {},
+            "[rosie]\na = 1",
+            "Unknown setting",
+            {"setting": "rosie", "nearest": "[rosey]", "source": FILE},
+        ),
+        (
+            {"KEYHOUSE_TRACES": "http://host:4318"},
+            None,
+            "was renamed",
+            {"setting": "KEYHOUSE_TRACES", "new_name": "KEYHOUSE_OTLP_ENDPOINT"},
+        ),
+        (
+            {},
+            "traces = 'http://host:4318'",
+            "was renamed",
+            {"setting": "traces", "new_name": "otlp_endpoint", "source": FILE},
+        ),
+        ({}, "rosey = 1", "are a table", {"setting": "rosey", "source": FILE}),
+        (
+            {},
+            "http = 80",
+            "Invalid setting",
+            {"setting": "http", "reason": "Expected `str`, got `int`", "source": FILE},
+        ),
+        (
+            {"KEYHOUSE_NATS_PORT": "x"},
+            None,
+            "Invalid setting",
+            {
+                "setting": "nats_port",
+                "reason": "Expected `int`, got `str`",
+                "source": "KEYHOUSE_NATS_PORT",
+            },
+        ),
+        (
+            {"KEYHOUSE_LOG_LEVEL": "loud"},
+            "log_level = 'info'",
+            "Invalid setting",
+            {
+                "setting": "log_level",
+                "reason": "Invalid enum value 'loud'",
+                "known": ["debug", "info", "warning", "error"],
+                "source": "KEYHOUSE_LOG_LEVEL",
+            },
+        ),
+        (
+            {"KEYHOUSE_HTTP": "8080"},
+            None,
+            "give HOST:PORT",
+            {"http": "8080", "source": "KEYHOUSE_HTTP"},
+        ),
+        (
+            {"KEYHOUSE_HTTP": "host:99999"},
+            None,
+            "give HOST:PORT",
+            {"http": "host:99999", "source": "KEYHOUSE_HTTP"},
+        ),
+        (
+            {"KEYHOUSE_NATS": "http://a"},
+            None,
+            "give nats://host:4222",
+            {"nats": "http://a", "source": "KEYHOUSE_NATS"},
+        ),
+        (
+            {"KEYHOUSE_DATA": ""},
+            None,
+            "Empty setting",
+            {"setting": "data", "source": "KEYHOUSE_DATA"},
+        ),
+        (
+            {"KEYHOUSE_ENGINE": ""},
+            None,
+            "Empty setting",
+            {"setting": "engine", "source": "KEYHOUSE_ENGINE"},
+        ),
+        (
+            {
+                "KEYHOUSE_ROSEY_ENGINE": ""
+            },  # of a container whose URL was not filled in: rows went into a file within it
+            None,
+            "Empty setting",
+            {"setting": "rosey.engine", "source": "KEYHOUSE_ROSEY_ENGINE"},
+        ),
+        ({"KEYHOUSE_NATS": "off", "KEYHOUSE_HTTP": "off"}, None, "both off", {}),
+        ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "does not exist", {"file": "gone.toml"}),
+    ],
+)
+def test_what_can_not_be_is_refused_by_name(
+    tmp_path: Path,
+    environment: dict[str, str],
+    file: str | None,
+    sentence: str,
+    fields: dict[str, object],
+) -> None:
+    with pytest.raises(UsageError, match=sentence) as refused:
+        gathered(tmp_path, {}, environment, file)
+    assert refused.value.fields == fields
+
+
+def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator looked for it in the file, and a variable of the container had it."""
+    monkeypatch.setattr("keyhouse.serve.process.set_up_logs", lambda *_: None)
+    (tmp_path / FILE).write_text("[rosey]\nquota_keys = -1\nslow_ms = 1\n")
+    with pytest.raises(UsageError) as of_file:
+        serve()
+    monkeypatch.setenv("KEYHOUSE_ROSEY_QUOTA_KEYS", "many")
+    with pytest.raises(UsageError) as of_variable:
+        serve()
+    with pytest.raises(UsageError) as of_flag:
+        gathered(tmp_path, {"nats_port": 70_000}, {"KEYHOUSE_NATS_PORT": "1"})
+    told = [
+        (refused.value.fields["setting"], refused.value.fields["source"])
+        for refused in (of_file, of_variable, of_flag)
+    ]
+    assert told == [
+        ("rosey.quota_keys", FILE),
+        ("rosey.quota_keys", "KEYHOUSE_ROSEY_QUOTA_KEYS"),
+        ("nats_port", "--nats-port"),
+    ]
+
+
+def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not valid TOML") as refused:
+        gathered(tmp_path, file='data = "x"\nnats_port = \n')
+    assert "line 2" in str(refused.value.fields["at"])
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "url"),
+    [
+        ("127.0.0.1:8080", Address("127.0.0.1", 8080), "http://127.0.0.1:8080"),
+        ("[::1]:0", Address("::1", 0), "http://[::1]:0"),
+        ("localhost:1", Address("localhost", 1), "http://localhost:1"),
+    ],
+)
+def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
+    assert Settings(http=text).http_address == address
+    assert address.url == url
+
+
+def test_no_secret_is_shown() -> None:
+    settings = Settings(
+        engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222
+    )
+    assert settings.for_log() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}
+
+
+# Placing
+
+
+@pytest.mark.parametrize(
+    ("system", "url", "placed"),
+    [
+        ("rosey", "sqlite:all.db", "sqlite:all.db?layout=rosey"),
+        (
+            "rosey",
+            "postgresql://db/x?sslmode=require",
+            "postgresql://db/x?sslmode=require&layout=rosey",
+        ),
+        ("streamkit", "postgresql://db/{system}", "postgresql://db/streamkit"),
+        (
+            "streamkit",
+            "postgresql://db/x?layout=mine_{system}",
+            "postgresql://db/x?layout=mine_streamkit",
+        ),
+        ("rosey", "rocksdb:folder/", "rocksdb:folder/rosey"),
+        ("rosey", "nats://n:4222/?replicas=3", "nats://n:4222/?replicas=3&bucket=rosey"),
+        ("playlist", "nats://n:4222", "nats://n:4222?prefix="),
+        (
+            "history",
+            "dynamodb://kh?region=eu-west-1",
+            "dynamodb://kh-history?region=eu-west-1&layout=history",
+        ),
+        ("history", "dynamodb://kh?layout=flat", "dynamodb://kh-history?layout=flat"),
+        ("rosey", "memory:", "memory:"),
+    ],
+)
+def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(
+    system: str, url: str, placed: str
+) -> None:
+    assert url_of(system, url, alone=False) == placed
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://db/x?layout=mine", "nats://n/?bucket=mine", "nats://n/?prefix=mine"]
+)
+def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
+    assert url_of("rosey", url, alone=True) == url
+    with pytest.raises(UsageError, match="one place for several systems"):
+        url_of("rosey", url, alone=False)
+
+
+def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names() -> None:
+    assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
+    assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "[streamkit]\njwt_secrt = 1\n",
+        "[rosey]\nsweep_seconds = 'often'\n",
+        "[rosey]\nqueue = 'two words'\n",
+        "[rosey]\njwt_algorithm = 'RS256'\njwks = 'http://example.org/keys'\n",
+        "systems = ['rosey']\n[streamkit]\njwt_secrt = 1\n",
+        "[audiobooks]\nengin = 'memory:'\n",
+        "[http]\nbody_max = 1\n",
+        "nats_credentials = 'gone.creds'\n",
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Engines were opened first, and a folder with their files was left."""
+    monkeypatch.setattr("keyhouse.serve.process.set_up_logs", lambda *_: None)
+    (tmp_path / "keyhouse.toml").write_text(file)
+    with pytest.raises(
+        UsageError, match=r"Unknown setting|Invalid setting|can't be opened|with https"
+    ):
+        serve()
+    assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]
+
+
+def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -> None:
+    """Found by a newcomer, whose function was async: it ended in a traceback."""
+
+    async def part(_: Any) -> ServiceSpec:
+        return ServiceSpec(name="mine")
+
+    async def start() -> None:
+        async with server.Server(given, {"mine": cast(Any, part)}):
+            raise AssertionError
+
+    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": "memory:"})
+    with pytest.raises(UsageError, match="plain function") as refused:
+        asyncio.run(start())
+    assert refused.value.fields == {"system": "mine", "returned": "coroutine"}
+
+
+@pytest.mark.parametrize(
+    ("spelled", "durable"), [("rocksdb:rows", True), ("rocksdb:///rows", True), ("memory:", False)]
+)
+def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_acknowledged_is_warned_of(
+    tmp_path: Path, spelled: str, durable: bool
+) -> None:
+    """`--engine rocksdb:rows` was refused, because each system's folder lies within that one, and nobody made it. That NATS
+    had not been asked to sync was a word in a line among others."""
+
+    async def start() -> None:
+        async with server.Server(given, {"jars": jars.part}):
+            pass
+
+    given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": spelled})
+    with capture_logs() as logs:
+        asyncio.run(start())
+    assert (tmp_path / "rows" / "jars").is_dir() is durable
+    warned = [
+        line for line in logs if line["log_level"] == "warning" and "may be lost" in line["event"]
+    ]
+    assert [line["system"] for line in warned] == ([] if durable else ["jars"])
+
+
+def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(
+    tmp_path: Path,
+) -> None:
+    async def start() -> None:
+        async with server.Server(given, {"jars": jars.part}):
+            raise AssertionError
+
+    given = gathered(
+        tmp_path, {"http": "127.0.0.1:0", "nats": "off"}, {"KEYHOUSE_ENGINE": "mysql://db"}
+    )
+    with pytest.raises(UsageError, match="No engine has this scheme") as refused:
+        asyncio.run(start())
+    assert refused.value.fields["source"] == "KEYHOUSE_ENGINE"

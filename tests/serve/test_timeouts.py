@@ -1,0 +1,231 @@
+"""One connection: what never ends, who never reads, and what is held back so that an answer is one write."""
+
+import asyncio
+import socket
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from keyhouse.http import make_app
+from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBufferLimit, one_write
+from tests.http.support.shop import shop
+from tests.serve.support.raw_connections import (
+    BRIEF,
+    GET,
+    PATIENCE_SECONDS,
+    Wide,
+    problem,
+    served,
+    story,
+    to_the_end,
+)
+
+# What never ends
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ([], None),
+        ([b"\r\n", b"\r\n"], None),
+        ([b"G"], 408),
+        ([b"GET /shop/mine HTTP/1.1\r\n", b"Host: x\r\n", b"A: b\r\n"], 408),
+        ([GET, b"GET /shop"], 408),
+        ([GET, b"\r\n"], None),
+        ([b"GET /shop/mine HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", b"x"], None),
+    ],
+    ids=[
+        "nothing",
+        "empty lines",
+        "a letter",
+        "headers",
+        "a second request",
+        "a line behind one",
+        "a body nobody reads",
+    ],
+)
+def test_a_connection_whose_head_does_not_come_is_closed(
+    pieces: list[bytes], status: int | None
+) -> None:
+    """Slowloris: many connections, each of which sends a little now and then, and none of which ever ends."""
+
+    async def told() -> None:
+        async with served(header_timeout_seconds=BRIEF) as port:
+            answer = await to_the_end(port, *pieces)
+            if status is not None:
+                last = answer[answer.rindex(b"HTTP/1.1 ") :]
+                assert problem(last, status)["detail"] == "The headers were not received in time."
+            else:
+                assert answer.count(b"HTTP/1.1") == len(
+                    [piece for piece in pieces if b"HTTP" in piece]
+                )
+
+    story(told)
+
+
+def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte() -> None:
+    async def told() -> None:
+        async with served(header_timeout_seconds=0.3) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            began = asyncio.get_running_loop().time()
+            writer.write(b"GET /shop HTTP/1.1\r\n")
+            while (
+                not reader.at_eof() and asyncio.get_running_loop().time() < began + PATIENCE_SECONDS
+            ):
+                writer.write(b"A: b\r\n")
+                try:
+                    async with asyncio.timeout(0.05):
+                        await reader.read(1_000)
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    break
+            assert asyncio.get_running_loop().time() < began + PATIENCE_SECONDS
+            writer.close()
+
+    story(told)
+
+
+def test_a_request_that_takes_long_to_answer_is_not_what_the_heads_time_is_about() -> None:
+    async def told() -> None:
+        wide = Wide()
+        async with served(wide, header_timeout_seconds=BRIEF, write_timeout_seconds=BRIEF) as port:
+            talking = asyncio.create_task(
+                to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            )
+            await wide.begun.wait()
+            await asyncio.sleep(4 * BRIEF)
+            wide.go_on.set()
+            assert b"done" in await talking
+
+    story(told)
+
+
+# Who never reads
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_hung_up_on() -> None:
+    """The stream never waits by itself, so it also shows that one gives others their turn: it kept the whole loop busy."""
+
+    async def told() -> None:
+        wide = Wide()
+        async with served(wide, write_timeout_seconds=BRIEF) as port:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"GET /wide/endless HTTP/1.1\r\nHost: x\r\n\r\n")
+                await wide.ended.wait()
+
+    story(told)
+
+
+def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
+    async def told() -> None:
+        config = uvicorn.Config(make_app([shop()]), lifespan="off")
+        under = Written()
+        protocol = HttpProtocol(
+            config,
+            ServerState(),
+            {},
+            header_timeout_seconds=PATIENCE_SECONDS,
+            write_timeout_seconds=0.001,
+        )
+        protocol.connection_made(under)
+        under.unsent = [9, 8, 5, 1, 1]  # at each look
+        protocol.pause_writing()
+        await under.aborted.wait()
+        assert under.unsent == []
+        protocol.connection_lost(None)
+
+    story(told)
+
+
+def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest_is_cut_off() -> (
+    None
+):
+    """Each could have its answer held for as long as it took a byte of it now and then: forty of them, 340 MB."""
+
+    async def told() -> None:
+        config = uvicorn.Config(make_app([shop()]), lifespan="off")
+        unsent, patience = WriteBufferLimit(10), PATIENCE_SECONDS
+        unders = [Written() for _ in range(5)]
+        protocols = [
+            HttpProtocol(
+                config,
+                ServerState(),
+                {},
+                header_timeout_seconds=patience,
+                write_timeout_seconds=patience,
+                write_buffer_limit=unsent,
+            )
+            for _ in unders
+        ]
+        for protocol, under, size in zip(protocols, unders, (6, 3, 1, 4, 90), strict=True):
+            protocol.connection_made(under)
+            under.unsent = [size, size]
+        for number in (0, 1, 2):
+            protocols[number].pause_writing()
+        protocols[2].resume_writing()
+        protocols[3].pause_writing()
+        assert [under.aborted.is_set() for under in unders] == [True, False, False, False, False]
+        protocols[4].pause_writing()
+        assert [under.aborted.is_set() for under in unders] == [True, True, False, True, False], (
+            "its own size does not matter"
+        )
+        for protocol in protocols:
+            protocol.connection_lost(None)
+        assert not unsent
+
+    story(told)
+
+
+# What is held back, so that an answer is one write
+
+
+class Written(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.closed_after: int | None = None
+        self.unsent: list[int] = []
+        self.aborted = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent.pop(0)
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def close(self) -> None:
+        self.closed_after = len(self.writes)
+
+
+def test_a_whole_response_is_one_write() -> None:
+    async def told() -> None:
+        config = uvicorn.Config(one_write(make_app([shop()])), lifespan="off", interface="asgi3")
+        config.load()
+        under = Written()
+        protocol = HttpProtocol(
+            config, ServerState(), {}, header_timeout_seconds=9, write_timeout_seconds=9
+        )
+        protocol.connection_made(under)
+        protocol.data_received(GET)
+        await asyncio.sleep(0.01)
+        [response] = under.writes
+        assert response.startswith(b"HTTP/1.1 200 OK\r\n") and response.endswith(b"}")
+        protocol.connection_lost(None)
+
+    story(told)
+
+
+def test_an_answer_larger_than_what_is_held_comes_whole() -> None:
+    async def told() -> None:
+        async with served(Wide()) as port:
+            answer = await to_the_end(
+                port, b"GET /wide/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            assert answer.partition(b"\r\n\r\n")[2] == b"y" * 1_000_000
+
+    story(told)
