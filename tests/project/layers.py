@@ -155,7 +155,7 @@ ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
 
 ENGINE_CALLING_MODULES = {
     "keyhouse.serve.server": "its readiness probe",
-    "keyhouse.serve.traces": "a wrapper of an engine",
+    "keyhouse.serve.tracing": "a wrapper of an engine",
     "keyhouse.cli.access": "to convert",
     "keyhouse.cli.completion": "to convert",
     "keyhouse.cli.examining": "to convert",
