@@ -1,18 +1,19 @@
-"""A trivia game for a chat, as a plugin that keeps all its state in plugin storage: kill it in the midst of a round, start
-it again, and the round goes on.
+"""A trivia game for a chat: a plugin whose whole state is in plugin storage.
 
-    keyhouse serve rosey                                    # in one terminal: it says where its NATS is
-    python examples/trivia.py nats://127.0.0.1:4222         # in another: the game
-    nats pub chat.in '{"user": "ann", "text": "!trivia"}'   # or any program that speaks for the chat
+Kill it during a round and start it again: the round continues.
 
-It hears `chat.in` (`{"user", "text"}`) and says to `chat.out` (`{"text"}`). Who says `!trivia` begins a round; the first
-right answer gets a point; `!score` shows the table.
+    keyhouse serve rosey                                    # one terminal: prints its NATS URL
+    python examples/trivia.py nats://127.0.0.1:4222         # another: the game
+    nats pub chat.in '{"user": "ann", "text": "!trivia"}'   # or any program that connects the chat
 
-What it keeps, and why so:
+It subscribes to `chat.in` (`{"user", "text"}`) and publishes to `chat.out` (`{"text"}`). `!trivia`
+starts a round, the first correct answer scores a point, `!score` prints the table.
 
-    round           the question that is open, with a TTL: a round that nobody answers ends by itself
-    score:<user>    points, by `incr`: two right answers at once are two points
-    asked           how many rounds there were, so that questions come in turn
+Its keys:
+
+    round           the open question, with a TTL: a round without an answer expires
+    score:<user>    points, by `incr`: two correct answers at once are two points
+    asked           the number of rounds, so that questions take turns
 """
 
 import asyncio
@@ -35,35 +36,35 @@ ROUND_SECONDS = 60
 
 
 class Trivia:
-    """The rules. All state is in the storage: this object holds none."""
+    """The rules. This object has no state: all of it is in the storage."""
 
     def __init__(self, kv: PluginStorage) -> None:
         self._kv = kv
 
-    async def heard(self, user: str, text: str) -> str | None:
-        """What to say to it; `None`: nothing."""
+    async def respond(self, user: str, text: str) -> str | None:
+        """Return the response to a message, or None."""
         if text == "!trivia":
-            return await self._begin()
+            return await self._start()
         if text == "!score":
             return await self._scores()
         return await self._guess(user, text)
 
-    async def _begin(self) -> str:
+    async def _start(self) -> str:
         if (running := await self._kv.get("round")) is not None:
             return f"A round is open already: {running['question']}"
         question, answer = QUESTIONS[(await self._kv.incr("asked") - 1) % len(QUESTIONS)]
         opened = {"question": question, "answer": answer}
         try:
             await self._kv.cas("round", opened, None, ttl=ROUND_SECONDS)
-        except Conflict:  # somebody was faster
-            return await self._begin()
+        except Conflict:  # another process started one
+            return await self._start()
         return question
 
     async def _guess(self, user: str, text: str) -> str | None:
         opened = await self._kv.found("round")
         if opened is None or text.strip().lower() != opened.value["answer"]:
             return None
-        try:  # the round ends and the point is given together, or not at all; and to one only
+        try:  # atomic: one user ends the round and scores the point
             _, _, point = await self._kv.batch(
                 {"op": "cas", "key": "round", "value": None, "revision": opened.revision},
                 {"op": "delete", "key": "round"},
@@ -75,23 +76,23 @@ class Trivia:
 
     async def _scores(self) -> str:
         scores = {
-            found.key.removeprefix("score:"): found.value
-            async for found in self._kv.items("score:")
+            entry.key.removeprefix("score:"): entry.value
+            async for entry in self._kv.items("score:")
         }
         table = sorted(scores.items(), key=lambda each: -each[1])
         return ", ".join(f"{user} {points}" for user, points in table) or "Nobody has a point yet."
 
 
 async def play(connection: Client) -> None:
-    """Answer the chat until the connection ends."""
+    """Respond to the chat until the program is stopped."""
     trivia = Trivia(PluginStorage(connection, "trivia"))
 
-    async def heard(message: Msg) -> None:
-        said = json.loads(message.data)
-        if (answer := await trivia.heard(said["user"], said["text"])) is not None:
+    async def on_message(message: Msg) -> None:
+        body = json.loads(message.data)
+        if (answer := await trivia.respond(body["user"], body["text"])) is not None:
             await connection.publish("chat.out", json.dumps({"text": answer}).encode())
 
-    await connection.subscribe("chat.in", cb=heard)
+    await connection.subscribe("chat.in", cb=on_message)
     await connection.flush()
     print("trivia plays", flush=True)
     await asyncio.Event().wait()
