@@ -1,7 +1,8 @@
-"""The layers of the package, as a table, and the rules that hold them. `test_layers.py` runs and plants a breach of each.
+"""The layers of the package as a table, and the rules about them.
 
-Every rule reads source with `ast`, imports nothing, and answers with sentences that name the place, what stands there, and
-what to do instead: whoever breaks a rule should not have to come here to learn how to keep it.
+`test_layers.py` runs each rule over the source and over a planted violation. A rule reads source
+with `ast`, imports nothing, and yields sentences with the location, the violation, and what to do
+instead, so that a contributor need not read this file.
 """
 
 import ast
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (*BASE, *CORE, *SERVING, "bench", "demo", "engines", "serve", "systems", ""),
     "demo": (*BASE, *CORE, "engines", "serve", "systems", ""),
 }
-"""What each part of the package may import besides itself. The empty name is `keyhouse/__init__.py`."""
+"""Layers that each layer may import besides itself. The empty name is `keyhouse/__init__.py`."""
 
 INSTEAD: dict[tuple[str, str], str] = {
     (
@@ -76,8 +77,9 @@ INSTEAD: dict[tuple[str, str], str] = {
         "engines",
     ): "the store names no engine: take an Engine as an argument, and ask its capabilities",
     ("systems", "engines"): "a system names no engine: take a Store, or an Engine, as an argument",
+    ("systems", "serve"): "serve runs systems: use keyhouse.service, which is below both",
 }
-"""The way out of a forbidden import, where there is a better one than the general advice."""
+"""Advice for a forbidden import, where there is better than the general one."""
 
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": tuple(MAY_IMPORT),
@@ -103,7 +105,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "uvicorn": ("serve",),
     "uvloop": ("serve", "cli"),
 }
-"""Where each library may be imported: drivers in engines, faces and clients only, and nothing that is not in this table."""
+"""Layers that may import each library; a library that is not listed may not be imported."""
 
 PURE = ("keys", "schema")
 PURE_IMPORTS = frozenset(
@@ -135,14 +137,14 @@ PURE_IMPORTS = frozenset(
     }
     | {"struct", "types", "typing", "unicodedata", "zlib"}
 )
-"""The standard modules that do no I/O, know no time and draw no random numbers."""
+"""Standard modules without I/O, clocks or random numbers."""
 
 IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "breakpoint"})
-DRIVERS_OF_PYTHON = {
+STANDARD_DRIVERS = {
     "sqlite3": "Python's own SQLite is often old and has a WAL bug: use apsw",
     "dbm": "use an engine",
 }
-EMPTY_NAMES = frozenset(
+MEANINGLESS_NAMES = frozenset(
     {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 )
 PUBLIC_ONLY = ("systems", "cli", "demo")
@@ -151,7 +153,7 @@ FILE_LINES_MAX = 550
 
 ENGINE_CALLS = frozenset({"read", "scan", "commit", "watch"})
 ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
-"""Layers that call an engine: the store, engines and wrappers of them, and what measures or tests them."""
+"""Layers that call an engine: the store, engines and their wrappers, benchmarks and tests."""
 
 ENGINE_CALLING_MODULES = {
     "keyhouse.serve.server": "its readiness probe",
@@ -174,9 +176,9 @@ ENGINE_CALLING_MODULES = {
 class Import(NamedTuple):
     line: int
     module: str
-    """Absolute, and the module itself where a module is imported by name: `from keyhouse import store` is keyhouse.store."""
+    """Absolute; `from keyhouse import store` imports keyhouse.store."""
     name: str | None
-    """What is taken out of the module; None when it is the module itself."""
+    """The imported name; None for the module itself."""
 
 
 class Source(NamedTuple):
@@ -232,7 +234,7 @@ class Source(NamedTuple):
 
 
 def sources(root: Path) -> list[Source]:
-    """Every file of the package in `root`, the folder that holds `keyhouse/`."""
+    """Return every file of the package; `root` is the folder that contains `keyhouse/`."""
     return [
         Source(root, path, ast.parse(path.read_text()))
         for path in sorted((root / "keyhouse").rglob("*.py"))
@@ -243,11 +245,11 @@ def layer_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def only_what_is_below(source: Source) -> Iterator[str]:
-    """Each part imports only what the table allows."""
+def import_only_lower_layers(source: Source) -> Iterator[str]:
+    """A layer imports only the layers that MAY_IMPORT lists."""
     layer = source.layer
     if layer not in MAY_IMPORT:
-        yield f"{source.at(1)} is in no layer: give keyhouse.{layer} its row in MAY_IMPORT, and a line in ARCHITECTURE.md"
+        yield f"{source.at(1)} is in no layer: add keyhouse.{layer} to MAY_IMPORT and to ARCHITECTURE.md"
         return
     for line, module, _ in source.imports():
         if module.split(".")[0] != "keyhouse":
@@ -263,45 +265,46 @@ def only_what_is_below(source: Source) -> Iterator[str]:
             or "nothing of keyhouse"
         )
         instead = INSTEAD.get(
-            (layer, target), f"hand it in as an argument, or move what both need down ({below})"
+            (layer, target),
+            f"pass it as an argument, or move shared code to a lower layer ({below})",
         )
         yield f"{source.at(line)} imports {module}, which is not below {layer or 'keyhouse itself'}: {instead}"
 
 
-def systems_apart(source: Source) -> Iterator[str]:
-    """No system knows another."""
+def systems_are_independent(source: Source) -> Iterator[str]:
+    """No system imports another."""
     if source.layer != "systems" or source.module.count(".") < 2:
         return
     own = source.module.split(".")[2]
     for line, module, _ in source.imports():
         parts = module.split(".")
         if parts[:2] == ["keyhouse", "systems"] and parts[2:3] not in ([], [own]):
-            yield f"{source.at(line)} imports {module}: systems do not know each other; move what both need below them"
+            yield f"{source.at(line)} imports {module}: systems are independent; move shared code to keyhouse.service"
 
 
-def libraries_in_their_place(source: Source) -> Iterator[str]:
-    """A driver is imported in engines and faces only; a library that is not in the table, nowhere."""
+def libraries_only_where_allowed(source: Source) -> Iterator[str]:
+    """A library is imported only by the layers that THIRD_PARTY lists."""
     for line, module, _ in source.imports():
         library = module.split(".")[0]
-        if library in DRIVERS_OF_PYTHON:
-            yield f"{source.at(line)} imports {module}: {DRIVERS_OF_PYTHON[library]}"
+        if library in STANDARD_DRIVERS:
+            yield f"{source.at(line)} imports {module}: {STANDARD_DRIVERS[library]}"
         if library == "keyhouse" or library in sys.stdlib_module_names:
             continue
         if library not in THIRD_PARTY:
-            yield f"{source.at(line)} imports {module}, a library without its row in THIRD_PARTY: say there where it belongs"
+            yield f"{source.at(line)} imports {module}, which is not in THIRD_PARTY: add it there with its layers"
         elif source.layer not in THIRD_PARTY[library]:
             places = ", ".join(THIRD_PARTY[library])
-            yield f"{source.at(line)} imports {module}, which belongs in {places}: take what it makes as an argument"
+            yield f"{source.at(line)} imports {module}, which belongs in {places}: take its objects as arguments"
 
 
 def pure_core(source: Source) -> Iterator[str]:
-    """Nothing in keys and schema awaits, opens, or asks the time."""
+    """Nothing in keys and schema awaits, opens a file or reads the clock."""
     if source.layer not in PURE:
         return
     for line, module, _ in source.imports():
         library = module.split(".")[0]
         if library in sys.stdlib_module_names and library not in PURE_IMPORTS:
-            yield f"{source.at(line)} imports {module} in the pure core: take what it gives as an argument"
+            yield f"{source.at(line)} imports {module} in the pure core: take its values as arguments"
     for node in ast.walk(source.tree):
         match node:
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
@@ -309,7 +312,7 @@ def pure_core(source: Source) -> Iterator[str]:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
                 name in IMPURE_CALLS
             ):
-                yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time, or the text, as an argument"
+                yield f"{source.at(node.lineno)} calls {name}() in the pure core: take the time or the text as an argument"
 
 
 def only_the_store_calls_engines(source: Source) -> Iterator[str]:
@@ -339,8 +342,8 @@ def _is_engine(node: ast.expr) -> bool:
     return False
 
 
-def no_hidden_cycle(source: Source) -> Iterator[str]:
-    """`TYPE_CHECKING` hides a cycle; the cycle is the fault."""
+def no_type_checking_imports(source: Source) -> Iterator[str]:
+    """`TYPE_CHECKING` hides an import cycle."""
     for node in ast.walk(source.tree):
         match node:
             case ast.ImportFrom(names=names) if any(
@@ -351,28 +354,29 @@ def no_hidden_cycle(source: Source) -> Iterator[str]:
                 line = node.lineno
             case _:
                 continue
-        yield f"{source.at(line)} uses TYPE_CHECKING: move what both modules need into one below them"
+        yield f"{source.at(line)} uses TYPE_CHECKING: move shared code into a lower module"
 
 
-def telling_names(source: Source) -> Iterator[str]:
-    """A module is named by the thing it holds."""
+def meaningful_module_names(source: Source) -> Iterator[str]:
+    """A module is named by what it contains."""
     for part in source.module.split("."):
-        if part.strip("_").lower() in EMPTY_NAMES:
-            yield f"{source.at(1)} is called {part}, which says nothing: name it by the noun it holds"
+        if part.strip("_").lower() in MEANINGLESS_NAMES:
+            yield f"{source.at(1)} is named {part}, which says nothing: use a noun for its content"
 
 
-def one_idea_a_file(source: Source) -> Iterator[str]:
+def file_size(source: Source) -> Iterator[str]:
+    """A file holds one idea."""
     lines = len(source.path.read_text().splitlines())
     if lines > FILE_LINES_MAX:
-        yield f"{source.at(lines)} has {lines} lines, over {FILE_LINES_MAX}: find the second idea in it, and give it a file"
+        yield f"{source.at(lines)} has {lines} lines, over {FILE_LINES_MAX}: move the second idea in it to another file"
 
 
 def public_names_only(source: Source) -> Iterator[str]:
-    """Systems, CLI and explorer use what anybody may use: a name that its package or module publishes."""
+    """Systems, CLI and demo use public names: those in an `__all__`."""
     if source.layer not in PUBLIC_ONLY:
         return
     for line, module, name in source.imports():
-        if module.split(".")[0] != "keyhouse" or _at_home(source.module, module):
+        if module.split(".")[0] != "keyhouse" or _is_own_package(source.module, module):
             continue
         dotted = module if name is None else f"{module}.{name}"
         if name == "__version__":
@@ -388,15 +392,15 @@ def public_names_only(source: Source) -> Iterator[str]:
             yield f"{source.at(line)} imports {dotted}, which no __all__ publishes: {instead}"
 
 
-def _at_home(importer: str, module: str) -> bool:
-    """Whether both are in the same face, or in the same system."""
+def _is_own_package(importer: str, module: str) -> bool:
+    """Return whether both are in one layer, or in one system."""
     depth = 3 if layer_of(importer) == "systems" else 2
     return importer.split(".")[:depth] == module.split(".")[:depth]
 
 
 def _is_public(root: Path, module: str) -> bool:
-    """A package, a module right in keyhouse, or one that says what it publishes; or what its package publishes under the
-    name of the module that holds it: `from keyhouse.store import sweep`."""
+    """A module is public if it is a package, directly in keyhouse, has an `__all__`, or is named
+    like a name that its package publishes: `from keyhouse.store import sweep`."""
     is_package = root.joinpath(*module.split(".")).is_dir()
     package, _, name = module.rpartition(".")
     named = name in (published(root, package) or ())
@@ -404,7 +408,7 @@ def _is_public(root: Path, module: str) -> bool:
 
 
 def _publishes(root: Path, module: str, name: str) -> bool:
-    """By its `__all__`; a module that stands right in keyhouse and has none publishes all its public names."""
+    """Look in `__all__`; a module directly in keyhouse without one publishes all public names."""
     names = published(root, module)
     return name in names if names is not None else module.count(".") == 1
 
@@ -415,11 +419,11 @@ def _published_at(root: Path, module: str, name: str) -> str:
         package = ".".join(parents[:length])
         if name in (published(root, package) or ()):
             return f"import it from {package}"
-    return f"add it to the __all__ of {module}, if everybody may use it"
+    return f"add it to the __all__ of {module}, if it is public"
 
 
 def published(root: Path, module: str) -> list[str] | None:
-    """The `__all__` of a module or package; None when it has none."""
+    """Return the `__all__` of a module or package, or None."""
     place = root.joinpath(*module.split("."))
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     if not path.is_file():
@@ -434,16 +438,77 @@ def published(root: Path, module: str) -> list[str] | None:
     return None
 
 
+SEARCHES_MESSAGES = {"keyhouse.settings.parser": "takes the path of a setting from msgspec's text"}
+"""Modules outside an engine's `error_map` that search an error's message, with the reason."""
+
+
+def errors_by_type_not_by_message(source: Source) -> Iterator[str]:
+    """An error is chosen by its type; only an engine's `error_map` may search a driver's message."""
+    if source.path.stem == "error_map" or source.module in SEARCHES_MESSAGES:
+        return
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Compare(
+                left=ast.Constant(value=str()),
+                ops=[ast.In() | ast.NotIn()],
+                comparators=[ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)])],
+            ) if name in ("error", "e", "exception", "cause"):
+                yield (
+                    f"{source.at(node.lineno)} searches the text of an error: "
+                    "catch its type, or translate it in the engine's error_map"
+                )
+
+
+def limits_have_names(source: Source) -> Iterator[str]:
+    """A number that rejects a caller is a named limit, not a literal."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(func=ast.Name(id="LimitError"), keywords=keywords):
+                if any(
+                    isinstance(each.value, ast.Constant) for each in keywords if _is_number(each)
+                ):
+                    yield (
+                        f"{source.at(node.lineno)} rejects a caller by a literal: "
+                        "name it in keyhouse.limits, with its unit and origin"
+                    )
+
+
+def _is_number(keyword: ast.keyword) -> bool:
+    return isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, int | float)
+
+
+def no_patching(source: Source) -> Iterator[str]:
+    """No module assigns to an attribute of another module: that changes it for the whole process."""
+    imported = {
+        alias.asname or alias.name.split(".")[0]
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for node in ast.walk(source.tree):
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        for target in targets:
+            match target:
+                case ast.Attribute(value=ast.Name(id=name)) if name in imported:
+                    yield (
+                        f"{source.at(target.lineno)} assigns to {name}.{target.attr}: "
+                        "subclass or wrap it instead of patching it for the whole process"
+                    )
+
+
 Rule = Callable[[Source], Iterator[str]]
 
 RULES: tuple[Rule, ...] = (
-    only_what_is_below,
-    systems_apart,
-    libraries_in_their_place,
+    import_only_lower_layers,
+    systems_are_independent,
+    libraries_only_where_allowed,
     pure_core,
     only_the_store_calls_engines,
-    no_hidden_cycle,
-    telling_names,
-    one_idea_a_file,
+    no_type_checking_imports,
+    meaningful_module_names,
+    file_size,
     public_names_only,
+    errors_by_type_not_by_message,
+    limits_have_names,
+    no_patching,
 )

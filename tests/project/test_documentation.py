@@ -1,4 +1,4 @@
-"""The documentation is true: what it names exists, what exists is named, and what it shows runs."""
+"""The documentation is true: names exist, everything is documented, and examples run."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ ARCHITECTURE_LINES_MAX = 150
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """The files of the repository that git tracks or would track, so that a new page is held before its commit."""
+    """Return the files that git tracks or would track, so that new pages are checked too."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=ROOT,
@@ -34,22 +34,22 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of a Markdown page."""
+    """Return the fenced blocks of a Markdown page."""
     return [
-        Block(*found)
-        for found in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        Block(*block)
+        for block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     ]
 
 
 def prose(page: str) -> str:
-    """A Markdown page without what is code."""
+    """Return a Markdown page without code."""
     return re.sub(
         r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
     )
 
 
 def anchors(page: str) -> set[str]:
-    """The names that a page's headings can be linked by."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(
         r"^#+ +(.*)$",
         re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL),
@@ -61,16 +61,16 @@ def anchors(page: str) -> set[str]:
 
 
 def broken_links(path: Path) -> Iterator[str]:
-    """The relative links of a page that lead nowhere."""
+    """Return the broken relative links of a page."""
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text())):
         if re.match(r"[a-z]+:", link):
             continue
-        place, _, anchor = link.partition("#")
-        target = (path.parent / place) if place else path
+        target_path, _, anchor = link.partition("#")
+        target = (path.parent / target_path) if target_path else path
         if not target.exists():
-            yield f"{path.name} links to {link}, which is not there"
+            yield f"{path.name} links to {link}, which does not exist"
         elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
-            yield f"{path.name} links to {link}, and that page has no such heading"
+            yield f"{path.name} links to {link}, but that page has no such heading"
 
 
 def make_targets(makefile: str) -> set[str]:
@@ -84,7 +84,7 @@ MACHINE = re.compile(
 
 
 def machine_paths(text: str) -> list[str]:
-    """Lines with a path that exists on one machine only."""
+    """Return lines with a path that exists on one machine only."""
     return [line.strip() for line in text.splitlines() if MACHINE.search(line)]
 
 
@@ -105,16 +105,16 @@ def readme_commands() -> list[str]:
     ]
 
 
-def test_the_readme_shows_the_two_commands() -> None:
+def test_the_readme_shows_make_test_and_make_serve() -> None:
     assert {"make test", "make serve"} <= set(readme_commands())
 
 
-def test_every_make_command_of_the_readme_is_a_target() -> None:
+def test_make_commands_of_the_readme_are_targets() -> None:
     named = {command.split()[1] for command in readme_commands() if command.startswith("make ")}
     assert named <= make_targets((ROOT / "Makefile").read_text())
 
 
-def test_every_keyhouse_command_of_the_readme_exists() -> None:
+def test_keyhouse_commands_of_the_readme_exist() -> None:
     named = sorted(
         {
             command.split()[1]
@@ -132,7 +132,7 @@ def test_every_keyhouse_command_of_the_readme_exists() -> None:
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    """All of it, top to bottom, as one program in an empty folder."""
+    """Run all blocks as one program in an empty folder."""
     script = tmp_path / "readme.py"
     script.write_text(
         "\n".join(
@@ -156,15 +156,15 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", tracked("*.md"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(path: Path) -> None:
+def test_relative_links_resolve(path: Path) -> None:
     assert list(broken_links(path)) == []
 
 
-def test_the_architecture_is_one_sitting_long() -> None:
+def test_the_architecture_page_is_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < ARCHITECTURE_LINES_MAX
 
 
-def test_the_architecture_names_every_part_of_the_package() -> None:
+def test_the_architecture_page_names_every_part_of_the_package() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     parts = [
         path
@@ -179,7 +179,7 @@ def test_the_architecture_names_every_part_of_the_package() -> None:
     assert [name for name in sorted(names) if name not in page] == []
 
 
-def test_every_error_has_its_entry() -> None:
+def test_every_error_is_documented() -> None:
     page = (ROOT / "docs" / "errors.md").read_text()
     tree = ast.parse((ROOT / "src" / "keyhouse" / "errors.py").read_text())
     errors = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -194,7 +194,7 @@ def test_every_decision_is_in_the_index() -> None:
     ] == []
 
 
-def test_the_changelog_has_a_place_for_the_next_change() -> None:
+def test_the_changelog_has_an_unreleased_section() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 
 
@@ -209,7 +209,7 @@ def test_make_help_names_every_target() -> None:
     assert targets == set(re.findall(r"^ +make (\S+) +\S", shown, re.MULTILINE))
 
 
-def test_no_file_names_a_place_on_somebodys_machine() -> None:
+def test_no_file_contains_a_machine_path() -> None:
     found = {}
     for path in tracked():
         try:
@@ -222,7 +222,7 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-bench.lock"])
-def test_a_lock_file_names_no_place_and_pins_by_hash(name: str) -> None:
+def test_a_lock_file_has_hashes_and_no_urls(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.search(r"://|^-|@ ", text, re.MULTILINE)
     for pin in re.split(r"\n(?=[a-z0-9])", text)[1:]:
@@ -232,21 +232,21 @@ def test_a_lock_file_names_no_place_and_pins_by_hash(name: str) -> None:
 # Each check can fail.
 
 
-def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "there.md").write_text("# A heading, with `code`\n```\n# not a heading\n```\n")
     page = tmp_path / "page.md"
     page.write_text(
         "[a](there.md) [b](there.md#a-heading-with-code) [c](https://example.org) `[d](none.md)` [e](#here)\n# Here\n"
         "[f](gone.md) [g](there.md#not-a-heading) [h](#gone)\n```\n[i](none.md)\n```\n"
     )
-    assert [breach.split(" links to ")[1].split(",")[0] for breach in broken_links(page)] == [
+    assert [sentence.split(" links to ")[1].split(",")[0] for sentence in broken_links(page)] == [
         "gone.md",
         "there.md#not-a-heading",
         "#gone",
     ]
 
 
-def test_a_path_of_somebodys_machine_is_found() -> None:
+def test_a_machine_path_is_found() -> None:
     planted = ["/" + "work/main", "/" + "root/x", "/" + "home/ann/x", "/" + "opt/pypi/x"]
     assert (
         machine_paths("\n".join([*planted, "docs/adr/x", "/usr/bin/env", "https://example.org/a"]))
@@ -254,7 +254,7 @@ def test_a_path_of_somebodys_machine_is_found() -> None:
     )
 
 
-def test_blocks_are_told_by_their_language() -> None:
+def test_blocks_have_their_language() -> None:
     assert blocks("a\n```sh\nmake test\n```\nb\n```python\nx = 1\n```\n") == [
         Block("sh", "make test\n"),
         Block("python", "x = 1\n"),

@@ -10,11 +10,13 @@ from tests.project.test_documentation import ROOT, tracked
 COLUMNS_MAX = 100
 
 PENDING: tuple[str, ...] = (
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "docs",
+    "docs/declaring.md",
+    "docs/engines.md",
+    "docs/format.md",
+    "docs/http.md",
+    "docs/serving.md",
+    "docs/systems",
+    "docs/tutorial.md",
 )
 """Paths that do not wrap yet. Only ever remove lines; empty before a release."""
 

@@ -1,4 +1,4 @@
-"""The order in which several processes run the tests: none is lost, and each process begins with some of the long ones."""
+"""The order of tests over processes: none is lost, and each process starts with long ones."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ class Named:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("long", "short"), [(7, 100), (5, 5), (3, 0), (0, 9), (1, 1)])
-def test_each_process_begins_with_its_share_of_the_long_ones(
+def test_each_process_starts_with_its_share_of_long_tests(
     long: int, short: int, workers: int
 ) -> None:
     items = [Named(f"short {number}") for number in range(short)] + [
@@ -27,12 +27,13 @@ def test_each_process_begins_with_its_share_of_the_long_ones(
     assert sorted(item.name for item in order) == sorted(item.name for item in items)
     if workers > 1 and short >= long:
         assert all(
-            order[start].name.startswith("long") for start in beginnings(len(items), workers)[:long]
+            order[start].name.startswith("long")
+            for start in chunk_starts(len(items), workers)[:long]
         )
 
 
-def beginnings(count: int, workers: int) -> list[int]:
-    """Where worksteal cuts a list of so many."""
+def chunk_starts(count: int, workers: int) -> list[int]:
+    """Return the indexes where worksteal splits a list."""
     starts = [0]
     for left in range(workers, 1, -1):
         starts.append(starts[-1] + (count - starts[-1]) // left)

@@ -1,4 +1,4 @@
-"""A package says what it is and what it publishes, and does nothing else when it is imported."""
+"""A package has a docstring and an `__all__`, and no logic."""
 
 import ast
 import importlib
@@ -11,11 +11,11 @@ SOURCE = Path(__file__).parents[2] / "src"
 PACKAGES = sorted((SOURCE / "keyhouse").rglob("__init__.py"))
 
 
-def breaches(text: str) -> Iterator[str]:
-    """What is wrong with the text of an `__init__.py`."""
+def violations(text: str) -> Iterator[str]:
+    """Return the violations in the text of an `__init__.py`."""
     tree = ast.parse(text)
     if not ast.get_docstring(tree):
-        yield "has no docstring: say in a few lines what the package is, and what it must not know"
+        yield "has no docstring: describe the package in a few lines, and what it must not know"
     imported: list[str] = []
     published: list[str] | None = None
     for node in tree.body:
@@ -47,21 +47,21 @@ def breaches(text: str) -> Iterator[str]:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Constants, classes, the rest, each by the alphabet: the order that the formatter gives."""
+    """Sort constants, classes, the rest, each alphabetically, as the formatter does."""
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
 
 
 @pytest.mark.parametrize(
     "path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts)
 )
-def test_a_package_introduces_itself_and_publishes_in_order(path: Path) -> None:
-    assert list(breaches(path.read_text())) == []
+def test_a_package_has_a_docstring_and_a_sorted_all(path: Path) -> None:
+    assert list(violations(path.read_text())) == []
 
 
 @pytest.mark.parametrize(
     "path", PACKAGES, ids=lambda path: ".".join(path.parent.relative_to(SOURCE).parts)
 )
-def test_every_published_name_is_there(path: Path) -> None:
+def test_every_published_name_exists(path: Path) -> None:
     package = importlib.import_module(".".join(path.parent.relative_to(SOURCE).parts))
     assert [name for name in getattr(package, "__all__", ()) if not hasattr(package, name)] == []
 
@@ -74,8 +74,8 @@ def test_every_folder_of_code_is_a_package() -> None:
 SOUND = '"""Keys."""\n\nfrom keyhouse.keys.key import MAX, Span, check\n\n__all__ = ["MAX", "Span", "check"]\n'
 
 
-def test_a_sound_package_has_no_breach() -> None:
-    assert list(breaches(SOUND)) == []
+def test_a_sound_package_has_no_violation() -> None:
+    assert list(violations(SOUND)) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_sound_package_has_no_breach() -> None:
         (SOUND.replace('"MAX", ', ""), "imports MAX without publishing it"),
     ],
 )
-def test_a_planted_breach_is_found(text: str, sentence: str) -> None:
-    found = list(breaches(text))
+def test_a_planted_violation_is_found(text: str, sentence: str) -> None:
+    found = list(violations(text))
     assert len(found) == 1, found
     assert sentence in found[0]

@@ -13,11 +13,6 @@ ROOT = Path(__file__).parents[2]
 CHECKED = ("src", "tests", "benchmarks", "examples", "docs", "*.md")
 
 PENDING: tuple[str, ...] = (
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "examples",
     "src/keyhouse/auth",
     "src/keyhouse/cli",
     "src/keyhouse/demo",
@@ -34,8 +29,28 @@ PENDING: tuple[str, ...] = (
     "src/keyhouse/systems",
     "src/keyhouse/testing",
     "src/keyhouse_program.py",
-    "docs",
-    "tests",
+    "docs/cli.md",
+    "docs/declaring.md",
+    "docs/engines.md",
+    "docs/format.md",
+    "docs/http.md",
+    "docs/limits.md",
+    "docs/serving.md",
+    "docs/systems",
+    "docs/tutorial.md",
+    "tests/docs/test_tutorial.py",
+    "tests/base",
+    "tests/cli",
+    "tests/conftest.py",
+    "tests/engines",
+    "tests/keys",
+    "tests/model",
+    "tests/schema",
+    "tests/serve",
+    "tests/soak.py",
+    "tests/store",
+    "tests/support",
+    "tests/systems",
 )
 """Paths that are not clean yet. Only ever remove lines; empty before a release."""
 
