@@ -35,7 +35,7 @@ def test_zero_switches_slow_warnings_off() -> None:
     assert [line["log_level"] for line in lines] == ["debug"]
 
 
-def test_many_rejections_that_nobody_is_told_of_are_sampled() -> None:
+def test_unreported_rejections_are_sampled() -> None:
     with capture_logs() as lines:
         operations = log()
         for _ in range(20 * SAMPLED_ABOVE):
@@ -43,7 +43,7 @@ def test_many_rejections_that_nobody_is_told_of_are_sampled() -> None:
     assert SAMPLED_ABOVE <= len(lines) < 10 * SAMPLED_ABOVE
 
 
-def test_a_rejection_that_the_caller_is_told_of_is_logged_at_debug() -> None:
+def test_a_rejection_reported_to_the_caller_is_logged_at_debug() -> None:
     with capture_logs() as lines:
         log().failed("set", "p", CallerError("No."), answered=True, fields={"key": "k"})
     assert [(line["event"], line["log_level"]) for line in lines] == [("kv set rejected", "debug")]
