@@ -323,7 +323,7 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
             "another space",
         ),
         (("list", BOARD, "\udcff", *STORE), "not text in UTF-8"),
-        (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "There is no such file"),
+        (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "The file does not exist"),
         (
             ("watch", BOARD, "--since", "1000", *STORE),
             "keyhouse: That revision is newer than the newest one: the store was restored",

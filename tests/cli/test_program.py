@@ -157,7 +157,7 @@ def test_an_error_is_one_sentence_with_its_fields() -> None:
     )
     assert (
         ran.stderr
-        == "keyhouse: There is no such file; look at the URL, or store something there first. (file='gone.db')\n"
+        == "keyhouse: The file does not exist; check the URL, or store something there first. (file='gone.db')\n"
     )
     assert ran.stdout == ""
 
@@ -175,7 +175,7 @@ def test_an_error_is_json_for_programs() -> None:
         code=1,
     )
     assert json.loads(ran.stderr) == {
-        "error": "There is no such file; look at the URL, or store something there first.",
+        "error": "The file does not exist; check the URL, or store something there first.",
         "code": "VALIDATION_ERROR",
         "status": 400,
         "fields": {"file": "gone.db"},
@@ -193,7 +193,7 @@ def test_an_unknown_engine_is_refused() -> None:
     ran = run(
         "explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1
     )
-    assert "No engine has this scheme;" in ran.stderr
+    assert "Unknown scheme in the engine URL;" in ran.stderr
 
 
 def test_without_its_extra_the_program_names_it() -> None:

@@ -79,7 +79,7 @@ def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -
     for arguments in (("up",), ("down", "--yes")):
         refused = run("tables", arguments[0], f"sqlite:{path}", *arguments[1:], code=1).stderr
         assert (
-            "The tables were made by a newer Keyhouse; use that one. (version='0999', known='0001')"
+            "A newer Keyhouse created the tables; use that version. (version='0999', known='0001')"
             in refused
         )
     assert file.execute("SELECT name, sql FROM sqlite_schema").fetchall() == before
@@ -88,5 +88,6 @@ def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -
 
 def test_an_engine_without_tables_is_refused() -> None:
     assert (
-        "Only the SQL engines have migrations" in run("tables", "current", "memory:", code=1).stderr
+        "Only the SQL engines have table migrations"
+        in run("tables", "current", "memory:", code=1).stderr
     )

@@ -61,10 +61,10 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("move", "sqlite:gone.db", "rocksdb:two"), "There is no such file; look at the URL"),
-        (("move", "rocksdb:gone", "sqlite:two.db"), "There is no such file; look at the URL"),
+        (("move", "sqlite:gone.db", "rocksdb:two"), "The file does not exist; check the URL"),
+        (("move", "rocksdb:gone", "sqlite:two.db"), "The file does not exist; check the URL"),
         (("move", "sqlite:one.db", "sqlite:one.db"), "Both are the same engine"),
-        (("export", "--store", "sqlite:gone.db"), "There is no such file;"),
+        (("export", "--store", "sqlite:gone.db"), "The file does not exist;"),
         (("export", "--store", "sqlite:one.db", "--resume"), "--to"),
         (("export", "--store", "sqlite:one.db", "--to", "one.db"), "there already"),
         (

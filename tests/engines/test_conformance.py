@@ -1,4 +1,4 @@
-"""Every engine keeps every sentence of the contract."""
+"""Every engine fulfils the whole contract."""
 
 from pathlib import Path
 
@@ -14,4 +14,4 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
 
 class TestEngines(Conformance):
-    """The suite, once for each engine of the list."""
+    """The conformance suite, once per engine."""

@@ -1,4 +1,4 @@
-"""No engine is left out: what is to be shown on every engine is collected for each of them, and is not skipped."""
+"""No engine is left out: tests for all engines are collected for each, and not skipped."""
 
 import asyncio
 import os
@@ -20,22 +20,22 @@ from tests.support.engine_openers import ALL, OPENERS
 ROOT = Path(__file__).parents[2]
 
 ENGINES = {"memory", "sqlite", "rocksdb", "postgres", "jetstream", "jetstream-buckets", "dynamodb"}
-"""All six, JetStream in both of its layouts. An engine that is added is added here too."""
+"""All six, JetStream in both layouts. Add new engines here too."""
 
-SHOWN = (
+ON_EVERY_ENGINE = (
     "tests/engines/test_conformance.py",
     "tests/engines/test_scripts.py",
     "tests/store/test_model.py",
 )
-LOOKED_AT = (*SHOWN, "tests/systems")
+COLLECTED = (*ON_EVERY_ENGINE, "tests/systems")
 
 
 @pytest.fixture(scope="module")
 def collected(request: pytest.FixtureRequest) -> dict[str, set[str]]:
-    """Each test of a run that nobody narrowed, with the engines that it is for: of this run, where it is one."""
+    """Return each test with its engines, from a run with all engines: this one, if it is."""
     names = "\n".join(item.nodeid for item in request.session.items)
     if OPENERS != ALL or not all(
-        f"{place}::" in names or f"{place}/" in names for place in LOOKED_AT
+        f"{place}::" in names or f"{place}/" in names for place in COLLECTED
     ):
         names = _collect()
     engines: dict[str, set[str]] = defaultdict(set)
@@ -58,7 +58,7 @@ def _collect() -> str:
         "--collect-only",
         "-p",
         "no:cacheprovider",
-        *LOOKED_AT,
+        *COLLECTED,
     ]
     ran = subprocess.run(
         program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
@@ -68,76 +68,76 @@ def _collect() -> str:
 
 
 def _names(engine: str, parameters: str) -> bool:
-    """Whether it is one of the parameters: pytest puts dashes between them, and one engine has a dash of its own."""
+    """Return whether an engine is among the parameters, which pytest joins with dashes."""
     rest = parameters.replace("jetstream-buckets", "buckets")
     return re.search(rf"(^|-){engine.replace('jetstream-', '')}(-|$)", rest) is not None
 
 
-def test_the_list_of_engines_is_whole() -> None:
+def test_the_list_of_engines_is_complete() -> None:
     assert set(ALL) == ENGINES
     assert {engine for engine in SCHEMES.values()} == {name.partition("-")[0] for name in ENGINES}
 
 
-def test_ci_narrows_nothing() -> None:
-    """`make` takes ENGINES from its surroundings, unless it is said on its line."""
+def test_ci_tests_every_engine() -> None:
+    """`make` takes ENGINES from the environment unless it is set on the command line."""
     assert "make test ENGINES= " in (ROOT / ".ci" / "run").read_text()
     assert "KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest" in (ROOT / "Makefile").read_text()
 
 
-def test_the_suite_is_put_to_every_engine(collected: dict[str, set[str]]) -> None:
+def test_the_conformance_suite_runs_on_every_engine(collected: dict[str, set[str]]) -> None:
     suite = [name for name in dir(Conformance) if name.startswith("test_")]
     assert len(suite) > 100
     for name in suite:
-        assert collected[f"{SHOWN[0]}::TestEngines::{name}"] == ENGINES, name
+        assert collected[f"{ON_EVERY_ENGINE[0]}::TestEngines::{name}"] == ENGINES, name
 
 
 @pytest.mark.parametrize(
-    ("test", "besides"),
+    ("test", "exempt"),
     [
         (
-            f"{SHOWN[1]}::test_one_long_script_has_the_same_history_on_every_engine",
+            f"{ON_EVERY_ENGINE[1]}::test_one_long_script_has_the_same_history_on_every_engine",
             {"memory", "jetstream-buckets"},
         ),
-        (f"{SHOWN[1]}::test_an_engine_has_the_history_of_the_model", {"memory"}),
-        (f"{SHOWN[2]}::test_the_store_answers_and_holds_what_the_model_says", set()),
-        (f"{SHOWN[2]}::test_whatever_hypothesis_does_the_store_is_the_model", set()),
+        (f"{ON_EVERY_ENGINE[1]}::test_an_engine_has_the_history_of_the_model", {"memory"}),
+        (f"{ON_EVERY_ENGINE[2]}::test_the_store_answers_and_holds_what_the_model_says", set()),
+        (f"{ON_EVERY_ENGINE[2]}::test_whatever_hypothesis_does_the_store_is_the_model", set()),
     ],
 )
-def test_random_runs_are_of_every_engine(
-    test: str, besides: set[str], collected: dict[str, set[str]]
+def test_random_tests_run_on_every_engine(
+    test: str, exempt: set[str], collected: dict[str, set[str]]
 ) -> None:
-    assert collected[test] | besides == ENGINES, (
-        "without what the others are compared with, and one layout of the long script"
+    assert collected[test] | exempt == ENGINES, (
+        "exempt: the engine that others are compared with, and one layout in the long script"
     )
 
 
 @pytest.mark.parametrize("system", NAMES)
-def test_every_system_is_driven_on_every_engine(
+def test_every_system_is_tested_on_every_engine(
     system: str, collected: dict[str, set[str]]
 ) -> None:
-    """Its store, that is; the tests of its service name the two engines that they run on."""
-    driven = {
+    """This covers its store; the tests of its service choose two engines."""
+    engine_tests = {
         test: found
         for test, found in collected.items()
         if f"/test_{system}_" in test and "memory" in found
     }
-    assert len(driven) >= 3
-    assert all(engines == ENGINES for engines in driven.values()), driven
+    assert len(engine_tests) >= 3
+    assert all(engines == ENGINES for engines in engine_tests.values()), engine_tests
 
 
 @pytest.mark.parametrize("name", list(OPENERS))
-def test_an_opener_opens_the_engine_of_its_name(name: str, tmp_path: Path) -> None:
-    async def look() -> None:
+def test_each_opener_opens_the_named_engine(name: str, tmp_path: Path) -> None:
+    async def check_opened() -> None:
         engine = await OPENERS[name](tmp_path)(ManualClock())
         try:
             assert engine.capabilities.name == name.partition("-")[0]
             assert engine.capabilities.durable == (name != "memory"), (
-                "else what is for durable engines is skipped"
+                "otherwise tests for durable engines are skipped"
             )
         finally:
             await engine.close()
 
-    asyncio.run(look())
+    asyncio.run(check_opened())
 
 
 @pytest.mark.parametrize(

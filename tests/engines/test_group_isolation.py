@@ -15,9 +15,9 @@ from keyhouse.engines.rocksdb import RocksdbEngine
 from keyhouse.engines.sqlite import SqliteEngine
 from keyhouse.engines.thread_commit_queue import ThreadCommitQueue
 from keyhouse.errors import EngineError, LimitError, UnknownOutcomeError
-from tests.support.dynamodb_tables import Between, refusal, settings
+from tests.support.dynamodb_tables import InterceptingClient, client_error, settings
 from tests.support.engine_openers import postgres_schema
-from tests.support.nats_servers import beside
+from tests.support.nats_servers import shared_bucket
 
 
 def one(key: str, value: bytes = b"1") -> Batch:
@@ -33,7 +33,7 @@ async def keys(engine: Engine) -> list[bytes | None]:
 
 def test_a_value_too_large_for_a_bucket_fails_its_own_commit_and_no_other(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with beside(tmp_path) as there:
+        async with shared_bucket(tmp_path) as there:
             await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
             await there.engine.commit("s", one("first"))
             batches = [
@@ -54,13 +54,13 @@ def test_a_value_too_large_for_a_bucket_fails_its_own_commit_and_no_other(tmp_pa
 def test_a_batch_that_dynamodb_rejects_fails_alone() -> None:
     """The other batches of its transaction are sent again, each alone."""
 
-    class Strict(Between):
+    class Strict(InterceptingClient):
         def __getattr__(self, name: str) -> Any:
             call = super().__getattr__(name)
 
             async def checked(**parameters: Any) -> Any:
                 if name == "transact_write_items" and "bad" in repr(parameters):
-                    raise refusal("ValidationException")
+                    raise client_error("ValidationException")
                 return await call(**parameters)
 
             return checked
@@ -158,7 +158,7 @@ def test_an_unknown_outcome_is_not_reported_as_closed(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
-        async with beside(tmp_path) as there:
+        async with shared_bucket(tmp_path) as there:
             await there.engine.commit("s", one("a"))
             asked = asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""What servers tell of themselves to `keyhouse doctor`. What files tell is tested with the command."""
+"""Health checks of servers. Checks of files are tested with `keyhouse doctor`."""
 
 import asyncio
 import secrets
@@ -13,21 +13,21 @@ from keyhouse.testing.servers.dynamodb import ACCESS_KEY, REGION, dynamodb_serve
 from tests.support.nats_servers import nats_server
 
 
-def facts(url: str) -> dict[str, HealthCheck]:
-    async def looked() -> list[HealthCheck]:
+def checks(url: str) -> dict[str, HealthCheck]:
+    async def run_checks() -> list[HealthCheck]:
         engine = await open_engine(url)
         await engine.commit("s", Batch(puts=(Put("k", b"1"),)))
         await engine.close()
         return await check_health(url)
 
-    found = asyncio.run(looked())
-    assert all(fact.fix for fact in found if fact.state != "ok"), "each finding has its cure"
-    return {fact.name: fact for fact in found}
+    found = asyncio.run(run_checks())
+    assert all(check.fix for check in found if check.state != "ok"), "each finding has its cure"
+    return {check.name: check for check in found}
 
 
-def test_nats_tells_its_version_how_it_keeps_rows_and_its_clock() -> None:
+def test_nats_health_checks_cover_version_durability_storage_and_clock() -> None:
     server = nats_server()
-    found = facts(
+    found = checks(
         f"{server.url}/?bucket=health-{secrets.token_hex(4)}&sync=always&monitor={server.monitor}"
     )
     assert found["NATS"].value.startswith("2.") and found["clock"].value.startswith(
@@ -41,18 +41,18 @@ def test_nats_tells_its_version_how_it_keeps_rows_and_its_clock() -> None:
         "in files" in found["bucket"].value
         and found["replicas"].value == "1: one disk holds every row"
     )
-    assert {fact.state for fact in found.values()} == {"ok"}
+    assert {check.state for check in found.values()} == {"ok"}
 
 
-def test_of_a_bucket_for_each_space_nats_tells_what_is_the_server_s() -> None:
-    found = facts(f"{nats_server().url}/?prefix=health-{secrets.token_hex(4)}-&sync=always")
+def test_nats_health_without_a_bucket_covers_the_server_only() -> None:
+    found = checks(f"{nats_server().url}/?prefix=health-{secrets.token_hex(4)}-&sync=always")
     assert (
         set(found) == {"NATS", "durability", "storage"}
         and "according to the URL" in found["durability"].value
     )
 
 
-def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
+def test_memory_storage_and_missing_replicas_are_reported() -> None:
     state = {"bytes": 0}
     [memory, _] = _bucket({"config": {"name": "KV_a", "storage": "memory"}, "state": state})
     assert memory.state == "bad" and "keyhouse move" in memory.fix
@@ -66,13 +66,13 @@ def test_rows_in_memory_and_replicas_that_are_away_are_findings() -> None:
     assert _microseconds("2026-11-15T10:00:00Z") == "2026-11-15T10:00:00.000000+00:00"
 
 
-def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(
+def test_dynamodb_health_checks_cover_state_clock_and_protection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     endpoint = dynamodb_server().endpoint
-    found = facts(f"dynamodb://health-{secrets.token_hex(4)}?region={REGION}&endpoint={endpoint}")
+    found = checks(f"dynamodb://health-{secrets.token_hex(4)}?region={REGION}&endpoint={endpoint}")
     assert endpoint in found["DynamoDB"].value and "ACTIVE" in found["table"].value
     assert found["time to live"].value.startswith("on") and found["durability"].state == "ok"
     assert found["clock"].state == "ok", "the server runs on this machine"
@@ -82,6 +82,6 @@ def test_dynamodb_tells_its_state_its_clock_and_what_protects_it(
 @pytest.mark.parametrize(
     ("ahead", "state", "said"), [(0.4, "ok", "ahead"), (-CLOCK_SECONDS_MAX - 1, "warn", "behind")]
 )
-def test_a_clock_that_is_off_is_a_finding(ahead: float, state: str, said: str) -> None:
-    fact = clock_skew(ahead)
-    assert fact.state == state and said in fact.value and bool(fact.fix) == (state == "warn")
+def test_clock_skew_is_reported(ahead: float, state: str, said: str) -> None:
+    check = clock_skew(ahead)
+    assert check.state == state and said in check.value and bool(check.fix) == (state == "warn")

@@ -1,4 +1,4 @@
-"""The same script on every engine gives the same history. A failure names its seed, and replays:
+"""One script gives the same history on every engine. A failure names its seed, and replays:
 
 KEYHOUSE_SEED=… pytest tests/engines/test_scripts.py -k long
 """
@@ -27,7 +27,7 @@ ENGINES = [name for name in OPENERS if name != "memory"]
 CASES = [
     (engine, seed) for seed in SEEDS for engine in ENGINES if seed in FEWER_SEEDS.get(engine, SEEDS)
 ]
-"""By seed, so that a worker has use for what the model said to it."""
+"""Ordered by seed, so that a worker reuses the model's history."""
 
 
 @pytest.mark.long
@@ -44,7 +44,7 @@ def test_an_engine_has_the_history_of_the_model(engine: str, seed: int, tmp_path
 
 
 def compare(engine: str, seed: int, operations: int, folder: Path) -> None:
-    """Equal histories, or the first operation that differs, with what plays the script again."""
+    """Assert equal histories; on failure show the first difference and the replay command."""
     expected = modelled(seed, operations)
     history = asyncio.run(play(generate(seed, operations), OPENERS[engine](folder)))
     assert len(history) == len(expected) == operations
@@ -65,30 +65,30 @@ def histories() -> list[str]:
     return [line for seed in SEEDS for line in modelled(seed, OPERATIONS)]
 
 
-def test_followers_hold_what_is_there(histories: list[str]) -> None:
+def test_watchers_end_with_the_stored_rows(histories: list[str]) -> None:
     followed = [line for line in histories if line.startswith("follow")]
     assert len(followed) > 300
     assert not [line for line in followed if "-> agrees" not in line]
 
 
-def test_no_history_shows_a_revision_that_no_commit_gave(histories: list[str]) -> None:
+def test_histories_contain_only_revisions_of_commits(histories: list[str]) -> None:
     assert not [line for line in histories if "UNKNOWN" in line]
 
 
 @pytest.mark.parametrize(
     "answer", ["-> lost", "-> refused", "-> holds", "more=True", '-> ["a", "a/b", "b"]', "-> #200"]
 )
-def test_the_scripts_come_to_every_kind_of_answer(histories: list[str], answer: str) -> None:
+def test_the_scripts_cover_every_kind_of_result(histories: list[str], answer: str) -> None:
     assert any(answer in line for line in histories)
 
 
-def test_a_script_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+def test_a_script_depends_only_on_its_seed() -> None:
     assert generate(1, 100) == generate(1, 100)
     assert generate(1, 100).splitlines()[1:] != generate(2, 100).splitlines()[1:]
     assert generate(3, 100).startswith("# seed 3, 100 operations\n")
 
 
-def test_a_script_reads_back_as_its_operations() -> None:
+def test_a_script_parses_back_to_its_operations() -> None:
     script = generate(4, 200)
     assert "\n".join(str(operation) for operation in parse(script)) == script.partition("\n")[
         2
@@ -96,6 +96,6 @@ def test_a_script_reads_back_as_its_operations() -> None:
 
 
 @pytest.mark.parametrize("line", ["fly {}", 'commit {"space": "a", "checks": {"k": "perhaps"}}'])
-def test_a_script_with_a_word_that_has_no_meaning_is_refused(line: str, tmp_path: Path) -> None:
+def test_a_script_with_an_unknown_word_is_rejected(line: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such"):
         asyncio.run(play(line, ALL["memory"](tmp_path)))

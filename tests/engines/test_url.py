@@ -1,4 +1,4 @@
-"""No URL that is shown holds a password, however it is spelled, and no error of an engine does."""
+"""Redacted URLs and engine errors contain no password, however malformed the URL."""
 
 import asyncio
 
@@ -55,14 +55,12 @@ def test_a_password_is_not_shown(url: str, shown: str) -> None:
         "",
     ],
 )
-def test_what_holds_none_is_shown_as_it_is(url: str) -> None:
+def test_a_url_without_secrets_is_unchanged(url: str) -> None:
     assert public_url(url) == url
 
 
 @given(st.sampled_from(["nats", "postgresql", "dynamodb", "redis", "x"]), st.text(), st.text())
-def test_whatever_stands_around_it_a_password_is_not_shown(
-    scheme: str, before: str, after: str
-) -> None:
+def test_a_password_is_redacted_in_any_context(scheme: str, before: str, after: str) -> None:
     shown = public_url(f"{scheme}://ann:{before}{SECRET}{after}@host/rows")
     assert SECRET not in shown
 
@@ -84,7 +82,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("url", BAD)
-def test_no_error_of_an_engine_holds_a_password(url: str) -> None:
+def test_no_engine_error_contains_a_password(url: str) -> None:
     async def meet() -> KeyhouseError:
         try:
             engine = await open_engine(url)

@@ -341,9 +341,12 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
             (["--http", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"], "No NATS server answers"),
             (
                 ["--http", "127.0.0.1:0", "--engine", "postgresql://127.0.0.1:1/x"],
-                "The server can't be reached",
+                "The server cannot be reached",
             ),
-            (["--http", "127.0.0.1:0", "--engine", "mysql://x"], "No engine has this scheme"),
+            (
+                ["--http", "127.0.0.1:0", "--engine", "mysql://x"],
+                "Unknown scheme in the engine URL",
+            ),
             (["--http", "8080"], "give HOST:PORT"),
             (["--config", "gone.toml"], "The settings file does not exist"),
             (["--data", "taken/by/a/file"], "The data folder is not writable"),

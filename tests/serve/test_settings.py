@@ -410,6 +410,6 @@ def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(
     given = gathered(
         tmp_path, {"http": "127.0.0.1:0", "nats": "off"}, {"KEYHOUSE_ENGINE": "mysql://db"}
     )
-    with pytest.raises(UsageError, match="No engine has this scheme") as refused:
+    with pytest.raises(UsageError, match="Unknown scheme in the engine URL") as refused:
         asyncio.run(start())
     assert refused.value.fields["source"] == "KEYHOUSE_ENGINE"

@@ -1,4 +1,4 @@
-"""Tables for tests of DynamoDB, each with a name of its own, on the one server of the process; and ways to come between."""
+"""DynamoDB tables on the process's shared server, and ways to intercept requests."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ def settings(
     create: bool = True,
     native_ttl: bool = False,
 ) -> Settings:
-    """Without DynamoDB's own time to live: it goes by the time of day, and tests by clocks of their own."""
+    """Native TTL is off: it uses the real time, and tests use manual clocks."""
     return Settings(
         table=f"t{secrets.token_hex(8)}",
         region=REGION,
@@ -36,7 +36,7 @@ def settings(
 
 @asynccontextmanager
 async def plain_client() -> AsyncIterator[Any]:
-    """The driver by itself, as another program would use it."""
+    """Return a plain driver client, as another program would use it."""
     async with get_session().create_client(
         "dynamodb",
         region_name=REGION,
@@ -47,8 +47,8 @@ async def plain_client() -> AsyncIterator[Any]:
         yield client
 
 
-def refusal(code: str, *reasons: str) -> ClientError:
-    """An error as the driver raises it."""
+def client_error(code: str, *reasons: str) -> ClientError:
+    """Return an error as the driver raises it."""
     response: Any = {
         "Error": {"Code": code, "Message": "for a test"},
         "ResponseMetadata": {"HTTPStatusCode": 400},
@@ -61,8 +61,8 @@ def refusal(code: str, *reasons: str) -> ClientError:
 Step = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
-class Between:
-    """A client that calls are made through: each planned step, once, in place of the next call of that name."""
+class InterceptingClient:
+    """A proxy of the driver's client: each planned step replaces the next call of that name."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -92,7 +92,7 @@ def raising(error: Exception) -> Step:
 
 
 def first(work: Callable[[], Awaitable[object]]) -> Step:
-    """Do that, then what was called for."""
+    """Run `work`, then the original call."""
 
     async def step(call: Callable[[], Awaitable[Any]]) -> Any:
         await work()
@@ -102,7 +102,8 @@ def first(work: Callable[[], Awaitable[object]]) -> Step:
 
 
 class Proxy:
-    """Stands on loopback in front of the server. While `cut`, requests arrive and answers do not: the connection breaks."""
+    """A loopback proxy in front of the server. While `cut`, requests arrive but replies are
+    dropped."""
 
     def __init__(self) -> None:
         self.cut = 0
@@ -155,8 +156,8 @@ def _current_task() -> asyncio.Task[Any]:
 ALL = Span()
 UNREACHED = ConnectTimeoutError(endpoint_url="http://host")
 NOWHERE = "http://127.0.0.1:9"
-THROTTLED = refusal("ProvisionedThroughputExceededException")
-IN_THE_WAY = refusal("TransactionCanceledException", "None", "TransactionConflict")
+THROTTLED = client_error("ProvisionedThroughputExceededException")
+IN_THE_WAY = client_error("TransactionCanceledException", "None", "TransactionConflict")
 
 
 @asynccontextmanager
@@ -168,8 +169,8 @@ async def opened(where: Settings | None = None, **options: Any) -> AsyncIterator
         await engine.close()
 
 
-def between(engine: DynamoDBEngine) -> Between:
-    stand = Between(engine._client._driver)
+def intercept(engine: DynamoDBEngine) -> InterceptingClient:
+    stand = InterceptingClient(engine._client._driver)
     engine._client._driver = stand
     return stand
 

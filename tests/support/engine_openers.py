@@ -1,4 +1,4 @@
-"""The engines that are tested, in one list: one that is added here is put to every test that is for all engines."""
+"""Opens each engine for tests. An engine added here runs in every test for all engines."""
 
 import os
 import secrets
@@ -44,7 +44,7 @@ def rocksdb(folder: Path) -> Opener:
 
 
 def jetstream(folder: Path) -> Opener:
-    """All spaces in one bucket, called by the folder, on the server that all tests of a process share."""
+    """One bucket for all spaces, named after the folder, on the process's shared server."""
 
     async def open_jetstream(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
         url = f"{nats_server().url}/?bucket={name_of(folder)}&sync=always"
@@ -54,7 +54,7 @@ def jetstream(folder: Path) -> Opener:
 
 
 def jetstream_buckets(folder: Path) -> Opener:
-    """A bucket for each space."""
+    """One bucket per space."""
 
     async def open_jetstream(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
         url = f"{nats_server().url}/?prefix={name_of(folder)}-&sync=always"
@@ -64,7 +64,7 @@ def jetstream_buckets(folder: Path) -> Opener:
 
 
 async def postgres_schema() -> str:
-    """The URL of an empty schema of its own, on the server that all tests of this process share."""
+    """Create an empty schema on the process's shared server and return its URL."""
     server, schema = postgres_server(), f"t{secrets.token_hex(8)}"
     connection = await asyncpg.connect(server.url)
     await connection.execute(f"CREATE SCHEMA {schema}")
@@ -104,7 +104,8 @@ ALL: dict[str, Callable[[Path], Opener]] = {
 
 
 def chosen(names: str) -> dict[str, Callable[[Path], Opener]]:
-    """`ENGINES=sqlite,postgres make test` narrows a run; CI never does. A name that no engine has is refused by KeyError."""
+    """Return the selected engines: `make test ENGINES=sqlite,postgres`. CI tests all. An unknown
+    name raises KeyError."""
     return {name: ALL[name] for name in names.split(",")} if names else ALL
 
 

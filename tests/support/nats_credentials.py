@@ -1,4 +1,4 @@
-"""Users whom NATS knows by a key: their seeds, and the JWTs of an operator, an account and a user, as `nsc` signs them."""
+"""NATS users with keys: seeds, and JWTs of operator, account and user as `nsc` signs them."""
 
 import json
 import secrets
@@ -18,7 +18,7 @@ STORED = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -
 
 
 class Signer:
-    """Somebody with a key: an operator, an account or a user."""
+    """A key owner: an operator, an account or a user."""
 
     def __init__(self, kind: int) -> None:
         self.seed: str = nkeys.encode_seed(secrets.token_bytes(32), kind).decode()
@@ -38,7 +38,8 @@ class Signer:
 
 
 def operated(creds: Path) -> dict[str, Any]:
-    """The configuration of a server with an operator and one account; its user's credentials are written to `creds`."""
+    """Return the configuration of a server with an operator and one account; write its user's
+    credentials to `creds`."""
     operator, account, system, user = (
         Signer(kind)
         for kind in (
@@ -67,7 +68,7 @@ def operated(creds: Path) -> dict[str, Any]:
 
 @contextmanager
 def by_key(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
-    """A server that lists a user's public key, and the file with the user's seed."""
+    """Run a server that lists a user's public key; yield it and the file with the user's seed."""
     user = Signer(nkeys.PREFIX_BYTE_USER)
     file = folder / "ann.nk"
     file.write_text(f"{user.seed}\n")
@@ -77,7 +78,7 @@ def by_key(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
 
 @contextmanager
 def by_jwt(folder: Path) -> Iterator[tuple[ConfiguredServer, Path]]:
-    """A server that trusts an operator, and the credentials of a user of one of its accounts."""
+    """Run a server that trusts an operator; yield it and the credentials of a user."""
     file = folder / "ann.creds"
     with configured(folder / "nats", **operated(file)) as server:
         yield server, file

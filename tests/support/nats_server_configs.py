@@ -1,4 +1,4 @@
-"""NATS servers that are configured as no test's own is: with users, without JetStream."""
+"""NATS servers with a custom configuration: with users, without JetStream."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from keyhouse.nats.server import NatsServer
 
 
 class ConfiguredServer(NatsServer):
-    """`more` is added to the configuration; a value of `None` takes a part of it away."""
+    """`more` is merged into the configuration; a value of None removes a member."""
 
     def __init__(self, folder: Path, more: dict[str, Any]) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""NATS servers for tests: one that all tests of a process share, and the names by which they stay apart on it."""
+"""NATS servers for tests: one shared by the process, with a bucket name per test, and private ones."""
 
 import atexit
 import json
@@ -25,7 +25,7 @@ from keyhouse.nats.server import NatsCluster, NatsServer
 
 @cache
 def nats_server() -> NatsServer:
-    """Started when it is first asked for; it ends with this process."""
+    """Return the shared server of this process, started on first use."""
     folder = Path(tempfile.mkdtemp(prefix="keyhouse-nats-"))
     server = NatsServer(folder)
     server.start()
@@ -37,7 +37,7 @@ def nats_server() -> NatsServer:
 
 @contextmanager
 def own_server(folder: Path) -> Iterator[NatsServer]:
-    """For a test that stops it, or kills it."""
+    """Run a private server, for tests that stop or kill it."""
     server = NatsServer(folder)
     server.start()
     server.ready()
@@ -52,12 +52,12 @@ def url_of(server: NatsServer | NatsCluster, more: str = "") -> str:
 
 
 def name_of(folder: Path) -> str:
-    """A bucket's name, another for each folder."""
+    """Return a bucket name, unique per folder."""
     return blake2b(str(folder).encode(), digest_size=10).hexdigest()
 
 
-class Beside(NamedTuple):
-    """An engine on a bucket of its own, and beside it the same bucket as any other program sees it."""
+class SharedBucket(NamedTuple):
+    """An engine on a bucket of its own, with a plain NATS client on the same bucket."""
 
     engine: JetstreamEngine
     url: str
@@ -81,7 +81,7 @@ class Beside(NamedTuple):
 
 
 @asynccontextmanager
-async def beside(
+async def shared_bucket(
     folder: Path,
     *,
     space: str | None = "s",
@@ -89,15 +89,15 @@ async def beside(
     changes_kept: int = CHANGES_KEPT,
     more: str = "",
     server: NatsServer | None = None,
-) -> AsyncIterator[Beside]:
-    """With a bucket for the space; without a space, with one bucket for all."""
+) -> AsyncIterator[SharedBucket]:
+    """Open with one bucket for `space`, or with one for all spaces if that is None."""
     server = server or nats_server()
     name = name_of(folder)
     url = f"{server.url}/?{'bucket' if space is None else 'prefix'}={name}&sync=always{more}"
     engine = JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
     client = await nats.connect(server.url)
     try:
-        yield Beside(
+        yield SharedBucket(
             engine, url, name if space is None else f"{name}{space}", client, client.jetstream()
         )
     finally:

@@ -1,4 +1,4 @@
-"""The engines: each keeps the contract of `keyhouse.engine`, and knows rows but no schema.
+"""The engines: each implements the contract of `keyhouse.engine` and knows rows but no schema.
 
-`keyhouse.engines.registry.open_engine` opens one by its URL; a driver is imported only when its engine is asked for.
+`keyhouse.engines.registry.open_engine` opens one by URL and imports its driver only then.
 """

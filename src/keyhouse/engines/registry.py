@@ -1,4 +1,4 @@
-"""Engines by URL. An engine's driver is imported when its engine is opened, and not before."""
+"""Opens engines by URL. A driver is imported only when its engine is opened."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -17,33 +17,36 @@ __all__ = ["SCHEMES", "open_engine", "public_url"]
 
 class _Server(Engine, Protocol):
     async def connect(self) -> None:
-        """Reach the server, or say why that can't be."""
+        """Connect to the server, or raise."""
         ...
 
 
 async def open_engine(url: str, *, clock: Clock | None = None, create: bool = True) -> Engine:
     """Open the engine that `url` names.
 
-    `memory:` is in this process, and gone with it. `sqlite:folder/file.db` is a file, made when it is not there; as a URL,
-    `sqlite:///folder/file.db` starts in the working directory and `sqlite:////folder/file.db` at the root. `rocksdb:folder`
-    is a folder of one process at a time, made when it is not there, and spelled the same way. `nats://host:4222/?bucket=name`
-    is a bucket of NATS JetStream, or with `prefix=text` one for each space; see `keyhouse.engines.jetstream.settings`.
-    `postgresql://user:password@host/database` is tables in a database, made when they are not there. In the two SQL engines
-    `?layout=NAME` says how tables are called: by a system's name as its document asks, by another with that name in front.
-    `dynamodb://table?region=eu-west-1` is two tables of DynamoDB, made when they are not there; `endpoint=` says where it is
-    if it is not AWS, and `layout=history` how items look; see `keyhouse.engines.dynamodb.settings`.
-    With `create=False`, nothing is made that is not there: no file, folder, table or bucket; UsageError.
+    - `memory:` lives in this process.
+    - `sqlite:folder/file.db` is a file; `sqlite:///folder/file.db` is relative to the working
+      directory, `sqlite:////folder/file.db` is absolute.
+    - `rocksdb:folder` is a folder for one process at a time, with the same spellings.
+    - `postgresql://user:password@host/database` is a set of tables.
+    - `nats://host:4222/?bucket=name` is a bucket of NATS JetStream, or with `prefix=text` one per
+      space; see `keyhouse.engines.jetstream.settings`.
+    - `dynamodb://table?region=eu-west-1` is two DynamoDB tables; `endpoint=` is the address of a
+      service other than AWS; see `keyhouse.engines.dynamodb.settings`.
 
-    A server is reached before this returns, and what keeps it from being used is said here; after that, it may come and go.
+    `?layout=NAME` (SQL, DynamoDB) selects a system's layout; any other name becomes a prefix of the
+    SQL tables. Missing files, folders, tables and buckets are created; with `create=False` they
+    raise UsageError.
+
+    A server is contacted before this returns, and errors are raised here; afterwards the engine
+    reconnects by itself.
     """
     if not isinstance(url, str):
-        raise UsageError(
-            "An engine is opened by its URL, which is text such as sqlite:data.db.", given=url
-        )
+        raise UsageError("An engine URL must be text, such as sqlite:data.db.", given=url)
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
         raise UsageError(
-            "No engine has this scheme; a URL is such as sqlite:data.db.",
+            "Unknown scheme in the engine URL; write one such as sqlite:data.db.",
             url=public_url(url),
             known=sorted(SCHEMES),
         )
@@ -54,14 +57,14 @@ async def _open_memory(url: str, rest: str, clock: Clock, create: bool) -> Engin
     from keyhouse.engines.memory import MemoryEngine
 
     if rest.strip("/"):
-        raise UsageError("The memory engine has no name: its URL is memory:", url=url)
+        raise UsageError("The memory engine has no name; write memory:", url=url)
     return MemoryEngine(clock=clock)
 
 
 async def _open_sqlite(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     bare, layout = split_layout(url)
     path = sqlite_file(bare)
-    _refuse_missing(path, create)
+    _require_existing(path, create)
     try:
         from keyhouse.engines.sqlite import SqliteEngine
     except ModuleNotFoundError as error:
@@ -76,16 +79,16 @@ async def _open_postgres(url: str, rest: str, clock: Clock, create: bool) -> Eng
         raise ImportError(
             "The PostgreSQL engine needs asyncpg: pip install 'keyhouse[postgres]'"
         ) from error
-    return await _reached(PostgresEngine.open(url, clock=clock, create=create))
+    return await _connected(PostgresEngine.open(url, clock=clock, create=create))
 
 
 async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
     path = rest.removeprefix("///")
     if not path or path.startswith("//"):
-        raise UsageError("A RocksDB URL names a folder: rocksdb:///folder", url=url)
+        raise UsageError("Invalid RocksDB URL; write rocksdb:///folder", url=url)
     if "?" in path:
-        raise UsageError("A RocksDB URL has no settings.", url=url)
-    _refuse_missing(path, create)
+        raise UsageError("Unknown setting in the RocksDB URL; it has none.", url=url)
+    _require_existing(path, create)
     try:
         from keyhouse.engines.rocksdb import RocksdbEngine
     except ModuleNotFoundError as error:
@@ -95,10 +98,10 @@ async def _open_rocksdb(url: str, rest: str, clock: Clock, create: bool) -> Engi
     return RocksdbEngine.open(path, clock=clock)
 
 
-def _refuse_missing(path: str, create: bool) -> None:
+def _require_existing(path: str, create: bool) -> None:
     if not create and not os.path.exists(path):
         raise UsageError(
-            "There is no such file; look at the URL, or store something there first.", file=path
+            "The file does not exist; check the URL, or store something there first.", file=path
         )
 
 
@@ -109,7 +112,7 @@ async def _open_jetstream(url: str, rest: str, clock: Clock, create: bool) -> En
         raise ImportError(
             "The JetStream engine needs nats-py: pip install 'keyhouse[jetstream]'"
         ) from error
-    return await _reached(JetstreamEngine.open(url, clock=clock, create=create))
+    return await _connected(JetstreamEngine.open(url, clock=clock, create=create))
 
 
 async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Engine:
@@ -120,13 +123,13 @@ async def _open_dynamodb(url: str, rest: str, clock: Clock, create: bool) -> Eng
             "The DynamoDB engine needs aiobotocore: pip install 'keyhouse[dynamodb]'"
         ) from error
     settings = Settings.of(url)
-    return await _reached(
+    return await _connected(
         DynamoDBEngine(settings if create else replace(settings, create=False), clock=clock)
     )
 
 
-async def _reached(engine: _Server) -> Engine:
-    """The engine, when its server has answered."""
+async def _connected(engine: _Server) -> Engine:
+    """Connect the engine, or close it and raise."""
     try:
         await engine.connect()
     except BaseException:
@@ -154,4 +157,4 @@ SCHEMES: Final = {
     "sqlite": "sqlite",
     "tls": "jetstream",
 }
-"""What a URL may begin with, and the engine that it means."""
+"""URL schemes and their engines."""

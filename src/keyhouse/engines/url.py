@@ -1,4 +1,4 @@
-"""A URL as it may be shown, in errors, on a screen, in a store: it holds no password, however badly it is spelled."""
+"""Redacts URLs for errors, screens and stored records: no password remains, even if malformed."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 __all__ = ["public_url"]
 
 _FILES: Final = ("sqlite:", "rocksdb:", "memory:")
-"""What follows is a path, which may hold an @ of its own and holds no user."""
+"""Schemes followed by a path, which may contain an @ and has no user."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//)?")
 _SECRET: Final = re.compile(
@@ -15,10 +15,10 @@ _SECRET: Final = re.compile(
 
 
 def public_url(url: str) -> str:
-    """Without user and password, and without the value of any parameter that sounds like one.
+    """Return the URL without user, password and the values of parameters that look like secrets.
 
-    A URL that is wrong is shown too, so nothing is taken for granted: whatever stands before the last @ goes, though it may
-    be more than a password.
+    The URL may be malformed: everything before the last @ is removed, even if it is more than
+    credentials.
     """
     if url.startswith(_FILES):
         return url

@@ -1,4 +1,4 @@
-"""What is DynamoDB's own: tables, limits, requests that fail in every way, and what a page and a watch rest on."""
+"""Specific to DynamoDB: tables, limits, concurrency and URLs."""
 
 import asyncio
 import os
@@ -27,8 +27,8 @@ from keyhouse.testing.servers.dynamodb import ACCESS_KEY, DynamoDBServer
 from tests.support.dynamodb_tables import (
     ALL,
     UNREACHED,
-    Between,
-    between,
+    InterceptingClient,
+    intercept,
     opened,
     plain_client,
     put,
@@ -41,8 +41,8 @@ from tests.support.dynamodb_tables import (
 # Tables
 
 
-def test_the_spaces_of_a_measurement_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their rows were deleted, and their changes and names were left in the table of bookkeeping."""
+def test_forget_deletes_the_log_of_a_benchmark_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows were deleted, but their changes and names were left in the log table."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS_KEY)
     where = settings()
@@ -66,7 +66,7 @@ def test_the_spaces_of_a_measurement_are_forgotten(monkeypatch: pytest.MonkeyPat
 
 
 @scenario
-async def test_the_tables_are_made_on_demand_with_their_indexes_and_their_time_to_live() -> None:
+async def test_tables_are_created_on_demand_with_indexes_and_ttl() -> None:
     where = settings(layout=layout_of("history"), native_ttl=True)
     async with opened(where), plain_client() as client:
         for name in (where.table, table_of(where.table)):
@@ -86,7 +86,7 @@ async def test_the_tables_are_made_on_demand_with_their_indexes_and_their_time_t
 
 
 @scenario
-async def test_many_can_make_the_same_new_tables_at_once() -> None:
+async def test_tables_can_be_created_by_many_at_once() -> None:
     where = settings(native_ttl=True)
     engines = await asyncio.gather(*(DynamoDBEngine.open(where) for _ in range(4)))
     assert [await put(engine, "a") for engine in engines] == [1, 2, 3, 4]
@@ -95,9 +95,9 @@ async def test_many_can_make_the_same_new_tables_at_once() -> None:
 
 
 @scenario
-async def test_opening_is_tried_again_when_it_was_not_reached_in_time_and_not_for_ever() -> None:
+async def test_opening_retries_a_connect_timeout_a_few_times() -> None:
     async with opened() as engine:
-        stand = Between(engine._client._driver)
+        stand = InterceptingClient(engine._client._driver)
         where = settings()
         stand.plan("describe_table", raising(UNREACHED))
         stand.plan("create_table", raising(ReadTimeoutError(endpoint_url="http://host")))
@@ -106,13 +106,13 @@ async def test_opening_is_tried_again_when_it_was_not_reached_in_time_and_not_fo
             "the one that was not answered, and one for each table"
         )
         stand.plan("describe_table", *[raising(UNREACHED)] * 3)
-        with pytest.raises(UnavailableError, match="can't be reached"):
+        with pytest.raises(UnavailableError, match="cannot be reached"):
             await prepare(stand, where.table, where.layout, create=True, native_ttl=False)
         assert not any(stand.steps.values())
 
 
 @scenario
-async def test_an_engine_that_was_not_opened_opens_itself_at_its_first_use() -> None:
+async def test_an_unopened_engine_connects_on_first_use() -> None:
     engine = DynamoDBEngine(settings())
     assert await asyncio.gather(*(engine.read("s", ["a"]) for _ in range(5))) == [[None]] * 5
     assert await put(engine, "a") == 1
@@ -124,13 +124,13 @@ async def test_an_engine_that_was_not_opened_opens_itself_at_its_first_use() -> 
 
 
 @scenario
-async def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
-    with pytest.raises(UsageError, match="not there"):
+async def test_missing_tables_are_created_only_with_create() -> None:
+    with pytest.raises(UsageError, match="does not exist"):
         await DynamoDBEngine.open(settings(create=False))
 
 
 @scenario
-async def test_a_table_of_another_program_or_layout_is_refused_and_left_alone() -> None:
+async def test_a_table_of_another_program_or_layout_is_rejected_unchanged() -> None:
     where = settings()
     async with opened(where):
         pass
@@ -143,7 +143,7 @@ async def test_a_table_of_another_program_or_layout_is_refused_and_left_alone() 
 
 
 @scenario
-async def test_a_row_that_expires_says_so_in_seconds_a_day_late_and_is_in_the_index() -> None:
+async def test_an_expiring_row_has_a_ttl_a_day_late_and_is_indexed() -> None:
     where = settings()
     async with opened(where, clock=ManualClock()) as engine, plain_client() as client:
         await put(engine, "expires", expires=1_767_225_600_001)
@@ -158,7 +158,7 @@ async def test_a_row_that_expires_says_so_in_seconds_a_day_late_and_is_in_the_in
 
 
 @scenario
-async def test_bytes_that_are_no_text_are_kept_as_well() -> None:
+async def test_binary_values_are_stored() -> None:
     async with opened() as engine:
         values = {
             "a": bytes(range(256)),
@@ -180,21 +180,22 @@ async def test_bytes_that_are_no_text_are_kept_as_well() -> None:
 # Limits
 
 
-def test_a_commit_beyond_a_transaction_is_refused_before_the_engine_is_asked() -> None:
+def test_a_commit_above_the_transaction_limit_is_rejected_by_the_store() -> None:
     many = tuple(Put(f"k{number}", b"1") for number in range(97))
-    with pytest.raises(LimitError, match="so many rows") as refused:
+    with pytest.raises(LimitError, match="Too many rows") as refused:
         check_limits(Batch(puts=many), CAPABILITIES)
     assert refused.value.fields["limit"] == 96
     large = tuple(Put(f"k{number}", b"x" * 300_000) for number in range(10))
-    with pytest.raises(LimitError, match="so many bytes"):
+    with pytest.raises(LimitError, match="Too many bytes"):
         check_limits(Batch(puts=large), CAPABILITIES)
 
 
 @scenario
-async def test_the_largest_commit_that_is_allowed_fits_in_one_transaction() -> None:
-    """96 rows, all checked, with a batch id, in a new space: 100 items. And one of nearly as many bytes as are allowed."""
+async def test_the_largest_allowed_commit_fits_in_one_transaction() -> None:
+    """96 rows, all checked, with a batch id, in a new space: 100 items. Also one near the byte
+    limit."""
     async with opened(settings(layout=layout_of("history"))) as engine:
-        calls = between(engine).calls
+        calls = intercept(engine).calls
         keys = [f"{number:03d}" + "\U0001f600" * 255 for number in range(96)]
         document = b'{"attr":{"a":"' + b"x" * 8_000 + b'"},"ext":{"b":1.0}}'
         batch = Batch(
@@ -214,7 +215,7 @@ async def test_the_largest_commit_that_is_allowed_fits_in_one_transaction() -> N
 
 
 @scenario
-async def test_checks_beyond_a_transaction_are_judged_all_the_same() -> None:
+async def test_checks_above_the_transaction_limit_are_enforced() -> None:
     async with opened() as engine:
         keys = [f"k{number:03d}" for number in range(250)]
         revisions = {
@@ -232,7 +233,7 @@ async def test_checks_beyond_a_transaction_are_judged_all_the_same() -> None:
 
 
 @scenario
-async def test_the_ends_of_a_span_may_be_longer_than_a_key() -> None:
+async def test_span_bounds_may_be_longer_than_a_key() -> None:
     async with opened() as engine:
         keys = ["k" * 1_024, "\U0001f600" * 256, "\U0001f600" * 255 + "\U0001f601"]
         await put(engine, *keys)
@@ -255,9 +256,9 @@ async def test_the_ends_of_a_span_may_be_longer_than_a_key() -> None:
 
 
 @scenario
-async def test_commits_of_one_space_that_come_together_share_transactions() -> None:
+async def test_concurrent_commits_of_one_space_share_transactions() -> None:
     async with opened() as engine:
-        calls = between(engine).calls
+        calls = intercept(engine).calls
         await asyncio.gather(*(put(engine, f"k{number}") for number in range(64)))
         assert calls.count("transact_write_items") <= 2
         calls.clear()
@@ -289,8 +290,8 @@ async def test_sixty_four_tasks_on_two_engines_lose_no_add_and_no_compare_and_se
 
 
 @scenario
-async def test_a_lost_check_wins_over_a_counter_that_is_none() -> None:
-    """The counter is read before the check is judged: it must not answer first."""
+async def test_a_failed_check_wins_over_a_counter_error() -> None:
+    """The counter is read before the check is evaluated: its error must not come first."""
     async with opened() as engine:
         await put(engine, "text", value=b'"x"')
         assert (
@@ -301,7 +302,7 @@ async def test_a_lost_check_wins_over_a_counter_that_is_none() -> None:
 # URLs and the server
 
 
-def test_a_url_names_a_table_and_where_it_is() -> None:
+def test_a_dynamodb_url_is_parsed() -> None:
     where = Settings.of(
         "dynamodb://history?region=eu-west-1&endpoint=http://127.0.0.1:4566&layout=history&create=false"
     )
@@ -326,7 +327,7 @@ def test_a_url_names_a_table_and_where_it_is() -> None:
         "dynamodb://a?create=1",
     ],
 )
-def test_a_url_with_anything_else_is_refused(url: str) -> None:
+def test_an_invalid_dynamodb_url_is_rejected(url: str) -> None:
     with pytest.raises(UsageError):
         Settings.of(url)
 
@@ -335,15 +336,15 @@ def test_a_url_with_anything_else_is_refused(url: str) -> None:
     "endpoint",
     ["foo", "", "host:4566", "http://", "ftp://host", "http://host:99999", "http://[::1"],
 )
-def test_an_endpoint_that_is_no_address_is_told_before_anything_is_asked(endpoint: str) -> None:
-    with pytest.raises(UsageError, match="endpoint=http://host:port"):
+def test_an_invalid_endpoint_is_rejected_before_any_request(endpoint: str) -> None:
+    with pytest.raises(UsageError, match="Invalid endpoint"):
         Settings.of(f"dynamodb://a?endpoint={endpoint}")
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("AWS_ENDPOINT_URL", "foo"), ("AWS_DEFAULT_REGION", "a b")]
 )
-def test_what_the_environment_says_wrong_is_told_by_its_name(
+def test_an_invalid_environment_setting_is_reported_by_name(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
@@ -352,7 +353,7 @@ def test_what_the_environment_says_wrong_is_told_by_its_name(
         asyncio.run(DynamoDBEngine.open(Settings(table="rows")))
 
 
-def test_the_test_server_ends_when_its_parent_is_killed() -> None:
+def test_the_test_server_stops_when_its_parent_is_killed() -> None:
     program = "from keyhouse.testing.servers.dynamodb import *; s = DynamoDBServer(); print(s.pid, flush=True); input()"
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE
@@ -371,7 +372,7 @@ def test_the_test_server_ends_when_its_parent_is_killed() -> None:
 
 
 def _runs(pid: int) -> bool:
-    """A process that has ended may wait for whoever adopted it."""
+    """A stopped process may be a zombie until its adoptive parent reaps it."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] != "Z"

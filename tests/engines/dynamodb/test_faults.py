@@ -1,4 +1,4 @@
-"""Requests to DynamoDB that fail, are throttled, or are not answered: each is told as what it is."""
+"""Requests to DynamoDB that fail, are throttled or are not answered, and their errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,11 +25,11 @@ from tests.support.dynamodb_tables import (
     UNREACHED,
     Proxy,
     Step,
-    between,
+    client_error,
+    intercept,
     opened,
     put,
     raising,
-    refusal,
     scenario,
     settings,
     value,
@@ -37,9 +37,9 @@ from tests.support.dynamodb_tables import (
 
 
 @scenario
-async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> None:
+async def test_throttled_and_conflicting_requests_are_retried() -> None:
     async with opened() as engine:
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan(
             "transact_write_items", raising(THROTTLED), raising(IN_THE_WAY), raising(THROTTLED)
         )
@@ -53,23 +53,23 @@ async def test_what_is_throttled_or_in_the_way_of_another_is_asked_again() -> No
 
 
 @scenario
-async def test_what_did_not_reach_it_in_time_is_asked_again_and_after_three_times_told() -> None:
-    """A machine that has much else to do is late to connect. Nothing was sent, so nothing is risked by another try."""
+async def test_a_connect_timeout_is_retried_three_times() -> None:
+    """A busy machine connects late. Nothing was sent, so a retry is safe."""
     async with opened() as engine:
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan("transact_write_items", raising(UNREACHED), raising(UNREACHED))
         stand.plan("get_item", raising(UNREACHED))
         assert await put(engine, "a") == 1
         assert await engine.read("s", ["a"]) == [Row("a", b"1", 1)]
         stand.plan("transact_write_items", *[raising(UNREACHED)] * 3)
-        with pytest.raises(UnavailableError, match="can't be reached"):
+        with pytest.raises(UnavailableError, match="cannot be reached"):
             await put(engine, "b")
         assert not any(stand.steps.values())
         assert await value(engine, "b") is None
 
 
 @scenario
-async def test_keys_that_were_left_out_of_an_answer_are_asked_for_again() -> None:
+async def test_unprocessed_keys_are_requested_again() -> None:
     async def half(call: Callable[[], Awaitable[Any]]) -> Any:
         answer = await call()
         ((table, items),) = answer["Responses"].items()
@@ -80,17 +80,17 @@ async def test_keys_that_were_left_out_of_an_answer_are_asked_for_again() -> Non
     async with opened() as engine:
         keys = [f"k{number:03d}" for number in range(60)]
         await put(engine, *keys)
-        between(engine).plan("batch_get_item", half, half)
+        intercept(engine).plan("batch_get_item", half, half)
         assert [row and row.key for row in await engine.read("s", keys)] == keys
 
 
 @scenario
-async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -> None:
+async def test_a_commit_throttled_for_too_long_is_unavailable_and_not_written() -> None:
     async with opened() as engine:
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan("transact_write_items", *[raising(THROTTLED)] * 20)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("keyhouse.engines.dynamodb.client.PAUSE_SECONDS_MAX", 0.01)
+            patch.setattr("keyhouse.engines.dynamodb.client.BACKOFF_SECONDS_MAX", 0.01)
             patch.setattr(
                 "keyhouse.engines.dynamodb.client.backoff", lambda attempt: asyncio.sleep(0)
             )
@@ -104,23 +104,23 @@ async def test_what_is_throttled_for_too_long_is_unavailable_and_not_written() -
 @pytest.mark.parametrize(
     ("error", "meaning"),
     [
-        (refusal("AccessDeniedException"), UnavailableError),
-        (refusal("UnrecognizedClientException"), UnavailableError),
-        (refusal("ResourceNotFoundException"), UsageError),
+        (client_error("AccessDeniedException"), UnavailableError),
+        (client_error("UnrecognizedClientException"), UnavailableError),
+        (client_error("ResourceNotFoundException"), UsageError),
         (
-            refusal("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"),
+            client_error("TransactionCanceledException", "None", "ItemCollectionSizeLimitExceeded"),
             FullError,
         ),
-        (refusal("ValidationException"), EngineError),
+        (client_error("ValidationException"), EngineError),
     ],
 )
-def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(
+def test_each_rejection_has_its_own_error_and_the_next_commit_succeeds(
     error: Exception, meaning: type[Exception]
 ) -> None:
     @scenario
     async def refused() -> None:
         async with opened() as engine:
-            between(engine).plan("transact_write_items", raising(error))
+            intercept(engine).plan("transact_write_items", raising(error))
             with pytest.raises(meaning) as raised:
                 await put(engine, "a")
             assert raised.value.__cause__ is error
@@ -131,16 +131,17 @@ def test_a_refusal_has_its_own_error_and_the_next_commit_goes_on(
 
 
 @scenario
-async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
-    """By the server's memory of the token, and without it by the entry in the log, which carries the token too."""
+async def test_a_transaction_whose_reply_was_lost_is_found_applied() -> None:
+    """By the server's memory of the token, and without it by the log entry, which holds the token
+    too."""
 
     async def unanswered(call: Callable[[], Awaitable[Any]]) -> Any:
         await call()
         raise ReadTimeoutError(endpoint_url="http://server")
 
-    forgotten = refusal("TransactionCanceledException", "ConditionalCheckFailed", "None")
+    forgotten = client_error("TransactionCanceledException", "ConditionalCheckFailed", "None")
     async with opened() as engine:
-        stand = between(engine)
+        stand = intercept(engine)
         add = Batch(adds=(Add("n", 1),))
         fates: list[list[Step]] = [
             [unanswered],
@@ -154,9 +155,7 @@ async def test_a_transaction_whose_answer_was_lost_is_found_applied() -> None:
 
 
 @scenario
-async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_applies_it_once() -> (
-    None
-):
+async def test_a_lost_connection_is_an_unknown_outcome_and_the_retry_applies_once() -> None:
     proxy = Proxy()
     async with proxy.running() as endpoint, opened(settings(endpoint=endpoint)) as engine:
         await put(engine, "a")
@@ -165,7 +164,7 @@ async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_appl
         assert await engine.commit("s", Batch(adds=(Add("m", 1),))) == 2
         assert await engine.read("s", ["m"]) == [Row("m", b"1", 2)]
 
-        stand = between(engine)
+        stand = intercept(engine)
 
         async def cutting(call: Callable[[], Awaitable[Any]]) -> Any:
             proxy.cut = 1
@@ -181,7 +180,7 @@ async def test_a_cut_connection_leaves_the_outcome_unknown_and_the_batch_id_appl
 
 
 @scenario
-async def test_without_a_server_everything_is_unavailable_and_nothing_unknown() -> None:
+async def test_without_a_server_every_call_is_unavailable_and_none_unknown() -> None:
     engine = await DynamoDBEngine.open(settings())
     await put(engine, "a")
     await engine._client._driver.close()
@@ -191,8 +190,8 @@ async def test_without_a_server_everything_is_unavailable_and_nothing_unknown() 
         engine.scan("s", ALL, limit=1),
         engine.commit("s", Batch(puts=(Put("a", b"1"),))),
     ):
-        with pytest.raises(UnavailableError, match="can't be reached"):
+        with pytest.raises(UnavailableError, match="cannot be reached"):
             await call
     await engine.close()
-    with pytest.raises(UnavailableError, match="can't be reached"):
+    with pytest.raises(UnavailableError, match="cannot be reached"):
         await DynamoDBEngine.open(settings(endpoint=NOWHERE))

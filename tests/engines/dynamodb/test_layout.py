@@ -1,4 +1,4 @@
-"""Documents as flat attributes, found by a plain query on a local secondary index, and read back to the byte."""
+"""Documents as flat attributes: queried by a local secondary index, read back byte for byte."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keyhouse.engine import Batch, Put, Row, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Path, layout_of
-from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flattened
+from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flatten
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.errors import DeclarationError
 from keyhouse.testing.conformance.hostile_values import VALUES
@@ -78,8 +78,8 @@ PLAIN = (
 )
 
 
-def test_the_example_of_the_document_lies_flat_as_the_document_says() -> None:
-    item = flattened(ENTRY, HISTORY)
+def test_the_documented_example_is_stored_flat() -> None:
+    item = flatten(ENTRY, HISTORY)
     assert item is not None
     shape = json.loads(item.pop("shape")["S"])
     assert item == FLAT
@@ -89,11 +89,11 @@ def test_the_example_of_the_document_lies_flat_as_the_document_says() -> None:
 @pytest.mark.parametrize(
     ("values", "kept_in"), [(EXACT, "shape"), (BESIDE, "value"), (PLAIN, None)]
 )
-def test_the_bytes_are_kept_beside_the_attributes_where_those_would_not_give_them_back(
+def test_bytes_are_stored_when_attributes_cannot_reproduce_them(
     values: tuple[bytes, ...], kept_in: str | None
 ) -> None:
     for value in values:
-        item = flattened(value, HISTORY)
+        item = flatten(value, HISTORY)
         assert (item is None) is (kept_in is None), value
         if item is not None:
             assert ("shape" in item, "value" in item) == (kept_in == "shape", kept_in == "value"), (
@@ -101,7 +101,7 @@ def test_the_bytes_are_kept_beside_the_attributes_where_those_would_not_give_the
             )
 
 
-def test_every_value_is_read_back_to_the_byte_from_the_table() -> None:
+def test_every_value_is_read_back_byte_for_byte() -> None:
     values = [ENTRY, *EXACT, *BESIDE, *PLAIN, *VALUES]
     values += [b'{"attr":{"v":' + value + b'},"ext":{"w":' + value + b"}}" for value in VALUES]
 
@@ -132,7 +132,7 @@ documents = st.dictionaries(st.sampled_from(["attr", "ext", "m"]), groups, max_s
 
 
 @given(documents, st.booleans())
-def test_any_document_comes_back_to_the_byte(document: Any, spaced: bool) -> None:
+def test_any_document_is_rebuilt_byte_for_byte(document: Any, spaced: bool) -> None:
     text = json.dumps(document, ensure_ascii=spaced, separators=None if spaced else (",", ":"))
     value = text.encode(errors="replace")
     items = Items(HISTORY)
@@ -141,7 +141,7 @@ def test_any_document_comes_back_to_the_byte(document: Any, spaced: bool) -> Non
 
 
 def _normalised(item: Any) -> Any:
-    """As DynamoDB gives numbers back: without what says nothing."""
+    """Spell a number as DynamoDB returns it, without insignificant digits."""
     if isinstance(item, dict) and item.keys() == {"N"}:
         number = float(item["N"])
         return (
@@ -225,6 +225,6 @@ def test_a_plain_query_on_the_index_finds_the_items_of_a_show_and_of_a_sport() -
         {"members": {"e": "e."}, "paths": (Path("e.path", ("e.x",), "index"),)},
     ],
 )
-def test_a_layout_whose_attributes_could_meet_is_refused(names: dict[str, Any]) -> None:
+def test_a_layout_with_colliding_attributes_is_rejected(names: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError):
         Layout(**names)

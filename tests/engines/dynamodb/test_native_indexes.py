@@ -1,4 +1,4 @@
-"""Other programs on one table: the queries of history's document, by DynamoDB's own indexes, on what the store wrote."""
+"""The queries of the history system's document, by DynamoDB's own indexes, on rows of the store."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.dynamodb_tables import plain_client, settings
 
 
 def entry(asset: str, state: Any = "IN_PROGRESS", **ext: str) -> HistoryEntry:
-    """`_` in a name stands for `-`."""
+    """Build an entry; `_` in a name stands for `-`."""
     attributes = Attributes(
         asset_id=asset,
         asset_type="tv-episode",
@@ -62,8 +62,9 @@ ENTRIES = (
 )
 
 
-def test_the_indexes_of_the_table_find_what_the_store_finds() -> None:
-    """By show, by show and season, by sport, by sport and series; names hold dots and hyphens, values too."""
+def test_native_indexes_find_the_same_rows_as_the_store() -> None:
+    """By show, by show and season, by sport, by sport and series; names and values contain dots and
+    hyphens."""
 
     async def scenario() -> None:
         where = settings(layout=layout_of("history"))
@@ -87,7 +88,7 @@ def test_the_indexes_of_the_table_find_what_the_store_finds() -> None:
                 return sorted(item["a.assetId"]["S"] for item in answer["Items"])
 
             async def below(path: str, *parts: str) -> list[str]:
-                """At the path itself, and under it: the document's `begins_with`, kept to whole parts."""
+                """Match the path itself and everything below it: `begins_with` on whole segments."""
                 text = "".join(f"/{part}" for part in parts)
                 return sorted(
                     await native(path, "#path = :path", text)

@@ -1,4 +1,4 @@
-"""Pages of DynamoDB into which others write, and watches that keep up with its log."""
+"""Pages that change while they are read, and watches on the log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,8 +15,8 @@ from keyhouse.errors import (
 from tests.support.dynamodb_tables import (
     ALL,
     UNREACHED,
-    between,
     first,
+    intercept,
     opened,
     plain_client,
     put,
@@ -27,11 +27,11 @@ from tests.support.dynamodb_tables import (
 
 
 @scenario
-async def test_a_page_into_which_another_commits_is_read_again() -> None:
+async def test_a_page_changed_by_another_commit_is_read_again() -> None:
     where = settings()
     async with opened(where) as engine, opened(where) as other:
         await put(engine, "a", "b", value=b"1")
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan("transact_get_items", first(lambda: put(other, "a", "b", value=b"2")))
         page = await engine.scan("s", ALL, limit=5)
         assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
@@ -39,11 +39,11 @@ async def test_a_page_into_which_another_commits_is_read_again() -> None:
 
 
 @scenario
-async def test_a_page_is_kept_when_another_commits_elsewhere() -> None:
+async def test_a_page_is_valid_when_another_commit_is_outside_its_range() -> None:
     where = settings()
     async with opened(where) as engine, opened(where) as other:
         await put(engine, "a", "b")
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan("transact_get_items", first(lambda: put(other, "z")))
         page = await engine.scan("s", Span("a", "c"), limit=5)
         assert ([row.key for row in page.rows], page.revision) == (["a", "b"], 1)
@@ -51,8 +51,8 @@ async def test_a_page_is_kept_when_another_commits_elsewhere() -> None:
 
 
 @scenario
-async def test_a_page_that_shows_half_a_transaction_of_another_is_read_again() -> None:
-    """DynamoDB applies a transaction item by item: the log may be ahead of a row for a moment."""
+async def test_a_page_with_a_partly_applied_transaction_is_read_again() -> None:
+    """DynamoDB applies a transaction item by item: the log may briefly be ahead of a row."""
     where = settings()
     async with opened(where) as other, opened(where) as engine, plain_client() as client:
         await put(other, "a", "b", value=b"1")
@@ -63,46 +63,46 @@ async def test_a_page_that_shows_half_a_transaction_of_another_is_read_again() -
         )["Item"]
         await put(other, "a", "b", value=b"2")
 
-        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
+        async def lagging_row(call: Callable[[], Awaitable[Any]]) -> Any:
             answer = await call()
             return answer | {"Items": [answer["Items"][0], old]}
 
-        async def straight(call: Callable[[], Awaitable[Any]]) -> Any:
+        async def original_call(call: Callable[[], Awaitable[Any]]) -> Any:
             return await call()
 
-        between(engine).plan("query", straight, behind)
+        intercept(engine).plan("query", original_call, lagging_row)
         page = await engine.scan("s", ALL, limit=5)
         assert page.rows == [Row("a", b"2", 2), Row("b", b"2", 2)]
 
 
 @scenario
-async def test_a_watch_waits_for_a_row_that_is_behind_the_log() -> None:
+async def test_a_watch_waits_for_a_row_older_than_its_log_entry() -> None:
     async with opened() as engine:
         await put(engine, "a", value=b"1")
         watch = engine.watch("s", ALL, since=1)
         await put(engine, "a", value=b"2")
 
-        async def behind(call: Callable[[], Awaitable[Any]]) -> Any:
+        async def lagging_row(call: Callable[[], Awaitable[Any]]) -> Any:
             answer = await call()
             return answer | {"Item": answer["Item"] | {"revision": {"N": "1"}, "value": {"S": "1"}}}
 
-        stand = between(engine)
-        stand.plan("get_item", first(_nothing), behind)  # the head, then the row
+        stand = intercept(engine)
+        stand.plan("get_item", first(_do_nothing), lagging_row)  # the head, then the row
         assert await anext(watch) == Change("a", 2, b"2")
         assert "transact_get_items" in stand.calls
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     pass
 
 
 @scenario
-async def test_a_watch_waits_while_dynamodb_is_away_and_one_that_begins_meanwhile_is_told() -> None:
+async def test_a_started_watch_waits_for_dynamodb_and_a_new_one_raises() -> None:
     async with opened() as engine:
         watch = engine.watch("s", ALL, since=await put(engine, "start"))
         await put(engine, "before")
         assert (await anext(watch)).key == "before"
-        stand = between(engine)
+        stand = intercept(engine)
         stand.plan("query", *[raising(UNREACHED)] * 7)
         stand.plan("get_item", *[raising(UNREACHED)] * 3)
         with pytest.raises(UnavailableError):
@@ -115,8 +115,8 @@ async def test_a_watch_waits_while_dynamodb_is_away_and_one_that_begins_meanwhil
 
 
 @scenario
-async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
-    """Its own time to live tells no one: the log's entry knows when the row expired."""
+async def test_a_watch_reports_a_row_that_dynamodb_ttl_deleted() -> None:
+    """DynamoDB's TTL writes no log entry: the row's own entry holds the expiry."""
     where, clock = settings(), ManualClock()
     async with opened(where, clock=clock) as engine, plain_client() as client:
         await put(engine, "a")
@@ -129,7 +129,7 @@ async def test_a_watch_hears_of_a_row_that_dynamodb_has_collected() -> None:
 
 
 @scenario
-async def test_a_watch_that_is_overtaken_by_pruning_is_told() -> None:
+async def test_a_watch_overtaken_by_pruning_raises() -> None:
     async with opened(changes_kept=5) as engine:
         await put(engine, "a")
         watch = engine.watch("s", ALL, since=0)
@@ -137,7 +137,7 @@ async def test_a_watch_that_is_overtaken_by_pruning_is_told() -> None:
         for number in range(20):
             await put(engine, f"k{number}")
         await engine.sweep(limit=10)
-        with pytest.raises(WatchExpiredError) as told:
+        with pytest.raises(WatchExpiredError) as error_info:
             await anext(watch)
-        assert told.value.fields["oldest"] == 17
+        assert error_info.value.fields["oldest"] == 17
         assert (await anext(engine.watch("s", ALL, since=16))).revision == 17

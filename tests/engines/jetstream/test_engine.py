@@ -1,4 +1,4 @@
-"""What is JetStream's own: buckets that other programs share, how many messages a commit is, what things are called."""
+"""Specific to JetStream: buckets shared with other programs, names, and opening."""
 
 import asyncio
 import json
@@ -25,13 +25,13 @@ from keyhouse.engines.registry import open_engine
 from keyhouse.errors import FullError, LimitError, UsageError
 from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, eventually, keys_of, put, run, value
-from tests.support.nats_servers import Beside
+from tests.support.nats_servers import SharedBucket
 
 # Other programs
 
 
-def test_any_client_reads_our_rows_as_plain_json(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_any_client_reads_rows_as_plain_json(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "ns/default/playlists/index", "a.b", value=b'{"n": [1, 2]}')
         kv = await there.kv()
         for key in ("ns/default/playlists/index", "a.b"):
@@ -43,8 +43,8 @@ def test_any_client_reads_our_rows_as_plain_json(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_any_client_sees_what_we_delete_as_deleted(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_any_client_sees_deleted_rows_as_deleted(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a", "b", "c")
         await there.engine.commit("s", Batch(deletes=("a",)))
         await there.engine.commit("s", Batch(deletes=("b",), puts=(Put("d", b"1"),)))
@@ -57,8 +57,8 @@ def test_any_client_sees_what_we_delete_as_deleted(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_we_read_check_and_watch_the_rows_of_any_client(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_rows_of_other_clients_can_be_read_checked_and_watched(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         start = await put(there.engine, "ours")
         kv = await there.kv()
         revision = await kv.put("theirs", b"[1]")
@@ -82,10 +82,10 @@ def test_we_read_check_and_watch_the_rows_of_any_client(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_an_entry_whose_time_has_ended_on_the_server_is_absent(tmp_path: Path) -> None:
-    """The driver returns such an entry with the value `None`, and can't create over it."""
+def test_an_entry_that_the_server_expired_is_absent(tmp_path: Path) -> None:
+    """The driver returns such an entry with the value None, and cannot create over it."""
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         start = await put(there.engine, "other")
         kv = await there.kv()
         await kv.create("code", b'"x"', msg_ttl=1)
@@ -107,8 +107,8 @@ def test_an_entry_whose_time_has_ended_on_the_server_is_absent(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-def test_a_bucket_that_another_program_made_is_used_as_it_is(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_bucket_of_another_program_is_used_as_it_is(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         kv = await there.js.create_key_value(bucket=there.bucket, history=5, description="theirs")
         await kv.put("a", b"1")
         assert await value(there.engine, "a") == b"1"
@@ -125,8 +125,8 @@ def test_a_bucket_that_another_program_made_is_used_as_it_is(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_bucket_that_is_full_says_so_and_takes_more_when_there_is_room(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_full_bucket_raises_full_error_until_space_is_freed(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await there.js.create_key_value(bucket=there.bucket, max_bytes=10_000)
         await put(there.engine, "a", value=b'"' + b"x" * 5_000 + b'"')
         for keys in (("b",), ("b", "c")):
@@ -140,8 +140,8 @@ def test_a_bucket_that_is_full_says_so_and_takes_more_when_there_is_room(tmp_pat
     run(tmp_path, scenario)
 
 
-def test_a_value_larger_than_the_bucket_takes_is_refused(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_value_above_the_bucket_limit_is_rejected(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await there.js.create_key_value(bucket=there.bucket, max_value_size=1_000)
         for keys in (("a",), ("a", "b")):
             with pytest.raises(LimitError):
@@ -151,8 +151,8 @@ def test_a_value_larger_than_the_bucket_takes_is_refused(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_a_key_that_another_program_spells_as_we_do_not_is_no_row(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_foreign_spelling_of_a_key_is_not_a_row(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         for strange in ("==a", "==a=2", "==a=2e", "é", "a..b"):
             await there.js.publish(f"$KV.{there.bucket}.{strange.replace('..', '.=.')}", b"1")
@@ -168,8 +168,8 @@ def test_a_key_that_another_program_spells_as_we_do_not_is_no_row(tmp_path: Path
 @pytest.mark.parametrize(
     "key", ["a..b", ".", "..", ">", "*", "a.>", "a.*", "$KV", " ", "a\r\nPUB x 1\r\n"]
 )
-def test_no_key_reaches_beyond_its_row(tmp_path: Path, key: str) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_key_with_wildcards_affects_only_its_own_row(tmp_path: Path, key: str) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a", "a.x", "b")
         await put(there.engine, key, value=b"2")
         assert await value(there.engine, key) == b"2"
@@ -186,7 +186,7 @@ def test_no_key_reaches_beyond_its_row(tmp_path: Path, key: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=30).filter(lambda text: "\0" not in text))
-def test_every_key_has_a_name_that_nats_allows_and_that_leads_back(key: str) -> None:
+def test_every_key_maps_to_a_valid_nats_name_and_back(key: str) -> None:
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -200,12 +200,12 @@ def test_every_key_has_a_name_that_nats_allows_and_that_leads_back(key: str) -> 
 
 
 @given(st.text(alphabet="=.aA2E0", min_size=1, max_size=12))
-def test_every_name_has_at_most_one_key(name: str) -> None:
+def test_every_name_maps_to_at_most_one_key(name: str) -> None:
     key = key_of(name)
     assert key is None or name_of(key) == name
 
 
-def test_a_key_in_the_alphabet_of_nats_keeps_its_name() -> None:
+def test_a_key_in_the_nats_alphabet_is_not_escaped() -> None:
     for key in ("ns/default/otp/a=3Ab", "a.b-c_d/e=", "0"):
         assert name_of(key) == key
     assert name_of("a:b") == "==a=3Ab"
@@ -213,7 +213,7 @@ def test_a_key_in_the_alphabet_of_nats_keeps_its_name() -> None:
 
 
 def test_the_longest_key_of_the_longest_space_fits(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         space, keys = "é" * 127, ["\U0001f600" * 256, "é" * 511]
         revision = await there.engine.commit(
             space, Batch(puts=tuple(Put(key, b"1") for key in keys))
@@ -235,12 +235,12 @@ def test_the_longest_key_of_the_longest_space_fits(tmp_path: Path) -> None:
 # Spaces
 
 
-def test_a_space_that_nats_can_call_a_bucket_is_called_so() -> None:
+def test_a_valid_bucket_name_is_used_for_the_space() -> None:
     assert bucket_of("", "kryten_playlist_auth") == "kryten_playlist_auth"
     assert bucket_of("x-", "a") == "x-a"
 
 
-def test_no_space_takes_the_bucket_of_another() -> None:
+def test_no_two_spaces_share_a_bucket_name() -> None:
     spaces = ["a/b", "a.b", "ab", "a b", "é", "e\u0301", "x" * 255, "x" * 254, "a--" + "0" * 32]
     spaces += [bucket_of("", space) for space in spaces]
     buckets = [bucket_of("", space) for space in dict.fromkeys(spaces)]
@@ -249,7 +249,7 @@ def test_no_space_takes_the_bucket_of_another() -> None:
 
 
 def test_spaces_of_one_bucket_are_the_first_token_of_its_keys(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         for space in ("plain", "a.b", "a/b"):
             await there.engine.commit(space, Batch(puts=(Put("k", b"1"),)))
         kv = await there.kv()
@@ -259,7 +259,7 @@ def test_spaces_of_one_bucket_are_the_first_token_of_its_keys(tmp_path: Path) ->
     run(tmp_path, scenario, space=None)
 
 
-def test_subjects_lead_back_to_their_place() -> None:
+def test_subjects_map_back_to_row_keys() -> None:
     many, one = BucketNames("media"), BucketNames("media", "s")
     for place in (RowKey("s", "a"), RowKey("s", "a:b"), RowKey("s", "a..b")):
         assert many.read(many.row(*place)) == place
@@ -278,7 +278,7 @@ def test_subjects_lead_back_to_their_place() -> None:
 
 
 def test_an_engine_is_opened_by_its_url(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         engine = await open_engine(there.url)
         assert isinstance(engine, JetstreamEngine)
         assert engine.capabilities.durable
@@ -289,12 +289,12 @@ def test_an_engine_is_opened_by_its_url(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_durable_is_what_the_operator_says() -> None:
+def test_durable_follows_the_sync_setting() -> None:
     assert not JetstreamEngine.open("nats://localhost").capabilities.durable
     assert JetstreamEngine.open("nats://localhost/?sync=always").capabilities.durable
 
 
-def test_a_url_names_servers_and_settings() -> None:
+def test_a_url_is_parsed_into_servers_and_settings() -> None:
     settings = parse("nats://me:secret@a:1,b:2/?prefix=x-&replicas=3&reads=mirror&values=1000")
     assert settings.servers == ("nats://me:secret@a:1", "nats://me:secret@b:2")
     assert settings.layout == Layout(None, "x-")
@@ -319,7 +319,7 @@ def test_a_url_names_servers_and_settings() -> None:
         "nats://a/?reads=old",
     ],
 )
-def test_a_url_that_says_what_can_not_be_is_refused(url: str) -> None:
+def test_an_invalid_nats_url_is_rejected(url: str) -> None:
     with pytest.raises(UsageError):
         asyncio.run(open_engine(url))
 
@@ -330,8 +330,8 @@ def test_a_password_is_not_shown() -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_a_bucket_with_another_number_of_replicas_is_refused(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_bucket_with_another_number_of_replicas_is_rejected(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         other = JetstreamEngine.open(there.url + "&replicas=3")
         with pytest.raises(UsageError, match="replicas"):
@@ -341,8 +341,8 @@ def test_a_bucket_with_another_number_of_replicas_is_refused(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_space_without_a_name_is_refused(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_an_empty_space_name_is_rejected(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         with pytest.raises(UsageError):
             await there.engine.read("", ["a"])
 

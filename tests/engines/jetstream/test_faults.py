@@ -1,5 +1,5 @@
-"""Servers that are not there, hang, fall and rise: clear errors, nothing twice, and service again. Under load they are in
-`test_kill.py`."""
+"""Servers that are unreachable, hang or restart: clear errors, no duplicate writes, recovery.
+`test_kill.py` does the same under load."""
 
 import asyncio
 import gc
@@ -34,28 +34,28 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (retry, bucket):
         monkeypatch.setattr(module, "TIMEOUT_SECONDS", 1.0)
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)
 
 
-# Not there
+# Unreachable servers
 
 
-def test_a_server_that_is_not_there_is_said_to_be_so(impatient: None) -> None:
+def test_an_unreachable_server_raises_unavailable(short_timeouts: None) -> None:
     async def scenario() -> None:
         engine = JetstreamEngine.open("nats://127.0.0.1:1/?sync=always")
         for call in (engine.read("s", ["a"]), engine.commit("s", Batch(puts=(Put("a", b"1"),)))):
-            with pytest.raises(UnavailableError, match="can't be reached"):
+            with pytest.raises(UnavailableError, match="cannot be reached"):
                 await call
         await engine.close()
 
     asyncio.run(scenario())
 
 
-def test_what_is_tried_while_the_server_is_gone_is_not_written_later(
-    server: NatsServer, impatient: None
+def test_a_commit_that_failed_during_an_outage_is_not_written_later(
+    server: NatsServer, short_timeouts: None
 ) -> None:
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
@@ -79,7 +79,7 @@ def test_what_is_tried_while_the_server_is_gone_is_not_written_later(
     asyncio.run(scenario())
 
 
-def test_a_restart_that_is_short_is_waited_for(server: NatsServer) -> None:
+def test_calls_wait_for_a_short_restart(server: NatsServer) -> None:
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
         watch = engine.watch("s", ALL, since=await put(engine, "start"))
@@ -96,10 +96,8 @@ def test_a_restart_that_is_short_is_waited_for(server: NatsServer) -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_waits_for_a_server_that_is_away_for_long(
-    server: NatsServer, impatient: None
-) -> None:
-    """Even for the value of a change that it has heard of; one that begins meanwhile is told."""
+def test_a_watch_waits_through_a_long_outage(server: NatsServer, short_timeouts: None) -> None:
+    """It also waits for the value of a change it has received; a watch started meanwhile raises."""
 
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server, "&values=1"))
@@ -123,7 +121,7 @@ def test_a_watch_waits_for_a_server_that_is_away_for_long(
     asyncio.run(scenario())
 
 
-def test_a_commit_that_is_not_answered_is_unknown_and_its_repeat_applies_once(
+def test_an_unanswered_commit_is_unknown_and_its_retry_applies_once(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -132,10 +130,10 @@ def test_a_commit_that_is_not_answered_is_unknown_and_its_repeat_applies_once(
         assert engine._connection is not None
         request = engine._connection.request
 
-        async def impatient(messages, *, seconds=0.3):  # type: ignore[no-untyped-def]
+        async def short_timeouts(messages, *, seconds=0.3):  # type: ignore[no-untyped-def]
             return await request(messages, seconds=min(seconds, 0.3))
 
-        monkeypatch.setattr(engine._connection, "request", impatient)
+        monkeypatch.setattr(engine._connection, "request", short_timeouts)
         server.pause()
         batch = Batch(adds=(Add("n", 10),), puts=(Put("a", b"1"),), id="once")
         with pytest.raises(UnknownOutcomeError):
@@ -150,8 +148,8 @@ def test_a_commit_that_is_not_answered_is_unknown_and_its_repeat_applies_once(
     asyncio.run(scenario())
 
 
-def test_what_arrives_late_does_not_replace_what_was_written_since(server: NatsServer) -> None:
-    """A message that hung in a stopped server, or on the way, and that nobody waits for any more."""
+def test_a_late_message_does_not_replace_a_newer_one(server: NatsServer) -> None:
+    """The message was delayed in a stopped server or in transit, and its caller has given up."""
 
     async def scenario() -> None:
         engine = JetstreamEngine.open(url_of(server))
@@ -176,7 +174,7 @@ def test_what_arrives_late_does_not_replace_what_was_written_since(server: NatsS
     asyncio.run(scenario())
 
 
-def test_a_server_that_hangs_is_left_and_found_again(
+def test_a_hanging_server_is_dropped_and_reconnected(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PING_SECONDS", 0.2)
@@ -196,14 +194,14 @@ def test_a_server_that_hangs_is_left_and_found_again(
     asyncio.run(scenario())
 
 
-# Refused
+# Rejected servers
 
 
 @pytest.mark.parametrize(
     ("version", "payload", "says"),
     [("2.11.9", 1_048_576, "2.12.0"), ("2.12.0", 65_536, "max_payload")],
 )
-def test_a_server_that_can_not_do_it_is_refused_with_what_it_needs(
+def test_an_unsuitable_server_is_rejected_with_the_requirement(
     version: str, payload: int, says: str
 ) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -231,7 +229,7 @@ def test_a_server_that_can_not_do_it_is_refused_with_what_it_needs(
     asyncio.run(scenario())
 
 
-def test_a_server_that_does_not_sync_as_the_url_says_is_refused(tmp_path: Path) -> None:
+def test_a_server_that_does_not_sync_as_the_url_states_is_rejected(tmp_path: Path) -> None:
     class Lazy(NatsServer):
         def _configuration(self) -> dict[str, object]:
             configuration = super()._configuration()
@@ -255,7 +253,7 @@ def test_a_server_that_does_not_sync_as_the_url_says_is_refused(tmp_path: Path) 
     asyncio.run(scenario(nats_server(), accepted=True))
 
 
-# The server of our own
+# The embedded server
 
 
 def test_the_server_listens_on_loopback_only_and_syncs_always(server: NatsServer) -> None:
@@ -265,7 +263,7 @@ def test_the_server_listens_on_loopback_only_and_syncs_always(server: NatsServer
     assert configuration["jetstream"]["sync_interval"] == "always"
 
 
-def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+def test_the_server_stops_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys, time\n"
         "from keyhouse.nats.server import NatsServer\n"
@@ -294,11 +292,11 @@ def _runs(process: int) -> bool:
     return state != "Z"
 
 
-def test_a_connection_that_breaks_while_a_message_is_sent_leaves_no_error_that_nobody_hears(
+def test_a_connection_lost_while_sending_leaves_no_unretrieved_exception(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its sender hears that it was not sent. What it would have waited for was given an error too, which the loop logged
-    with a traceback, for each request that was under way."""
+    """The sender raises an error. The pending reply also got an exception that nobody retrieved,
+    and the loop logged a traceback for every request in flight."""
     unheard: list[str] = []
 
     async def scenario() -> None:

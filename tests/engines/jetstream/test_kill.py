@@ -1,6 +1,8 @@
-"""JetStream killed, and hanging, under load: nothing acknowledged is lost, nothing is there twice, and it serves again.
+"""JetStream killed or stopped under load: no acknowledged write is lost, none is applied twice, and
+the service recovers.
 
-A run proves something only if much was written before the first fault, and the faults met writes: both are held.
+A run proves something only if many writes preceded the first fault and the faults hit writes in
+flight: both are asserted.
 """
 
 import asyncio
@@ -29,12 +31,12 @@ from tests.support.nats_servers import own_server, url_of
 KILLS = size(20, 200)
 CLUSTER_SECONDS = size(30, 20 * 60)
 HELD_UP_SECONDS_MIN = 1.0
-"""A leader that is gone holds up the writers for longer than any pause of theirs: so the fault took effect."""
+"""A lost leader delays writers longer than any other pause: proof that the fault took effect."""
 
 ACKNOWLEDGED_PER_SECOND_MIN = 100
 UP_AGAIN_SECONDS_MAX = 5
-"""After the server is, each time; with its start, which on a machine that has much else to do is not ours, nine times in
-ten."""
+"""Time until writes succeed after a restart. The start of the server itself is included; on a busy
+machine one in ten may take longer."""
 
 CLUSTER_UP_AGAIN_SECONDS_MAX = 15
 
@@ -55,8 +57,8 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
     ],
     ids=["a record", "a count", "a derived row", "an old derived row"],
 )
-def test_what_was_lost_is_found(loss: Batch) -> None:
-    """The kills below prove something only if this does."""
+def test_the_checks_detect_a_lost_write(loss: Batch) -> None:
+    """Without this, the tests below would prove nothing."""
 
     async def scenario() -> None:
         load = Load(FaultyEngine(MemoryEngine(), yields=True), writers=4)
@@ -71,7 +73,7 @@ def test_what_was_lost_is_found(loss: Batch) -> None:
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
+def test_no_acknowledged_write_is_lost_when_the_server_is_killed(server: NatsServer) -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
     dice = random.Random(seed)
@@ -123,7 +125,9 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
 
 
 @pytest.mark.long
-def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_path: Path) -> None:
+def test_three_replicas_match_the_history_of_the_model(
+    cluster: NatsCluster, tmp_path: Path
+) -> None:
     async def opener(clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Engine:
         url = f"{cluster.url}/?bucket=script&sync=always&replicas=3"
         return JetstreamEngine.open(url, clock=clock, changes_kept=changes_kept)
@@ -135,7 +139,7 @@ def test_three_replicas_have_the_history_of_the_model(cluster: NatsCluster, tmp_
     ), f"seed {seed}"
 
 
-def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check(
+def test_racing_engines_on_three_replicas_lose_no_update_and_no_check(
     cluster: NatsCluster,
 ) -> None:
     seed = random.randrange(10**9)
@@ -149,13 +153,13 @@ def test_engines_that_race_on_three_replicas_lose_no_update_and_hold_every_check
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
+def test_no_acknowledged_write_is_lost_when_nodes_of_three_are_killed(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.kill, NatsServer.start, away_seconds=2)
 
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_nothing_acknowledged_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
+def test_no_acknowledged_write_is_lost_when_nodes_of_three_hang(cluster: NatsCluster) -> None:
     _in_a_cluster(cluster, NatsServer.pause, NatsServer.resume, away_seconds=14 if SOAK else 4)
 
 
@@ -211,7 +215,7 @@ def _in_a_cluster(
 async def _chosen(
     cluster: NatsCluster, engine: JetstreamEngine, dice: random.Random, *, leader: bool
 ) -> tuple[NatsServer, bool]:
-    """A node, and whether it leads the stream at this moment: the one that does, where that is asked for."""
+    """Return a node, and whether it leads the stream; the leader, if one is asked for."""
     assert engine._connection is not None
     connection = engine._connection
     info = await retry.until_available(lambda: connection.api(f"STREAM.INFO.KV_{SPACE}"))

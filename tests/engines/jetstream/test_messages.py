@@ -1,4 +1,4 @@
-"""What the engine sends to JetStream for a commit, who wins a race, and how long the server keeps a row."""
+"""Messages of a commit, races between processes, and the server's TTL."""
 
 import asyncio
 import random
@@ -15,14 +15,14 @@ from keyhouse.engines.jetstream.message import TTL_EXPIRES_MAX, TTL_MARGIN_SECON
 from keyhouse.limits import EXPIRES_MAX
 from tests.engines.support.jetstream_races import Race
 from tests.engines.support.jetstream_rows import ALL, eventually, keys_of, put, run, value
-from tests.support.nats_servers import Beside, nats_server
+from tests.support.nats_servers import SharedBucket, nats_server
 from tests.support.nats_servers import name_of as bucket_for
 
 # Messages
 
 
 def test_one_row_is_one_message_and_several_are_one_batch(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "first")
 
         async def taken(batch: Batch) -> int:
@@ -53,8 +53,8 @@ def test_one_row_is_one_message_and_several_are_one_batch(tmp_path: Path) -> Non
     run(tmp_path, scenario)
 
 
-def test_a_row_that_is_checked_and_not_written_is_left_alone(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_checked_row_is_not_written(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         guard = await put(there.engine, "guard")
         for number in range(3):
             batch = Batch(
@@ -71,8 +71,8 @@ def test_a_row_that_is_checked_and_not_written_is_left_alone(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_more_checks_than_a_batch_has_messages_hold_or_do_not(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_more_checks_than_batch_messages_are_enforced(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         keys = [f"k{number:04d}" for number in range(900)]
         first = await put(there.engine, *keys)
         checks = tuple(Check(key, first) for key in keys) + tuple(
@@ -88,8 +88,8 @@ def test_more_checks_than_a_batch_has_messages_hold_or_do_not(tmp_path: Path) ->
     run(tmp_path, scenario)
 
 
-def test_a_commit_of_the_bytes_that_are_declared_is_taken(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_commit_of_the_declared_maximum_size_succeeds(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         limit = there.engine.capabilities.commit_bytes_max
         large = b'"' + b"x" * (limit // 50 - 100) + b'"'
         keys = [f"k{number:02d}" for number in range(50)]
@@ -102,12 +102,12 @@ def test_a_commit_of_the_bytes_that_are_declared_is_taken(tmp_path: Path) -> Non
     run(tmp_path, scenario)
 
 
-def test_who_comes_second_in_a_race_between_processes_writes_nothing(
+def test_the_loser_of_a_race_between_processes_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other commits when ours has been planned, and before it is sent."""
+    """The other process commits after this commit was planned and before it is sent."""
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         guard = await put(there.engine, "guard", "a")
         other = JetstreamEngine.open(there.url)
         assert await value(other, "guard") == b"1"
@@ -145,7 +145,7 @@ def test_who_comes_second_in_a_race_between_processes_writes_nothing(
     run(tmp_path, scenario)
 
 
-def test_engines_that_race_lose_no_update_and_hold_every_check(tmp_path: Path) -> None:
+def test_racing_engines_lose_no_update_and_no_check(tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     print("seed", seed)
     url = f"{nats_server().url}/?bucket={bucket_for(tmp_path)}&sync=always"
@@ -156,8 +156,8 @@ def test_engines_that_race_lose_no_update_and_hold_every_check(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_read_sees_at_once_what_another_process_was_told(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_read_sees_commits_acknowledged_to_another_process(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         other = JetstreamEngine.open(there.url)
         for number in range(200):
             await put(there.engine, "a", value=b"%d" % number)
@@ -167,8 +167,8 @@ def test_a_read_sees_at_once_what_another_process_was_told(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
-def test_with_reads_from_the_mirror_one_reads_what_one_wrote(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_mirror_reads_see_own_writes(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         other = JetstreamEngine.open(there.url)
         for number in range(100):
             await put(there.engine, "a", value=b"%d" % number)
@@ -186,8 +186,8 @@ def test_with_reads_from_the_mirror_one_reads_what_one_wrote(tmp_path: Path) -> 
 # Time to live
 
 
-def test_the_servers_own_time_to_live_ends_after_ours(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_the_server_ttl_ends_after_the_expiry(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         expires = there.engine.clock.now() + 5_000
         await put(there.engine, "a", "b", expires=expires)
         await put(there.engine, "c", expires=there.engine.clock.now() - 5_000)
@@ -205,27 +205,27 @@ def test_the_servers_own_time_to_live_ends_after_ours(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_the_server_is_not_told_of_an_expiry_that_it_can_not_count_to(tmp_path: Path) -> None:
-    """The server adds a time to live to its clock in nanoseconds of 63 bits: one that ended behind the year 2262 came out
-    in the past, and the server dropped rows that had just been acknowledged."""
+def test_an_expiry_beyond_the_server_range_is_sent_without_a_ttl(tmp_path: Path) -> None:
+    """The server adds the TTL to its clock in 63-bit nanoseconds. One that ended after 2262
+    overflowed into the past, and the server dropped rows that had just been acknowledged."""
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         for expires in (TTL_EXPIRES_MAX, TTL_EXPIRES_MAX + 1, EXPIRES_MAX):
             await put(there.engine, "a", expires=expires)
             raw = await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.a")
             assert raw.headers is not None
             assert raw.headers["Keyhouse-Expires"] == str(expires)
-            told = raw.headers.get("Nats-TTL")
-            assert (told is None) == (expires > TTL_EXPIRES_MAX)
-            assert told is None or time.time_ns() + int(told) * 1_000_000_000 < 2**63
+            ttl = raw.headers.get("Nats-TTL")
+            assert (ttl is None) == (expires > TTL_EXPIRES_MAX)
+            assert ttl is None or time.time_ns() + int(ttl) * 1_000_000_000 < 2**63
 
     run(tmp_path, scenario)
 
 
-def test_a_clock_that_is_not_the_machines_leaves_expiry_to_the_sweep(tmp_path: Path) -> None:
+def test_a_manual_clock_leaves_expiry_to_the_sweep(tmp_path: Path) -> None:
     clock = ManualClock(1_000)
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a", expires=2_000)
         raw = await there.js.get_last_msg(f"KV_{there.bucket}", f"$KV.{there.bucket}.a")
         assert raw.headers is not None

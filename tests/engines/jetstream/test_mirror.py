@@ -1,4 +1,4 @@
-"""The mirror: what it shows of commits that come in pieces, what it keeps, and how it finds back when something is odd."""
+"""The mirror and its feed: partly delivered commits, caching, restarts and pruning."""
 
 import asyncio
 from pathlib import Path
@@ -19,11 +19,11 @@ from keyhouse.errors import CounterError, UnreadableError, WatchExpiredError
 from keyhouse.limits import BATCH_ID_KEPT_SECONDS
 from keyhouse.testing.conformance.harness import step
 from tests.engines.support.jetstream_rows import ALL, eventually, put, run, value
-from tests.support.nats_servers import Beside, beside
+from tests.support.nats_servers import SharedBucket, shared_bucket
 
 
 def filled(*messages: tuple[int, str, int]) -> Mirror:
-    """One to which these were delivered: sequence, key, how many of the same commit follow."""
+    """Return a mirror that received these: sequence, key, how many of the same commit follow."""
     mirror = Mirror(ValueCache(1_000))
     mirror.finish_loading()
     for message in messages:
@@ -35,39 +35,40 @@ def deliver(mirror: Mirror, sequence: int, key: str, behind: int = 0) -> None:
     mirror.deliver(RowKey("s", key), Entry(sequence, sequence + behind), b"%d" % sequence)
 
 
-def shown(mirror: Mirror) -> dict[str, int]:
+def published(mirror: Mirror) -> dict[str, int]:
     return {key: found.sequence for key, found in mirror.scan("s", ALL, reverse=False)}
 
 
-def test_a_commit_is_shown_when_its_last_message_has_come() -> None:
+def test_a_commit_is_published_with_its_last_message() -> None:
     mirror = filled((1, "a", 0), (2, "a", 2), (3, "b", 1))
-    assert shown(mirror) == {"a": 1}
+    assert published(mirror) == {"a": 1}
     assert mirror.position == 1
     deliver(mirror, 4, "c")
-    assert shown(mirror) == {"a": 2, "b": 3, "c": 4}
+    assert published(mirror) == {"a": 2, "b": 3, "c": 4}
     assert mirror.position == 4
 
 
-def test_a_commit_whose_last_message_was_replaced_is_shown_with_what_replaced_it() -> None:
-    mirror = filled((1, "a", 0), (2, "b", 0), (3, "a", 1))  # 4 was b, and 6 has replaced it
+def test_a_commit_whose_last_message_was_replaced_is_published_with_the_replacement() -> None:
+    mirror = filled((1, "a", 0), (2, "b", 0), (3, "a", 1))  # 4 was b; 6 replaced it
     deliver(mirror, 6, "b")
-    assert shown(mirror) == {"a": 3, "b": 6}
+    assert published(mirror) == {"a": 3, "b": 6}
 
 
-def test_no_half_of_a_commit_shows_though_the_other_half_waits_in_a_later_one() -> None:
-    """3 and 4 were one commit, and 5 and 6 another, which replaced 4: to show 3 without 5 would show a beside an old b."""
+def test_no_part_of_a_commit_is_published_while_a_later_commit_holds_the_rest() -> None:
+    """3 and 4 were one commit; 5 and 6 another, which replaced 4. Publishing 3 without 5 would show
+    the new a beside the old b."""
     mirror = filled((1, "a", 0), (2, "b", 0), (3, "a", 1))
     deliver(mirror, 5, "b", 1)
-    assert shown(mirror) == {"a": 1, "b": 2}
+    assert published(mirror) == {"a": 1, "b": 2}
     deliver(mirror, 6, "c")
-    assert shown(mirror) == {"a": 3, "b": 5, "c": 6}
+    assert published(mirror) == {"a": 3, "b": 5, "c": 6}
 
 
-def test_what_is_known_not_to_come_any_more_is_not_waited_for() -> None:
+def test_advance_completes_a_commit_whose_rest_no_longer_exists() -> None:
     mirror = filled((1, "a", 1))
-    assert shown(mirror) == {}
+    assert published(mirror) == {}
     mirror.advance(2)
-    assert shown(mirror) == {"a": 1}
+    assert published(mirror) == {"a": 1}
 
 
 def test_changes_since_a_revision_are_the_newest_of_each_key_in_order() -> None:
@@ -86,7 +87,7 @@ def test_changes_since_a_revision_are_the_newest_of_each_key_in_order() -> None:
     assert mirror.changes_since("s", 6) == []
 
 
-def test_expiries_of_rows_that_were_written_again_do_not_pile_up() -> None:
+def test_stale_expiries_of_rewritten_rows_are_compacted() -> None:
     mirror = filled()
     for number in range(1, 20_000):
         mirror.deliver(RowKey("s", f"k{number % 10}"), Entry(number, number, expires=number), b"1")
@@ -95,7 +96,7 @@ def test_expiries_of_rows_that_were_written_again_do_not_pile_up() -> None:
     assert mirror.take_expired(10**9, 100) == []
 
 
-def test_values_are_kept_up_to_a_number_of_bytes() -> None:
+def test_values_are_cached_up_to_a_number_of_bytes() -> None:
     values = ValueCache(10_000)
     for sequence in range(100):
         values.put(sequence, b"x" * 840)
@@ -111,15 +112,15 @@ def test_values_are_kept_up_to_a_number_of_bytes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "²", "1" * 40])
-def test_a_header_that_somebody_else_wrote_is_passed_over(text: str) -> None:
+def test_a_foreign_header_value_is_ignored(text: str) -> None:
     assert entry(7, {"Keyhouse-Expires": text, "Keyhouse-Behind": text}) == Entry(7, 7)
 
 
 # With a server
 
 
-def test_values_that_are_not_kept_are_fetched(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_evicted_values_are_fetched(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         keys = [f"k{number:03d}" for number in range(200)]
         start = await put(there.engine, "start")
         for index in range(0, 200, 50):
@@ -141,8 +142,8 @@ def test_values_that_are_not_kept_are_fetched(tmp_path: Path) -> None:
     run(tmp_path, scenario, more="&values=300")
 
 
-def test_a_page_of_values_that_are_fetched_is_of_one_moment(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_page_with_fetched_values_is_consistent(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         keys = [f"k{number:02d}" for number in range(40)]
 
         async def write() -> None:
@@ -158,8 +159,8 @@ def test_a_page_of_values_that_are_fetched_is_of_one_moment(tmp_path: Path) -> N
     run(tmp_path, scenario, more="&values=300")
 
 
-def test_a_consumer_that_is_gone_is_replaced(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_deleted_consumer_is_replaced(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         kv = await there.kv()
         for number in range(3):
@@ -172,8 +173,8 @@ def test_a_consumer_that_is_gone_is_replaced(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_bucket_that_was_deleted_is_empty_and_is_made_again(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_deleted_bucket_is_empty_and_is_created_again(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         for _ in range(2):
             await put(there.engine, "a", "b")
             await there.js.delete_key_value(there.bucket)
@@ -186,10 +187,10 @@ def test_a_bucket_that_was_deleted_is_empty_and_is_made_again(tmp_path: Path) ->
     run(tmp_path, scenario)
 
 
-def test_what_an_administrator_purged_is_no_hindrance(tmp_path: Path) -> None:
-    """Nobody is told of a purge: the server expects another sequence than the mirror shows."""
+def test_a_purged_row_can_be_written_again(tmp_path: Path) -> None:
+    """A purge is not announced: the server expects another sequence than the mirror holds."""
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a", "b", "c")
         await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.a")
         await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.c")
@@ -203,8 +204,8 @@ def test_what_an_administrator_purged_is_no_hindrance(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_bucket_of_many_rows_is_read_in_pieces_while_it_is_written(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_large_bucket_is_loaded_in_batches_while_it_is_written(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         rows = 4 * BATCH_MESSAGES
         for start in range(0, rows, 500):
             await put(there.engine, *(f"k{number:05d}" for number in range(start, start + 500)))
@@ -226,8 +227,8 @@ def test_a_bucket_of_many_rows_is_read_in_pieces_while_it_is_written(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_a_stream_whose_end_was_purged_is_read_at_once(tmp_path: Path) -> None:
-    async def scenario(there: Beside) -> None:
+def test_a_stream_whose_end_was_purged_loads_without_waiting(tmp_path: Path) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await put(there.engine, "a")
         await put(there.engine, "b")
         await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=f"$KV.{there.bucket}.b")
@@ -245,15 +246,17 @@ def test_a_stream_whose_end_was_purged_is_read_at_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def counts_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages about the horizon count as changes, so that few are enough for a pruning."""
+def horizons_count_as_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count horizon messages as changes, so that a few are enough to prune."""
     monkeypatch.setattr(sweep, "HORIZONS_KEPT", 0)
 
 
-def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path, counts_all: None) -> None:
+def test_tombstones_are_pruned_after_the_announcement_delay(
+    tmp_path: Path, horizons_count_as_changes: None
+) -> None:
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         other = JetstreamEngine.open(there.url, clock=clock, changes_kept=10)
         keys = [f"k{number:02d}" for number in range(20)]
         for key in keys:
@@ -295,13 +298,13 @@ def test_markers_are_pruned_when_everyone_has_heard_of_it(tmp_path: Path, counts
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(
-    tmp_path: Path, counts_all: None
+def test_a_feed_that_missed_a_pruning_reloads_its_mirror(
+    tmp_path: Path, horizons_count_as_changes: None
 ) -> None:
-    """As a process that was stopped for an hour: it would go on behind the last message it saw, and miss the deletes."""
+    """Like a process stopped for an hour: resuming after its last message would miss the deletes."""
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         other = JetstreamEngine.open(there.url, clock=clock, changes_kept=10)
         for key in "abc":
             await put(there.engine, key)
@@ -328,13 +331,14 @@ def test_who_did_not_hear_of_a_pruning_in_time_fills_its_mirror_anew(
 @pytest.mark.parametrize(
     "garbage", [b"", b"\xff", b"[]", b'{"horizon": 1000000, "pruned": 0, "at": 0}']
 )
-def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced(
-    tmp_path: Path, counts_all: None, garbage: bytes
+def test_a_foreign_horizon_message_ends_no_watch_and_is_replaced(
+    tmp_path: Path, horizons_count_as_changes: None, garbage: bytes
 ) -> None:
-    """It ended the feed, and nothing could be read or watched any more: not by who heard it, nor by who came later."""
+    """It stopped the feed, and nothing could be read or watched any more, by this process or
+    others."""
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         subject = f"$KEYHOUSE.{there.bucket}.horizon"
         early = await put(there.engine, "a")
         watch = there.engine.watch("s", ALL, since=await put(there.engine, "b"))
@@ -360,18 +364,17 @@ def test_what_others_write_in_place_of_the_horizon_ends_no_watch_and_is_replaced
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_a_horizon_that_somebody_has_purged_is_put_there_again(
-    tmp_path: Path, counts_all: None
-) -> None:
-    """The sweep expected the one that it knew, found none, and took it for another's that was faster: for ever."""
+def test_a_purged_horizon_is_written_again(tmp_path: Path, horizons_count_as_changes: None) -> None:
+    """The sweep expected the message that it knew, found none, and always assumed that another
+    process had been faster."""
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         subject = f"$KEYHOUSE.{there.bucket}.horizon"
         await put(there.engine, *(f"k{number}" for number in range(30)))
         await there.engine.sweep(limit=10)
         await there.js.get_last_msg(f"KV_{there.bucket}", subject)
-        assert await value(there.engine, "k0") == b"1"  # it has heard of it
+        assert await value(there.engine, "k0") == b"1"  # it has received it
         await there.api(f"STREAM.PURGE.KV_{there.bucket}", filter=subject)
         for _ in range(2):
             clock.advance(seconds=PRUNE_DELAY_SECONDS)
@@ -381,11 +384,12 @@ def test_a_horizon_that_somebody_has_purged_is_put_there_again(
     run(tmp_path, scenario, clock=clock, changes_kept=10)
 
 
-def test_a_batch_whose_id_others_have_written_over_is_refused_alone(tmp_path: Path) -> None:
-    """Whether it was applied can't be known. It failed with an error of the decoder, and so did the commits beside it."""
+def test_a_batch_with_an_overwritten_id_fails_alone(tmp_path: Path) -> None:
+    """Its outcome cannot be known. It failed with a decoder error, and so did the other commits of
+    its group."""
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         await there.engine.commit("s", Batch(adds=(Add("n", 1),), id="mine"))
         await there.js.publish(f"$KEYHOUSE.{there.bucket}.id.s.mine", b"garbage")
         other = JetstreamEngine.open(there.url, clock=clock)
@@ -405,10 +409,10 @@ def test_a_batch_whose_id_others_have_written_over_is_refused_alone(tmp_path: Pa
     run(tmp_path, scenario, clock=clock)
 
 
-def test_batch_ids_are_pruned_after_their_day(tmp_path: Path) -> None:
+def test_batch_ids_are_pruned_after_a_day(tmp_path: Path) -> None:
     clock = ManualClock()
 
-    async def scenario(there: Beside) -> None:
+    async def scenario(there: SharedBucket) -> None:
         for number in range(10):
             await there.engine.commit("s", Batch(adds=(Add("n", 1),), id=f"old {number}"))
         clock.advance(seconds=BATCH_ID_KEPT_SECONDS // 2)
@@ -428,9 +432,9 @@ def test_batch_ids_are_pruned_after_their_day(tmp_path: Path) -> None:
     run(tmp_path, scenario, clock=clock)
 
 
-def test_a_bucket_is_read_again_when_its_feed_was_interrupted(tmp_path: Path) -> None:
+def test_a_bucket_is_readable_again_after_a_feed_interruption(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with beside(tmp_path) as there:
+        async with shared_bucket(tmp_path) as there:
             await put(there.engine, "a")
             kv = await there.kv()
             for number in range(5):

@@ -1,4 +1,4 @@
-"""What NATS lets one open, and what is said when it does not."""
+"""Opening the engine on NATS: credentials, permissions, and errors."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ import pytest
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import UnavailableError, UsageError
-from tests.engines.support.open_errors import SECRET, refusal
+from tests.engines.support.open_errors import SECRET, open_error
 from tests.support.nats_credentials import Signer, by_jwt, by_key
 from tests.support.nats_server_configs import ConfiguredServer, configured
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[ConfiguredServer]:
-    """A server with a user who may do everything, and one who may do nothing with JetStream."""
+def restricted_server(tmp_path: Path) -> Iterator[ConfiguredServer]:
+    """A server with a user who may do everything and one without JetStream permissions."""
     silent = {"publish": {"deny": ["$JS.API.>"]}}
     users = [
         {"user": "ann", "password": SECRET},
@@ -28,26 +28,28 @@ def guarded(tmp_path: Path) -> Iterator[ConfiguredServer]:
         yield server
 
 
-def test_a_wrong_password_is_said_to_be_one_at_once(guarded: ConfiguredServer) -> None:
-    error = refusal(f"{guarded.address('ann:wrong@')}/?bucket=rows")
+def test_a_wrong_password_is_reported_at_once(restricted_server: ConfiguredServer) -> None:
+    error = open_error(f"{restricted_server.address('ann:wrong@')}/?bucket=rows")
     assert isinstance(error, UnavailableError)
     assert error.sentence.startswith(
         "The NATS server rejects the connection: check the user, the password"
     )
     assert "Authorization Violation" in str(error.fields["detail"])
-    assert f"127.0.0.1:{guarded.port}" in str(error.fields["server"])
+    assert f"127.0.0.1:{restricted_server.port}" in str(error.fields["server"])
 
 
-def test_a_user_without_rights_is_told_what_the_server_says(guarded: ConfiguredServer) -> None:
-    error = refusal(f"{guarded.address(f'bob:{SECRET}@')}/?bucket=rows")
+def test_a_missing_permission_is_reported_with_the_server_error(
+    restricted_server: ConfiguredServer,
+) -> None:
+    error = open_error(f"{restricted_server.address(f'bob:{SECRET}@')}/?bucket=rows")
     assert isinstance(error, UnavailableError)
     assert error.sentence.endswith("if it is about permissions, grant them.")
     assert "permissions violation" in str(error.fields["detail"])
 
 
-def test_the_right_password_opens(guarded: ConfiguredServer) -> None:
+def test_a_correct_password_opens_the_engine(restricted_server: ConfiguredServer) -> None:
     async def opened() -> None:
-        engine = await open_engine(f"{guarded.address(f'ann:{SECRET}@')}/?bucket=rows")
+        engine = await open_engine(f"{restricted_server.address(f'ann:{SECRET}@')}/?bucket=rows")
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await engine.close()
 
@@ -55,7 +57,7 @@ def test_the_right_password_opens(guarded: ConfiguredServer) -> None:
 
 
 @pytest.mark.parametrize("known", [by_key, by_jwt])
-def test_a_credentials_file_opens_and_without_it_or_with_anothers_the_server_refuses(
+def test_a_credentials_file_is_required_and_must_match(
     known: Callable[[Path], AbstractContextManager[tuple[ConfiguredServer, Path]]], tmp_path: Path
 ) -> None:
     async def opened(url: str) -> None:
@@ -63,20 +65,20 @@ def test_a_credentials_file_opens_and_without_it_or_with_anothers_the_server_ref
         assert await engine.commit("s", Batch(puts=(Put("a", b"1"),))) is not None
         await engine.close()
 
-    stranger = tmp_path / "stranger.nk"
-    stranger.write_text(Signer(nkeys.PREFIX_BYTE_USER).seed)
+    unknown_user = tmp_path / "unknown.nk"
+    unknown_user.write_text(Signer(nkeys.PREFIX_BYTE_USER).seed)
     with known(tmp_path) as (server, file):
         asyncio.run(opened(f"{server.address()}/?bucket=rows&credentials={file}"))
-        for more in ("", f"&credentials={stranger}"):
-            error = refusal(f"{server.address()}/?bucket=rows{more}")
+        for more in ("", f"&credentials={unknown_user}"):
+            error = open_error(f"{server.address()}/?bucket=rows{more}")
             assert isinstance(error, UnavailableError)
             assert error.sentence.startswith("The NATS server rejects the connection: check")
 
 
 @pytest.mark.parametrize("layout", ["bucket=rows", "prefix=rows-"])
-def test_a_server_without_jetstream_is_said_to_be_so(tmp_path: Path, layout: str) -> None:
+def test_a_server_without_jetstream_is_reported(tmp_path: Path, layout: str) -> None:
     with configured(tmp_path, jetstream=None) as server:
-        error = refusal(f"{server.address()}/?{layout}")
+        error = open_error(f"{server.address()}/?{layout}")
     assert isinstance(error, UnavailableError)
     assert (
         error.sentence
@@ -84,8 +86,8 @@ def test_a_server_without_jetstream_is_said_to_be_so(tmp_path: Path, layout: str
     )
 
 
-def test_a_bucket_that_is_not_there_is_not_made_unless_told_to(tmp_path: Path) -> None:
-    async def made(url: str) -> None:
+def test_a_missing_bucket_is_created_only_with_create(tmp_path: Path) -> None:
+    async def exists(url: str) -> None:
         engine = await open_engine(url)
         await engine.commit("s", Batch(puts=(Put("a", b"1"),)))
         await engine.close()
@@ -93,6 +95,6 @@ def test_a_bucket_that_is_not_there_is_not_made_unless_told_to(tmp_path: Path) -
 
     with configured(tmp_path) as server:
         url = f"{server.address()}/?bucket=rows"
-        error = refusal(url, create=False)
+        error = open_error(url, create=False)
         assert (type(error), error.sentence) == (UsageError, "The bucket does not exist.")
-        asyncio.run(made(url))
+        asyncio.run(exists(url))

@@ -1,4 +1,4 @@
-"""Commits to PostgreSQL that come together, wait for locks, and are refused by the server."""
+"""Commits to PostgreSQL: shared calls, locks, and errors of the server."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -21,10 +21,10 @@ from keyhouse.errors import (
 from tests.engines.support.postgres_schemas import ALL, opened, operator, put
 from tests.support.engine_openers import postgres_schema
 
-# Many in one call
+# Group commit
 
 
-def test_what_waits_together_is_committed_together() -> None:
+def test_pending_commits_share_a_call() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
@@ -46,7 +46,7 @@ def test_what_waits_together_is_committed_together() -> None:
     asyncio.run(scenario())
 
 
-def test_a_batch_that_can_not_be_kept_is_refused_and_the_others_of_its_call_are_not() -> None:
+def test_an_unstorable_batch_fails_alone_in_its_call() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             await put(engine, "warm")
@@ -77,7 +77,7 @@ def test_a_batch_that_can_not_be_kept_is_refused_and_the_others_of_its_call_are_
     asyncio.run(scenario())
 
 
-def test_a_read_that_can_not_be_is_refused_and_the_others_of_its_call_are_not() -> None:
+def test_an_invalid_read_fails_alone_in_its_call() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             await put(engine, "a")
@@ -95,7 +95,7 @@ def test_a_read_that_can_not_be_is_refused_and_the_others_of_its_call_are_not() 
     asyncio.run(scenario())
 
 
-def test_batches_that_want_the_same_row_take_their_turns_in_one_call_and_in_several() -> None:
+def test_batches_on_one_row_are_ordered_within_and_across_calls() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             await put(engine, "warm")
@@ -115,7 +115,7 @@ def test_batches_that_want_the_same_row_take_their_turns_in_one_call_and_in_seve
     asyncio.run(scenario())
 
 
-def test_a_check_sees_what_a_batch_of_the_same_call_wrote_before_it() -> None:
+def test_a_check_sees_earlier_batches_of_the_same_call() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             first = await put(engine, "a")
@@ -138,13 +138,13 @@ def test_a_check_sees_what_a_batch_of_the_same_call_wrote_before_it() -> None:
     asyncio.run(scenario())
 
 
-def test_a_space_with_a_long_queue_does_not_hold_up_another() -> None:
+def test_a_long_queue_of_one_space_does_not_delay_another() -> None:
     async def scenario() -> None:
         async with opened() as engine:
             warm = (put(engine, "warm", space=space) for space in ("noisy", "quiet"))
             await asyncio.gather(
                 *warm
-            )  # on a connection each: to open one can take longer than all that follows
+            )  # opens a connection each, which can take longer than everything after
             noisy = [
                 asyncio.ensure_future(put(engine, f"k{number}", space="noisy"))
                 for number in range(3_000)
@@ -164,7 +164,7 @@ def lock_of(space: str) -> str:
     return f"hashtextextended('{space}', '\"keyhouse_rows\"'::regclass::oid::bigint)"
 
 
-def test_a_space_that_another_process_has_locked_holds_up_no_other_space() -> None:
+def test_a_locked_space_delays_no_other_space() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
@@ -183,14 +183,14 @@ def test_a_space_that_another_process_has_locked_holds_up_no_other_space() -> No
     asyncio.run(scenario())
 
 
-def test_a_lock_that_does_not_end_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_held_too_long_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
             await put(engine, "a")
             async with connection.transaction():
                 await connection.execute(f"SELECT pg_advisory_xact_lock({lock_of('s')})")
-                with pytest.raises(UnavailableError, match="kept the rows locked"):
+                with pytest.raises(UnavailableError, match="held a lock"):
                     await put(engine, "b")
             assert await put(engine, "b") == 2
 
@@ -205,7 +205,7 @@ def _settings() -> dict[str, str]:
 
 
 def test_crossing_batches_of_many_spaces_never_deadlock() -> None:
-    """Two processes write to the same spaces and the same rows, in opposite orders, with a sweep in between."""
+    """Two processes write the same rows in opposite orders, while a sweep runs."""
 
     async def scenario() -> None:
         url = await postgres_schema()
@@ -241,7 +241,7 @@ def test_crossing_batches_of_many_spaces_never_deadlock() -> None:
     asyncio.run(scenario())
 
 
-def test_the_sweep_leaves_a_row_that_someone_has_locked() -> None:
+def test_the_sweep_skips_a_row_locked_by_another_program() -> None:
     async def scenario() -> None:
         url, clock = await postgres_schema(), ManualClock()
         engine = PostgresEngine.open(url, clock=clock)
@@ -259,7 +259,7 @@ def test_the_sweep_leaves_a_row_that_someone_has_locked() -> None:
     asyncio.run(scenario())
 
 
-# What the server says
+# Server errors
 
 
 FAILING = """
@@ -288,7 +288,7 @@ def failing(code: str, times: int, call: Any) -> Coroutine[Any, Any, None]:
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
-def test_a_transaction_that_the_server_undid_for_another_is_done_again(code: str) -> None:
+def test_a_transaction_rolled_back_by_the_server_is_retried(code: str) -> None:
     async def call(engine: Engine) -> None:
         assert [*await asyncio.gather(put(engine, "fail"), put(engine, "c"), put(engine, "d"))] == [
             2,
@@ -302,16 +302,16 @@ def test_a_transaction_that_the_server_undid_for_another_is_done_again(code: str
 @pytest.mark.parametrize(
     ("code", "error", "sentence"),
     [
-        ("40001", UnavailableError, "kept colliding"),
+        ("40001", UnavailableError, "kept conflicting"),
         ("53100", FullError, "disk is full"),
-        ("53200", UnavailableError, "no connection or memory"),
-        ("57014", UnavailableError, "broke the statement off"),
-        ("25006", UnavailableError, "only reads"),
-        ("42501", UnavailableError, "may not do this"),
+        ("53200", UnavailableError, "out of connections or memory"),
+        ("57014", UnavailableError, "cancelled the statement"),
+        ("25006", UnavailableError, "read-only"),
+        ("42501", UnavailableError, "lacks a privilege"),
         ("XX001", UnreadableError, "damaged"),
     ],
 )
-def test_what_the_server_says_is_told_in_our_words_and_nothing_is_written(
+def test_server_errors_are_translated_and_nothing_is_written(
     code: str, error: type[KeyhouseError], sentence: str
 ) -> None:
     async def call(engine: Engine) -> None:
@@ -323,9 +323,9 @@ def test_what_the_server_says_is_told_in_our_words_and_nothing_is_written(
     asyncio.run(failing(code, 1_000, call))
 
 
-def test_what_nobody_foresaw_is_an_engines_error_too() -> None:
+def test_an_unknown_error_is_an_engine_error() -> None:
     async def call(engine: Engine) -> None:
-        with pytest.raises(KeyhouseError, match="does not know") as refusal:
+        with pytest.raises(KeyhouseError, match="unknown error") as refusal:
             await put(engine, "fail")
         assert "as planned" in str(refusal.value)
 

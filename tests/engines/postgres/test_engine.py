@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own: the server's settings, its tables, locks and plans, and what goes wrong in one call of many."""
+"""Specific to PostgreSQL: server settings, tables, and query plans."""
 
 import asyncio
 import sys
@@ -22,10 +22,10 @@ from keyhouse.testing.servers.postgres import PostgresServer, postgres_server
 from tests.engines.support.postgres_schemas import ALL, LAYOUT, database, opened, operator, put
 from tests.support.engine_openers import postgres_schema
 
-# The server, and what it must be
+# Server requirements
 
 
-def test_a_database_that_promises_less_is_set_right_for_each_connection() -> None:
+def test_weaker_database_settings_are_overridden_per_connection() -> None:
     async def scenario() -> None:
         url = await database(
             "synchronous_commit = off",
@@ -48,7 +48,7 @@ def test_a_database_that_promises_less_is_set_right_for_each_connection() -> Non
     asyncio.run(scenario())
 
 
-def test_a_stronger_promise_than_ours_is_left_alone() -> None:
+def test_a_stronger_synchronous_commit_is_kept() -> None:
     async def scenario() -> None:
         connection = await Server(
             await database("synchronous_commit = 'remote_apply'"), LAYOUT
@@ -59,7 +59,7 @@ def test_a_stronger_promise_than_ours_is_left_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_does_not_sync_its_disk_is_refused() -> None:
+def test_a_server_without_fsync_is_rejected() -> None:
     server = PostgresServer(fsync="off")
 
     async def scenario() -> None:
@@ -73,7 +73,7 @@ def test_a_server_that_does_not_sync_its_disk_is_refused() -> None:
         server.close()
 
 
-def test_a_database_that_is_not_in_utf_8_is_refused() -> None:
+def test_a_database_without_utf_8_is_rejected() -> None:
     async def scenario() -> None:
         url = await database(create="ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
         async with opened(url) as engine:
@@ -87,15 +87,13 @@ def test_a_database_that_is_not_in_utf_8_is_refused() -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("postgresql://user:secret@localhost:1/db", "can't be reached"),
-        ("postgresql://user:secret@no-such-host.invalid/db", "can't be reached"),
-        ("postgresql://nobody:secret@/postgres?host={folder}", "does not let this user in"),
-        ("postgresql://postgres:secret@/nothing?host={folder}", "no such database"),
+        ("postgresql://user:secret@localhost:1/db", "cannot be reached"),
+        ("postgresql://user:secret@no-such-host.invalid/db", "cannot be reached"),
+        ("postgresql://nobody:secret@/postgres?host={folder}", "rejects the login"),
+        ("postgresql://postgres:secret@/nothing?host={folder}", "does not exist"),
     ],
 )
-def test_a_server_that_does_not_let_us_in_is_named_without_the_password(
-    url: str, sentence: str
-) -> None:
+def test_connection_errors_name_the_server_without_the_password(url: str, sentence: str) -> None:
     async def scenario() -> None:
         async with opened(url.format(folder=postgres_server().folder)) as engine:
             for call in (
@@ -112,10 +110,10 @@ def test_a_server_that_does_not_let_us_in_is_named_without_the_password(
     asyncio.run(scenario())
 
 
-def test_a_url_that_says_nothing_sensible_is_refused() -> None:
+def test_an_invalid_postgres_url_is_rejected() -> None:
     async def scenario() -> None:
         async with opened("postgresql://localhost:port/db") as engine:
-            with pytest.raises(UsageError, match="A PostgreSQL URL is"):
+            with pytest.raises(UsageError, match="Invalid PostgreSQL URL"):
                 await put(engine, "a")
 
     asyncio.run(scenario())
@@ -132,7 +130,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
 # The tables
 
 
-def test_many_can_make_the_tables_of_a_database_at_once() -> None:
+def test_tables_can_be_created_concurrently() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         engines = [PostgresEngine.open(url) for _ in range(8)]
@@ -147,7 +145,7 @@ def test_many_can_make_the_tables_of_a_database_at_once() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [("0999", NewerError), ("", NewerError)])
-def test_tables_of_a_version_that_is_not_known_are_refused_and_left_alone(
+def test_tables_of_an_unknown_version_are_rejected_unchanged(
     version: str, error: type[KeyhouseError]
 ) -> None:
     async def scenario() -> None:
@@ -164,7 +162,7 @@ def test_tables_of_a_version_that_is_not_known_are_refused_and_left_alone(
     asyncio.run(scenario())
 
 
-def test_tables_that_someone_took_away_are_missed_by_name() -> None:
+def test_dropped_tables_are_reported() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
@@ -177,7 +175,7 @@ def test_tables_that_someone_took_away_are_missed_by_name() -> None:
     asyncio.run(scenario())
 
 
-def test_an_operator_reads_values_and_changes_as_text() -> None:
+def test_values_and_changes_are_stored_as_text() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine, operator(url) as connection:
@@ -209,8 +207,9 @@ def test_a_migration_under_running_engines_does_not_break_their_statements() -> 
     asyncio.run(scenario())
 
 
-def test_a_space_whose_changes_are_all_pruned_goes_on_where_it_was() -> None:
-    """The log is cut over all spaces, and a quiet one may lose all of its own: its revisions must not start again."""
+def test_revisions_continue_after_all_changes_are_pruned() -> None:
+    """The log is pruned across spaces, and an idle space may lose all of its entries: its revisions
+    must not restart."""
 
     async def scenario() -> None:
         url = await postgres_schema()
@@ -242,7 +241,7 @@ def test_a_space_whose_changes_are_all_pruned_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("rows", [10, 5_000])
-def test_every_statement_goes_by_an_index_however_many_rows_there_are(rows: int) -> None:
+def test_every_statement_uses_an_index_at_any_size(rows: int) -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         async with opened(url) as engine:

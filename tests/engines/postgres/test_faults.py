@@ -1,5 +1,5 @@
-"""PostgreSQL that breaks: connections ended, the server killed, listeners cut off. What was acknowledged stays, a watch has
-no gap, and service comes back without anyone's help."""
+"""PostgreSQL faults: terminated connections, a killed server, disconnected listeners. No
+acknowledged write is lost, watches have no gap, and the engine recovers by itself."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ KILLS = size(20, 200)
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """One of its own, to be killed."""
+    """A server of its own, to be killed."""
     found = PostgresServer()
     yield found
     found.close()
 
 
 class Load:
-    """Writers that never stop, and remember what they were told: acknowledged, or unknown and then repeated until known."""
+    """Writers that never stop and record their results; an unknown outcome is retried until known."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -53,7 +53,7 @@ class Load:
         self._stopping = True
 
     async def until(self, more: int) -> None:
-        """Until so many more commits were acknowledged."""
+        """Wait for `more` acknowledged commits."""
         target = len(self.acknowledged) + more
         async with asyncio.timeout(60):
             while len(self.acknowledged) < target:
@@ -66,11 +66,11 @@ class Load:
             batch = Batch(
                 puts=(Put(key, b"1"), Put(f"{key}/index", b"1")), adds=(Add("n", 1),), id=key
             )
-            self.acknowledged[space, key] = await self._certainly(space, batch)
+            self.acknowledged[space, key] = await self._commit_until_known(space, batch)
             self.added += 1
             number += 1
 
-    async def _certainly(self, space: str, batch: Batch) -> int:
+    async def _commit_until_known(self, space: str, batch: Batch) -> int:
         while True:
             try:
                 revision = await self._engine.commit(space, batch)
@@ -81,7 +81,7 @@ class Load:
                 await asyncio.sleep(0.02)
 
     async def check(self, engine: Engine) -> None:
-        """All that was acknowledged is there, whole, and nothing was done twice."""
+        """Assert that every acknowledged commit is stored completely and was applied once."""
         for space in {space for space, _ in self.acknowledged}:
             page = await engine.scan(space, ALL, limit=1_000_000)
             found = {row.key: row for row in page.rows}
@@ -97,7 +97,7 @@ class Load:
 
 
 async def terminate(url: str, who: str = "keyhouse%") -> int:
-    """End the server's processes for an engine's connections, as an operator does."""
+    """Terminate an engine's connections on the server, as an operator would."""
     connection = await asyncpg.connect(url)
     gone = await connection.fetchval(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE $1",
@@ -108,7 +108,7 @@ async def terminate(url: str, who: str = "keyhouse%") -> int:
 
 
 @pytest.mark.soak
-def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_else(
+def test_terminated_connections_under_load_raise_clear_errors_only(
     server: PostgresServer,
 ) -> None:
     async def scenario() -> None:
@@ -131,7 +131,7 @@ def test_connections_that_are_ended_under_load_cost_clear_errors_and_nothing_els
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(
+def test_a_server_killed_under_load_loses_no_acknowledged_write_and_recovers(
     server: PostgresServer,
 ) -> None:
     async def scenario() -> None:
@@ -162,7 +162,7 @@ def test_a_server_killed_under_load_loses_nothing_acknowledged_and_serves_again(
     asyncio.run(scenario())
 
 
-def test_a_server_that_stops_in_good_order_and_comes_back_is_found_again(
+def test_the_engine_reconnects_after_a_clean_server_restart(
     server: PostgresServer,
 ) -> None:
     async def scenario() -> None:
@@ -187,7 +187,7 @@ def test_a_server_that_stops_in_good_order_and_comes_back_is_found_again(
 
 
 async def follow(engine: Engine, space: str, since: int = 0) -> list[Change]:
-    """All changes up to that of the key `end`."""
+    """Return all changes up to that of the key `end`."""
     watch = engine.watch(space, ALL, since=since)
     found = [await anext(watch)]
     while found[-1].key != "end":
@@ -197,7 +197,7 @@ async def follow(engine: Engine, space: str, since: int = 0) -> list[Change]:
 
 
 def check_watch(changes: list[Change], keys: list[str]) -> None:
-    """Each key came once, in the order of the revisions."""
+    """Assert that each key came once, in revision order."""
     revisions = [change.revision for change in changes]
     assert revisions == sorted(revisions)
     puts = [change.key for change in changes if change.key != "n"]
@@ -205,7 +205,7 @@ def check_watch(changes: list[Change], keys: list[str]) -> None:
     assert set(keys) <= set(puts)
 
 
-def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -> None:
+def test_a_repeatedly_disconnected_listener_leaves_no_gap_in_a_watch() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
@@ -216,7 +216,7 @@ def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -
             keys.append(f"k{number:03d}")
             await writer.commit("s", Batch(puts=(Put(keys[-1], b"1"),)))
             if number % 20 == 10:
-                await heard(watcher)
+                await listening(watcher)
                 assert await terminate(url, "keyhouse watch") == 1
         await writer.commit("s", Batch(puts=(Put("end", b"1"),)))
         check_watch(await asyncio.wait_for(watching, 30), keys)
@@ -226,7 +226,7 @@ def test_a_listener_that_is_cut_off_again_and_again_leaves_no_gap_in_a_watch() -
     asyncio.run(scenario())
 
 
-def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_is_told(
+def test_a_started_watch_waits_for_the_server_and_a_new_one_raises(
     server: PostgresServer,
 ) -> None:
     async def scenario() -> None:
@@ -250,23 +250,23 @@ def test_a_watch_waits_for_a_server_that_is_away_and_one_that_begins_meanwhile_i
     asyncio.run(scenario())
 
 
-def test_a_waiting_watch_hears_of_another_process_at_once() -> None:
+def test_a_waiting_watch_is_notified_of_other_processes() -> None:
     async def scenario() -> None:
         url = await postgres_schema()
         writer, watcher = PostgresEngine.open(url), PostgresEngine.open(url)
         watch = watcher.watch("s", ALL, since=0)
         await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
         await step(watch)
-        await heard(watcher)
+        await listening(watcher)
         waits = []
         for number in range(10):
             waiting = asyncio.ensure_future(step(watch))
             await asyncio.sleep(0.02)
             await writer.commit("s", Batch(puts=(Put(f"k{number}", b"1"),)))
-            told = time.monotonic()
+            committed_at = time.monotonic()
             assert (await waiting).key == f"k{number}"
-            waits.append(time.monotonic() - told)
-        assert sorted(waits)[5] < 0.5  # by looking alone, it would be half a second on average
+            waits.append(time.monotonic() - committed_at)
+        assert sorted(waits)[5] < 0.5  # polling alone takes half a second on average
         await leave(watch)
         await writer.close()
         await watcher.close()
@@ -274,14 +274,14 @@ def test_a_waiting_watch_hears_of_another_process_at_once() -> None:
     asyncio.run(scenario())
 
 
-async def heard(engine: PostgresEngine) -> None:
-    """Until the engine listens."""
+async def listening(engine: PostgresEngine) -> None:
+    """Wait until the engine listens."""
     async with asyncio.timeout(10):
         while not engine._feed.listening:
             await asyncio.sleep(0.01)
 
 
-def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(
+def test_polling_finds_commits_of_a_process_that_died_before_notifying(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
@@ -290,23 +290,23 @@ def test_a_process_that_dies_before_it_can_tell_is_found_out_by_looking(
         await writer.commit("s", Batch(puts=(Put("first", b"1"),)))
         watch = watcher.watch("s", ALL, since=1)
         waiting = asyncio.ensure_future(step(watch))
-        await heard(watcher)
+        await listening(watcher)
         await writer.commit("s", Batch(puts=(Put("silent", b"1"),)))
         assert (await waiting).key == "silent"
         await leave(watch)
         await writer.close()
         await watcher.close()
 
-    async def silence(self: Feed, spaces: list[str]) -> None:
+    async def skip_notify(self: Feed, spaces: list[str]) -> None:
         pass
 
-    monkeypatch.setattr(Feed, "_notify", silence)
+    monkeypatch.setattr(Feed, "_notify", skip_notify)
     monkeypatch.setattr("keyhouse.engines.postgres.feed.POLL_SECONDS", 0.1)
     asyncio.run(scenario())
 
 
-def test_a_connection_that_is_lost_behind_the_last_read_of_a_snapshot_harms_nobody() -> None:
-    """All was read; yet who left the snapshot was given the driver's own error."""
+def test_a_connection_lost_after_the_last_snapshot_read_raises_nothing() -> None:
+    """Everything was read; leaving the snapshot raised the driver's error."""
 
     async def scenario() -> None:
         url = await postgres_schema()
@@ -326,7 +326,7 @@ def test_a_connection_that_is_lost_behind_the_last_read_of_a_snapshot_harms_nobo
     asyncio.run(scenario())
 
 
-def test_a_watcher_that_is_far_behind_reads_the_log_in_windows(
+def test_a_watch_that_is_far_behind_reads_the_log_in_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
@@ -344,12 +344,12 @@ def test_a_watcher_that_is_far_behind_reads_the_log_in_windows(
         ]
         await engine.close()
 
-    monkeypatch.setattr("keyhouse.engines.postgres.feed.WINDOW_COMMITS", 7)
-    monkeypatch.setattr("keyhouse.engines.postgres.feed.WINDOW_BYTES", 3_000)
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.PAGE_COMMITS", 7)
+    monkeypatch.setattr("keyhouse.engines.postgres.feed.PAGE_BYTES", 3_000)
     asyncio.run(scenario())
 
 
-def test_watches_of_one_space_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watches_of_one_space_share_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = 0
 
     async def scenario() -> None:
@@ -376,8 +376,8 @@ def test_watches_of_one_space_share_what_they_read(monkeypatch: pytest.MonkeyPat
     assert reads < 150
 
 
-def test_the_servers_time_to_live_is_that_of_its_process(tmp_path: Path) -> None:
-    """Also when that process is killed: a test run that is broken off leaves nothing behind."""
+def test_the_server_stops_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Also if that process is killed: an aborted test run leaves nothing behind."""
     program = (
         "import time\nfrom keyhouse.testing.servers.postgres import PostgresServer\n"
         "server = PostgresServer()\nprint(server.folder, server.pid, flush=True)\ntime.sleep(60)\n"

@@ -1,4 +1,4 @@
-"""What PostgreSQL lets one open, and what is said when it does not. See also `test_postgres`."""
+"""Opening the engine on PostgreSQL: tables, privileges and layouts. See also `test_engine`."""
 
 import asyncio
 
@@ -10,13 +10,13 @@ from keyhouse.engine import Add, Batch, Put, Span
 from keyhouse.engines.postgres import PostgresEngine
 from keyhouse.engines.sql import migrate
 from keyhouse.errors import UnavailableError, UsageError
-from tests.engines.support.open_errors import refusal
+from tests.engines.support.open_errors import open_error
 from tests.support.engine_openers import postgres_schema
 
 
-def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
+def test_missing_tables_are_created_only_with_create() -> None:
     url = asyncio.run(postgres_schema())
-    error = refusal(f"{url}&layout=books", create=False)
+    error = open_error(f"{url}&layout=books", create=False)
     assert isinstance(error, UsageError)
     assert (
         error.sentence == "The database has no such tables; make them with: keyhouse tables up URL"
@@ -31,7 +31,7 @@ def test_tables_that_are_not_there_are_not_made_unless_told_to() -> None:
 
 
 async def role(url: str, name: str, *grants: str) -> str:
-    """The URL of a user of this name who has these rights, and no others."""
+    """Create a user with exactly these privileges and return the URL."""
     connection = await asyncpg.connect(url)
     schema = await connection.fetchval("SELECT current_schema")
     await connection.execute(f"CREATE ROLE {schema}_{name} LOGIN")
@@ -41,21 +41,22 @@ async def role(url: str, name: str, *grants: str) -> str:
     return url.replace("//postgres@", f"//{schema}_{name}@")
 
 
-def test_a_user_who_may_not_make_tables_is_told_so() -> None:
+def test_a_user_without_create_privilege_gets_a_clear_error() -> None:
     async def scenario() -> str:
         return await role(await postgres_schema(), "guest")
 
-    error = refusal(asyncio.run(scenario()))
+    error = open_error(asyncio.run(scenario()))
     assert isinstance(error, UnavailableError)
     assert (
         error.sentence
-        == "The user may not do this in the database; grant it, or name another user in the URL."
+        == "The user lacks a privilege in the database; grant it, or use another user."
     )
 
 
 @pytest.mark.parametrize("layout", ["books", "rosey"])
-def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
-    """For commits, counters, reads, scans, watches, sweeps and pruning, by a user who could not make the tables."""
+def test_the_documented_privileges_are_sufficient(layout: str) -> None:
+    """For commits, counters, reads, scans, watches, sweeps and pruning, without the right to create
+    tables."""
 
     async def scenario() -> None:
         owner = f"{await postgres_schema()}&layout={layout}"
@@ -93,9 +94,7 @@ def test_the_rights_that_the_documents_name_are_enough(layout: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kept_apart_from_its_neighbour() -> (
-    None
-):
+def test_a_layout_with_truncated_names_is_rejected_and_the_longest_names_stay_distinct() -> None:
     async def kept_apart(url: str) -> None:
         engines = [await open_engine(f"{url}&layout={'n' * 49}{end}") for end in "ab"]
         for number, engine in enumerate(engines):
@@ -108,6 +107,6 @@ def test_a_layout_whose_names_would_be_cut_off_is_refused_and_the_longest_is_kep
 
     url = asyncio.run(postgres_schema())
     for name in ("n" * 51, "%C3%A9" * 26, "a%00b"):
-        error = refusal(f"{url}&layout={name}")
+        error = open_error(f"{url}&layout={name}")
         assert isinstance(error, UsageError) and error.fields["limit"] == 63
     asyncio.run(kept_apart(url))

@@ -1,4 +1,4 @@
-"""Layouts and migrations of the two SQL engines: rosey's table is the engine's own, and an operator's SQL is right on it."""
+"""Layouts and migrations of the two SQL engines. Operators query rosey's table with plain SQL."""
 
 import asyncio
 import re
@@ -47,11 +47,11 @@ SEED_15_3 = {
         WHERE expires_at < CURRENT_TIMESTAMP;
     """,
 }
-"""The operator's SQL, as the document writes it."""
+"""The operator's SQL, verbatim from the document."""
 
 
 class Database(Protocol):
-    """One database with rosey's layout, and a second way into it: the operator's."""
+    """A database with rosey's layout, opened by the engine and by an operator."""
 
     async def open(self, clock: Clock) -> Engine: ...
 
@@ -112,7 +112,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
 
 class TestRosey(Conformance):
-    """Whatever the layout, the engine keeps the same promise."""
+    """The engine's contract does not depend on the layout."""
 
 
 async def put(
@@ -124,14 +124,14 @@ async def put(
 
 
 def moment(value: str | datetime) -> int:
-    """Milliseconds, of what an operator's query shows."""
+    """Convert a timestamp of an operator's query to milliseconds."""
     shown = (
         value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
     )
     return round(shown.timestamp() * 1_000)
 
 
-def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(
+def test_the_documented_operator_sql_runs_as_written(
     database: Database,
 ) -> None:
     async def scenario() -> None:
@@ -161,7 +161,7 @@ def test_the_operators_sql_of_the_seed_runs_as_written_and_answers_right(
     asyncio.run(scenario())
 
 
-def test_a_row_is_created_once_and_again_after_it_has_expired(database: Database) -> None:
+def test_created_at_is_set_once_and_again_after_expiry(database: Database) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         engine = await database.open(clock)
@@ -195,7 +195,7 @@ def test_a_row_is_created_once_and_again_after_it_has_expired(database: Database
     "expires",
     [1, 1_000, 1_767_225_600_001, 1_767_225_600_999, 4_000_000_000_123, 253_402_300_799_999],
 )
-def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) -> None:
+def test_an_expiry_is_stored_to_the_millisecond(database: Database, expires: int) -> None:
     async def scenario() -> None:
         clock = ManualClock(expires - 1)
         engine = await database.open(clock)
@@ -208,7 +208,7 @@ def test_an_expiry_is_kept_to_the_millisecond(database: Database, expires: int) 
     asyncio.run(scenario())
 
 
-def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(
+def test_an_expiry_beyond_the_date_range_is_clamped(
     database: Database,
 ) -> None:
     async def scenario() -> None:
@@ -220,7 +220,7 @@ def test_an_expiry_beyond_the_dates_that_can_be_written_is_the_last_of_them(
     asyncio.run(scenario())
 
 
-def test_the_table_has_the_columns_and_indexes_of_the_seed(database: Database) -> None:
+def test_the_table_has_the_documented_columns_and_indexes(database: Database) -> None:
     async def scenario() -> None:
         engine = await database.open(ManualClock())
         await put(engine, "k")
@@ -244,7 +244,7 @@ def test_the_table_has_the_columns_and_indexes_of_the_seed(database: Database) -
 
 
 def shape(path: Path) -> dict[str, Any]:
-    """All that a SQLite file holds but rows: tables, columns, indexes, triggers, views, and its header."""
+    """Return the schema of a SQLite file: tables, columns, indexes, triggers, views and header."""
     file = apsw.Connection(str(path))
     tables = [
         row
@@ -273,7 +273,7 @@ def shape(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("query", ["", "?layout=rosey", "?layout=streamkit"])
-def test_what_alembic_makes_in_a_file_is_what_the_engine_makes(query: str, tmp_path: Path) -> None:
+def test_alembic_and_the_engine_create_the_same_file(query: str, tmp_path: Path) -> None:
     migrate.upgrade(f"sqlite:{tmp_path}/alembic.db{query}")
 
     async def make() -> None:
@@ -283,7 +283,7 @@ def test_what_alembic_makes_in_a_file_is_what_the_engine_makes(query: str, tmp_p
     assert shape(tmp_path / "alembic.db") == shape(tmp_path / "engine.db")
 
 
-def test_the_versions_of_the_code_are_those_of_alembic() -> None:
+def test_the_known_versions_match_alembic() -> None:
     config = Config()
     config.set_main_option("script_location", str(FOLDER))
     config.set_main_option("path_separator", "os")
@@ -302,7 +302,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def names_in(url: str) -> set[str]:
-    """Every table, view and function that is there."""
+    """Return every table, view and function in the database."""
     if url.startswith("sqlite:"):
         file = apsw.Connection(url.removeprefix("sqlite:").partition("?")[0])
         return {
@@ -324,7 +324,7 @@ def names_in(url: str) -> set[str]:
 
 
 @pytest.mark.parametrize("layout", ["rosey", "streamkit"])
-def test_alembic_goes_up_and_down_and_leaves_nothing(url: str, layout: str) -> None:
+def test_alembic_upgrades_and_downgrades_without_leftovers(url: str, layout: str) -> None:
     place = f"{url}layout={layout}"
     assert migrate.current(place) is None
     migrate.upgrade(place)
@@ -337,7 +337,7 @@ def test_alembic_goes_up_and_down_and_leaves_nothing(url: str, layout: str) -> N
     assert names_in(url) == set()
 
 
-def test_an_engine_works_on_what_alembic_made_and_alembic_on_what_an_engine_made(url: str) -> None:
+def test_engine_and_alembic_accept_tables_of_the_other(url: str) -> None:
     async def write() -> None:
         engine = await open_engine(f"{url}layout=rosey")
         await put(engine, "k")
@@ -353,7 +353,7 @@ def test_an_engine_works_on_what_alembic_made_and_alembic_on_what_an_engine_made
     assert names_in(url) == set()
 
 
-def test_systems_share_a_database_and_nothing_in_it(url: str) -> None:
+def test_systems_share_a_database_but_no_tables(url: str) -> None:
     async def scenario() -> None:
         layouts = ("rosey", "streamkit", "history")
         engines = [await open_engine(f"{url}layout={layout}") for layout in layouts]
@@ -373,7 +373,7 @@ def test_systems_share_a_database_and_nothing_in_it(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_names_that_need_quotes_are_quoted(tmp_path: Path) -> None:
+def test_names_that_need_quoting_are_quoted(tmp_path: Path) -> None:
     layout = Layout.named('it\'s "odd"; -- ')
 
     async def scenario() -> None:
@@ -392,8 +392,9 @@ def test_names_that_need_quotes_are_quoted(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_an_engine_that_finds_its_tables_imports_no_sqlalchemy(tmp_path: Path) -> None:
-    """It takes longer than all the rest of an opening; SQLite never needs it, PostgreSQL only in an empty database."""
+def test_opening_existing_tables_does_not_import_sqlalchemy(tmp_path: Path) -> None:
+    """The import takes longer than the rest of opening. SQLite never needs it, PostgreSQL only in
+    an empty database."""
     url = asyncio.run(postgres_schema())
     migrate.upgrade(url)
     program = (
@@ -416,6 +417,6 @@ def test_only_the_sql_engines_have_migrations(url: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["layout=", "layout=a&layout=b"])
-def test_a_url_names_one_layout(query: str) -> None:
-    with pytest.raises(UsageError, match="one layout"):
+def test_a_url_with_an_invalid_layout_is_rejected(query: str) -> None:
+    with pytest.raises(UsageError, match="Invalid layout"):
         asyncio.run(open_engine(f"sqlite:rows.db?{query}"))

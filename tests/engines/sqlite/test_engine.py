@@ -199,9 +199,9 @@ def test_open_rejects_a_newer_format_and_changes_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "error", "sentence"),
     [
-        ("UPDATE rows_version SET version_num = '0999'", NewerError, "made by a newer Keyhouse"),
-        ("DELETE FROM rows_version", UnreadableError, "do not say which version"),
-        ("DROP TABLE rows_version", UnreadableError, "do not say which version"),
+        ("UPDATE rows_version SET version_num = '0999'", NewerError, "newer Keyhouse created"),
+        ("DELETE FROM rows_version", UnreadableError, "version of the tables is missing"),
+        ("DROP TABLE rows_version", UnreadableError, "version of the tables is missing"),
     ],
 )
 def test_open_rejects_tables_of_another_version_and_changes_nothing(

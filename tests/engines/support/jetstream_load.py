@@ -1,8 +1,8 @@
-"""Writers that go on while servers fall and rise, and that know at the end exactly what must be there.
+"""Writers that keep writing while servers fail, and know exactly what must be stored at the end.
 
-Each writer has a record of its own and writes it again and again, with rows of every kind derived from it, and counts each
-time on one counter of all. What is not there now it tries again; what is unknown it repeats with the same batch id. So at
-the end the counter has counted every acknowledged write once, and every record is as its writer last wrote it.
+Each writer rewrites its own record, with every kind of derived row, and increments a shared
+counter. It retries what is unavailable, and repeats unknown outcomes with the same batch id. At the
+end the counter equals the acknowledged writes, and every record is as last written.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Load:
         self.store = Store(FILM, engine, SPACE)
         self.acknowledged = dict.fromkeys([f"writer-{number}" for number in range(writers)], 0)
         self.times: list[float] = []
-        """When each write was acknowledged."""
+        """Time of each acknowledged write."""
         self.unknown = 0
         self.unavailable = 0
         self._committing: set[str] = set()
@@ -62,23 +62,26 @@ class Load:
             await asyncio.gather(*tasks)
 
     async def until(self, writes: int, *, seconds: float = 30) -> None:
-        """Wait for so many more writes."""
+        """Wait for `more` writes."""
         target = len(self.times) + writes
         async with asyncio.timeout(seconds):
             while len(self.times) < target:
                 await asyncio.sleep(0.005)
 
     async def under_way(self, dice: random.Random) -> None:
-        """Wait for some moment at which a commit is asked for and not answered. A fault that comes soon after an answer may
-        meet none on a slow machine: the writers were answered together, and read before they write again."""
+        """Wait until a commit is in flight.
+
+        A fault soon after a reply may hit none on a slow machine: all writers were answered
+        together and read before they write again.
+        """
         while True:
             await asyncio.sleep(dice.uniform(0, 0.02))
             if self._committing:
                 return
 
     async def at_speed(self, per_second: int) -> float:
-        """Writes in a second, once they are so many: a fault while little is written proves little. A machine that has much
-        else to do is given ten chances."""
+        """Wait for a minimum write rate and return it: a fault during few writes proves little. A
+        busy machine gets ten attempts."""
         for _ in range(SPEED_TRIES):
             began = time.monotonic()
             await self.until(SPEED_WRITES, seconds=60)
@@ -91,7 +94,7 @@ class Load:
         return max(after - before for before, after in pairwise(moments))
 
     async def faults(self) -> list[str]:
-        """All that is not as it must be."""
+        """Return every deviation from the expected state."""
         found = [
             f"{finding.kind} {finding.key}: {finding.detail}"
             async for finding in verify(self.store)
@@ -99,7 +102,7 @@ class Load:
         for writer, number in self.acknowledged.items():
             take = await self.store.get(TAKE, id=writer)
             if take != (_take(writer, number) if number else None):
-                found.append(f"{writer} was told of {number}, and it is {take}")
+                found.append(f"{writer} got {number} acknowledgements, and its record is {take}")
         total = await self.store.get(WRITES)
         if total != sum(self.acknowledged.values()):
             found.append(

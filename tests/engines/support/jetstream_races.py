@@ -1,4 +1,4 @@
-"""Several processes' worth of engines on one bucket, racing: counters, compare-and-set, and checks of rows not written."""
+"""Several engines racing on one bucket: counters, compare-and-set, checks of unwritten rows."""
 
 import asyncio
 import random
@@ -20,10 +20,10 @@ class Race:
         self._done: Counter[str] = Counter()
         self._guards: set[int] = set()
         self._guarded: list[tuple[int, int]] = []
-        """The revision of the guard that a commit checked, and the commit's own."""
+        """Pairs of the guard's revision that a commit checked and the commit's own revision."""
 
     async def faults(self) -> list[str]:
-        """Run it; what is not as it must be."""
+        """Run the race and return every deviation."""
         await self._engines[0].commit(SPACE, Batch(puts=(Put("set", b"0"), Put("guard", b"0"))))
         runs = [
             (engine, f"{number}-{task}")

@@ -1,4 +1,4 @@
-"""Rows in a bucket of their own, for tests that look at them as another program does."""
+"""Helpers for rows in a private bucket, as seen by the engine and by other programs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,14 +10,14 @@ from nats.js.kv import KeyValue
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Put, Span
 from keyhouse.engines.jetstream import JetstreamEngine
-from tests.support.nats_servers import Beside, beside
+from tests.support.nats_servers import SharedBucket, shared_bucket
 
 ALL = Span()
 
 
 def run(
     folder: Path,
-    scenario: Callable[[Beside], Awaitable[None]],
+    scenario: Callable[[SharedBucket], Awaitable[None]],
     *,
     space: str | None = "s",
     clock: Clock | None = None,
@@ -25,7 +25,7 @@ def run(
     more: str = "",
 ) -> None:
     async def main() -> None:
-        async with beside(
+        async with shared_bucket(
             folder, space=space, clock=clock, changes_kept=changes_kept, more=more
         ) as there:
             await scenario(there)
@@ -47,7 +47,7 @@ async def value(engine: JetstreamEngine, key: str) -> bytes | None:
 
 
 async def keys_of(kv: KeyValue) -> list[str]:
-    """As the driver lists them; on a busy machine it may find none at first, when all came before it had looked."""
+    """List keys with the driver; on a busy machine its first listing may be empty."""
     for _ in range(10):
         try:
             return sorted(await kv.keys())

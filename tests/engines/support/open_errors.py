@@ -1,4 +1,4 @@
-"""What an engine says when it is not opened."""
+"""Errors of engines that fail to open."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from keyhouse import open_engine
 from keyhouse.errors import KeyhouseError
 
 SECRET = "sEcr3t"
-"""A password, for the URLs of tests."""
+"""The password in URLs of tests."""
 
 
-def refusal(url: str, *, create: bool = True) -> KeyhouseError:
-    """The error, in which the secret is nowhere."""
+def open_error(url: str, *, create: bool = True) -> KeyhouseError:
+    """Return the error of opening `url`, checked not to contain the secret."""
     with pytest.raises(KeyhouseError) as raised:
         asyncio.run(asyncio.wait_for(open_engine(url, create=create), 60))
     error = raised.value

@@ -1,4 +1,4 @@
-"""Engines on a schema of their own in PostgreSQL, and an operator beside them."""
+"""PostgreSQL engines on a private schema, with an operator's connection."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def opened(url: str | None = None) -> AsyncIterator[PostgresEngine]:
 
 @asynccontextmanager
 async def operator(url: str) -> AsyncIterator[Any]:
-    """A connection beside the engine's own."""
+    """Open a connection beside the engine's."""
     connection = await asyncpg.connect(url)
     try:
         yield connection
@@ -41,7 +41,7 @@ async def put(engine: Engine, *keys: str, value: bytes = b"1", space: str = "s")
 
 
 async def database(*settings: str, create: str = "") -> str:
-    """The URL of a new database with settings of its own."""
+    """Create a database with these settings and return its URL."""
     name = f"d{secrets.token_hex(6)}"
     async with operator(postgres_server().url) as connection:
         await connection.execute(f"CREATE DATABASE {name} {create}")

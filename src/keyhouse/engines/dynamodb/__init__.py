@@ -1,6 +1,6 @@
-"""The DynamoDB engine: one table of rows and one of bookkeeping, written by conditional transactions. Through `aiobotocore`.
+"""The DynamoDB engine, through `aiobotocore`: a table of rows and a table for the log.
 
-`await DynamoDBEngine.open(Settings(table="rows"))` is all there is to call.
+Open it with `await DynamoDBEngine.open(Settings(table="rows"))`.
 """
 
 from keyhouse.engines.dynamodb.engine import DynamoDBEngine

@@ -1,9 +1,10 @@
-"""Requests to DynamoDB, one method each: asked again when it is too busy, and its errors translated.
+"""Requests to DynamoDB, one method each, with retries and translated errors.
 
-The driver's own retries are off: it can't tell a request that did nothing from one whose fate is unknown. Here, a request
-that did nothing is repeated after a pause. A transaction that was sent and not answered is repeated as it is, under its
-`ClientRequestToken`, which applies it once; whether it was applied before is then looked up in the log, under the same
-token, so that the answer does not rest on how long a server remembers tokens.
+The driver's own retries are off: it does not distinguish a request that did nothing from one whose
+outcome is unknown. Here, a request that did nothing is retried after a backoff. A transaction that
+was sent but not answered is repeated unchanged with its `ClientRequestToken`, which applies it
+once. If its condition then fails, the log is searched for the token to learn whether the first
+attempt was applied, so the result does not depend on how long the server remembers tokens.
 """
 
 import asyncio
@@ -22,56 +23,56 @@ WRITE_ITEMS_MAX: Final = 25
 """Items in one BatchWriteItem: DynamoDB's limit."""
 
 BUSY_ATTEMPTS_MAX: Final = 12
-"""Tries of a request that is throttled or in another's way: about eight seconds."""
+"""Attempts of a request that is throttled or conflicts: about eight seconds."""
 
-UNREACHED_ATTEMPTS_MAX: Final = 3
-"""Tries to connect: a machine that has much to do may take longer than one try is given."""
+CONNECT_ATTEMPTS_MAX: Final = 3
+"""Attempts to connect: a busy machine may exceed one timeout."""
 
-UNSURE_ATTEMPTS_MAX: Final = 3
-"""Times that a request is sent without an answer."""
+UNANSWERED_ATTEMPTS_MAX: Final = 3
+"""Attempts of a request that is not answered."""
 
-PAUSE_SECONDS_MIN: Final = 0.02
-PAUSE_SECONDS_MAX: Final = 1.5
+BACKOFF_SECONDS_MIN: Final = 0.02
+BACKOFF_SECONDS_MAX: Final = 1.5
 
 Keys = Sequence[tuple[str, Item]]
-"""Tables and keys."""
+"""Pairs of table and key."""
 
 
-async def backoff(attempt: int, longest: float = PAUSE_SECONDS_MAX) -> None:
-    """A random part of a time that doubles, so that those who met do not meet again."""
-    await asyncio.sleep(random.uniform(0.5, 1) * min(longest, PAUSE_SECONDS_MIN * 2**attempt))
+async def backoff(attempt: int, longest: float = BACKOFF_SECONDS_MAX) -> None:
+    """Sleep with exponential backoff and jitter."""
+    await asyncio.sleep(random.uniform(0.5, 1) * min(longest, BACKOFF_SECONDS_MIN * 2**attempt))
 
 
 class _Attempts:
-    """How often a request has been sent in vain, by what is known of it then."""
+    """Failed attempts of one request, by kind of failure."""
 
-    __slots__ = ("busy", "unreached", "unsure")
+    __slots__ = ("busy", "not_connected", "unknown")
 
     def __init__(self) -> None:
-        self.busy = self.unreached = self.unsure = 0
+        self.busy = self.not_connected = self.unknown = 0
 
-    def may_repeat(self, found: Failure) -> bool:
-        """Whether it may be sent again; one more, if so."""
-        match found:
+    def may_repeat(self, failure: Failure) -> bool:
+        """Count the failure; return whether the request may be repeated."""
+        match failure:
             case Failure.BUSY if self.busy < BUSY_ATTEMPTS_MAX:
                 self.busy += 1
-            case Failure.NOT_CONNECTED if self.unreached + 1 < UNREACHED_ATTEMPTS_MAX:
-                self.unreached += 1
-            case Failure.UNKNOWN if self.unsure + 1 < UNSURE_ATTEMPTS_MAX:
-                self.unsure += 1
+            case Failure.NOT_CONNECTED if self.not_connected + 1 < CONNECT_ATTEMPTS_MAX:
+                self.not_connected += 1
+            case Failure.UNKNOWN if self.unknown + 1 < UNANSWERED_ATTEMPTS_MAX:
+                self.unknown += 1
             case _:
                 return False
         return True
 
     async def backoff(self) -> None:
-        await backoff(max(self.busy, self.unreached, self.unsure))
+        await backoff(max(self.busy, self.not_connected, self.unknown))
 
 
 class Client:
-    """`client` gives the driver's, with the tables ready: it is asked for once, when something is first asked of it."""
+    """`make_driver` creates the driver's client, with the tables ready, on first use."""
 
-    def __init__(self, client: Callable[[], Awaitable[Any]], table: str) -> None:
-        self._make_driver = client
+    def __init__(self, make_driver: Callable[[], Awaitable[Any]], table: str) -> None:
+        self._make_driver = make_driver
         self._connecting = asyncio.Lock()
         self._driver: Any = None
         self._table = table
@@ -91,7 +92,7 @@ class Client:
         return answer.get("Item")
 
     async def get_many(self, keys: Keys) -> list[tuple[str, Item]]:
-        """Those that are there, in no order, each as it is at its own moment. No key may stand twice."""
+        """Return the existing items, unordered, each read independently. Keys must be distinct."""
         if len(keys) == 1:
             ((table, key),) = keys
             item = await self.get(table, key)
@@ -99,10 +100,10 @@ class Client:
         chunks = [
             keys[start : start + GET_ITEMS_MAX] for start in range(0, len(keys), GET_ITEMS_MAX)
         ]
-        return [found for chunk in chunks for found in await self._get_chunk(chunk)]
+        return [failure for chunk in chunks for failure in await self._get_chunk(chunk)]
 
     async def transact_get(self, keys: Keys) -> list[Item | None]:
-        """Up to 100 items in the order asked, as they stand together, no transaction half applied."""
+        """Return up to 100 items in order, from one serializable read."""
         answer = await self._call(
             "transact_get_items",
             TransactItems=[{"Get": {"TableName": table, "Key": key}} for table, key in keys],
@@ -110,7 +111,7 @@ class Client:
         return [each.get("Item") for each in answer["Responses"]]
 
     async def update(self, **parameters: Any) -> bool:
-        """Whether its condition held. The update must be one that may be done twice."""
+        """Update an item; return whether the condition held. The update must be idempotent."""
         try:
             await self._call("update_item", **parameters)
         except _ConditionFailedError:
@@ -119,24 +120,27 @@ class Client:
 
     async def delete_many(self, table: str, keys: Sequence[Item]) -> None:
         for start in range(0, len(keys), WRITE_ITEMS_MAX):
-            wanted = {
+            remaining = {
                 table: [
                     {"DeleteRequest": {"Key": key}} for key in keys[start : start + WRITE_ITEMS_MAX]
                 ]
             }
             attempt = 0
-            while wanted:
-                answer = await self._call("batch_write_item", RequestItems=wanted)
-                wanted = answer.get("UnprocessedItems") or {}
-                attempt = await self._again(attempt) if wanted else 0
+            while remaining:
+                answer = await self._call("batch_write_item", RequestItems=remaining)
+                remaining = answer.get("UnprocessedItems") or {}
+                attempt = await self._retry_unprocessed(attempt) if remaining else 0
 
     async def transact_write(
         self, items: list[dict[str, Any]], token: str, applied: Callable[[], Awaitable[bool]]
     ) -> bool:
-        """Whether the conditions held, and all of it is written. `applied` looks up whether an earlier try did it."""
+        """Write all items; return whether the conditions held.
+
+        `applied` returns whether an earlier attempt, whose reply was lost, was applied.
+        """
         if self._driver is None:
             await self.connect()
-        tries = _Attempts()
+        attempts = _Attempts()
         while True:
             self._check_open()
             try:
@@ -144,66 +148,68 @@ class Client:
                     TransactItems=items, ClientRequestToken=token
                 )
             except Exception as error:
-                found = classify(error)
-                if found is Failure.CONDITION_FAILED:
-                    return tries.unsure > 0 and await applied()
-                if not tries.may_repeat(found):
-                    is_unknown = tries.unsure or found is Failure.UNKNOWN
+                failure = classify(error)
+                if failure is Failure.CONDITION_FAILED:
+                    return attempts.unknown > 0 and await applied()
+                if not attempts.may_repeat(failure):
+                    is_unknown = attempts.unknown or failure is Failure.UNKNOWN
                     raise (unknown_outcome if is_unknown else translate)(
                         error, self._table
                     ) from error
             else:
                 return True
-            await tries.backoff()
+            await attempts.backoff()
 
     async def close(self) -> None:
         async with self._connecting:
-            client, self._closed = None if self._closed else self._driver, True
-            if client is not None:
-                await client.close()
+            driver, self._closed = None if self._closed else self._driver, True
+            if driver is not None:
+                await driver.close()
 
     async def _get_chunk(self, keys: Keys) -> list[tuple[str, Item]]:
-        wanted: dict[str, Any] = {}
+        remaining: dict[str, Any] = {}
         for table, key in keys:
-            wanted.setdefault(table, {"Keys": [], "ConsistentRead": True})["Keys"].append(key)
+            remaining.setdefault(table, {"Keys": [], "ConsistentRead": True})["Keys"].append(key)
         found: list[tuple[str, Item]] = []
         attempt = 0
-        while wanted:
-            answer = await self._call("batch_get_item", RequestItems=wanted)
-            got = [(table, item) for table, items in answer["Responses"].items() for item in items]
-            found += got
-            wanted = answer.get("UnprocessedKeys") or {}
-            if wanted:
-                attempt = 0 if got else await self._again(attempt)
+        while remaining:
+            answer = await self._call("batch_get_item", RequestItems=remaining)
+            batch = [
+                (table, item) for table, items in answer["Responses"].items() for item in items
+            ]
+            found += batch
+            remaining = answer.get("UnprocessedKeys") or {}
+            if remaining:
+                attempt = 0 if batch else await self._retry_unprocessed(attempt)
         return found
 
-    async def _again(self, attempt: int) -> int:
+    async def _retry_unprocessed(self, attempt: int) -> int:
         if attempt >= BUSY_ATTEMPTS_MAX:
             raise UnavailableError(
-                "DynamoDB left a part of the request undone, again and again; try later.",
+                "DynamoDB repeatedly left a part of the request unprocessed; try later.",
                 table=self._table,
             )
         await backoff(attempt)
         return attempt + 1
 
     async def _call(self, request: str, **parameters: Any) -> dict[str, Any]:
-        """For requests that may be done twice."""
+        """Make an idempotent request."""
         if self._driver is None:
             await self.connect()
-        tries = _Attempts()
+        attempts = _Attempts()
         while True:
             self._check_open()
             try:
                 answer: dict[str, Any] = await getattr(self._driver, request)(**parameters)
                 return answer
             except Exception as error:
-                found = classify(error)
-                if found is Failure.CONDITION_FAILED:
+                failure = classify(error)
+                if failure is Failure.CONDITION_FAILED:
                     raise _ConditionFailedError from error
-                if not tries.may_repeat(found):
+                if not attempts.may_repeat(failure):
                     self._check_open()
                     raise translate(error, self._table) from error
-            await tries.backoff()
+            await attempts.backoff()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -211,4 +217,4 @@ class Client:
 
 
 class _ConditionFailedError(Exception):
-    """A condition did not hold."""
+    """A condition failed."""

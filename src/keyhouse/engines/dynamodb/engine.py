@@ -1,4 +1,5 @@
-"""The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches through the feed."""
+"""The engine on two DynamoDB tables: reads by the reader, commits through the writer, watches
+through the feed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from functools import cache
@@ -25,15 +26,15 @@ from keyhouse.limits import CHANGES_KEPT
 
 CONNECT_SECONDS: Final = 3
 ANSWER_SECONDS: Final = 10
-"""After this long without an answer, the fate of a request is unknown."""
+"""Timeout of a request; after it, the outcome is unknown."""
 
 CONNECTIONS: Final = 64
 
-BODY_BYTES_WHOLE: Final = 256 * 1_024
+STREAM_BYTES_MIN: Final = 256 * 1_024
 
 COMMIT_BYTES_MAX: Final = 2_900_000
-"""DynamoDB takes 4 MB in a transaction. The rest is for names, the log of changes, and documents that are kept flat and
-as their bytes."""
+"""DynamoDB's limit is 4 MB per transaction. The rest is for attribute names, the log entry, and
+documents that are stored both flat and as bytes."""
 
 CAPABILITIES: Final = Capabilities(
     name="dynamodb",
@@ -45,16 +46,16 @@ CAPABILITIES: Final = Capabilities(
 
 
 class DynamoDBEngine:
-    """See `keyhouse.engine` for what each method promises. One that is not opened opens itself when it is first used."""
+    """See `keyhouse.engine` for each method's contract. It connects on first use."""
 
     def __init__(
         self, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> None:
         table, items = settings.table, Items(settings.layout)
         self._clock = clock = clock or SystemClock()
-        self._client = Client(lambda: _client_of_tables(settings), table)
+        self._client = Client(lambda: _create_client_with_tables(settings), table)
         self._writer = DynamodbWriter(
-            self._client, items, table, clock, committed=lambda space: self._feed.tell(space)
+            self._client, items, table, clock, committed=lambda space: self._feed.wake(space)
         )
         self._reader = Reader(self._client, items, table, clock, self._writer)
         self._feed = Feed(self._reader, clock)
@@ -66,13 +67,13 @@ class DynamoDBEngine:
     async def open(
         cls, settings: Settings, *, clock: Clock | None = None, changes_kept: int = CHANGES_KEPT
     ) -> "DynamoDBEngine":
-        """Open the tables, or make them and wait until they are ready."""
+        """Open the tables; create missing ones and wait until they are active."""
         engine = cls(settings, clock=clock, changes_kept=changes_kept)
         await engine.connect()
         return engine
 
     async def connect(self) -> None:
-        """Reach DynamoDB and its tables, as the first call would, or say why that can't be."""
+        """Connect to DynamoDB and its tables, as the first call would."""
         await self._client.connect()
 
     @property
@@ -105,8 +106,10 @@ class DynamoDBEngine:
         return await self._sweeper.sweep(limit)
 
     async def forget(self, space: str) -> None:
-        """Beside the contract: a space without rows leaves nothing behind, neither its changes nor its name. Nobody may use
-        it meanwhile, and its revisions begin anew."""
+        """Delete the log of a space without rows, so that nothing of it remains.
+
+        Not part of the contract. The space must not be in use, and its revisions restart at 1.
+        """
         await self._sweeper.forget(space)
 
     def spaces(self) -> AsyncIterator[str]:
@@ -119,7 +122,7 @@ class DynamoDBEngine:
 
 
 async def create_client(settings: Settings) -> Any:
-    """The driver's, not yet connected."""
+    """Create the driver's client, not yet connected."""
     try:
         return await _client(settings)
     except ValueError as error:
@@ -128,7 +131,7 @@ async def create_client(settings: Settings) -> Any:
         raise translate(error, settings.table) from error
 
 
-async def _client_of_tables(settings: Settings) -> Any:
+async def _create_client_with_tables(settings: Settings) -> Any:
     client = await create_client(settings)
     try:
         await prepare(
@@ -145,7 +148,7 @@ async def _client_of_tables(settings: Settings) -> Any:
 
 
 async def _client(settings: Settings) -> Any:
-    """The driver's own retries and checks of parameters are off: see `service.py`."""
+    """Create the client with the driver's own retries off (see `client.py`)."""
     config = AioConfig(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=ANSWER_SECONDS,
@@ -155,7 +158,7 @@ async def _client(settings: Settings) -> Any:
     )
     session = get_session()
     session.register_component(
-        "data_loader", _descriptions(session.get_config_variable("data_path"))
+        "data_loader", _service_descriptions(session.get_config_variable("data_path"))
     )
     context = session.create_client(
         "dynamodb",
@@ -171,12 +174,12 @@ async def _client(settings: Settings) -> Any:
 
 
 @cache
-def _descriptions(path: str | None) -> Loader:
-    """What the driver reads about the service from its files, once for all engines of a process: each read takes 0.1 s."""
+def _service_descriptions(path: str | None) -> Loader:
+    """Load the driver's description of the service once per process: it takes 0.1 s."""
     return create_loader(path)
 
 
 def _stream_large(request: Any, **_: object) -> None:
-    """A large body is sent in parts: the HTTP client warns of one in one piece, which holds up the loop."""
-    if isinstance(request.body, bytes) and len(request.body) > BODY_BYTES_WHOLE:
+    """Stream a large body: sent in one piece it would block the loop, and the client warns."""
+    if isinstance(request.body, bytes) and len(request.body) > STREAM_BYTES_MIN:
         request.body = BytesIO(request.body)

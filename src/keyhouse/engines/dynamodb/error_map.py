@@ -1,4 +1,4 @@
-"""What the driver raises, as what the engine raises. The only place that chooses an error by the driver's."""
+"""Maps botocore errors to Keyhouse errors. No other module inspects the driver's errors."""
 
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
@@ -16,13 +16,13 @@ from keyhouse.errors import (
 
 
 class Failure(Enum):
-    """What is known after a failed request."""
+    """Kinds of failed requests: what was done, and whether to retry."""
 
-    CONDITION_FAILED = auto()  # a condition did not hold; nothing was done
-    BUSY = auto()  # throttled, or in the way of another transaction; nothing was done, and it may be asked again
-    NOT_CONNECTED = auto()  # no connection, in time: nothing was sent, and it may be asked again
-    UNKNOWN = auto()  # sent, and not answered: it may have been done
-    REJECTED = auto()  # nothing was done, and asking again does not help now
+    CONDITION_FAILED = auto()  # nothing was done
+    BUSY = auto()  # throttled or in conflict; nothing was done, retry
+    NOT_CONNECTED = auto()  # nothing was sent, retry
+    UNKNOWN = auto()  # sent but not answered: it may have been done
+    REJECTED = auto()  # nothing was done; a retry does not help
 
 
 _CONDITION: Final = "ConditionalCheckFailed"
@@ -68,22 +68,22 @@ class _Rule(NamedTuple):
 
 
 _UNREACHABLE: Final = _Rule(
-    UnavailableError, "DynamoDB can't be reached; look at the endpoint and the network."
+    UnavailableError, "DynamoDB cannot be reached; check the endpoint and the network."
 )
 _THROTTLED: Final = _Rule(
-    UnavailableError, "DynamoDB refused the request for being too busy, again and again; try later."
+    UnavailableError, "DynamoDB kept rejecting the request because it is too busy; try later."
 )
 _DENIED: Final = _Rule(
     UnavailableError,
-    "DynamoDB does not accept these credentials; look at them and at their rights.",
+    "DynamoDB rejects the credentials; check them and their permissions.",
 )
 _FULL: Final = _Rule(
-    FullError, "The space has reached the size that a table with local secondary indexes can hold."
+    FullError, "The space has reached the size limit of a table with local secondary indexes."
 )
 _ABSENT: Final = _Rule(
-    UsageError, "The table is not there; make it, or open the engine with create=true."
+    UsageError, "The table does not exist; create it, or open the engine with create=true."
 )
-_UNKNOWN: Final = _Rule(EngineError, "The engine failed in a way that it does not know.")
+_UNKNOWN: Final = _Rule(EngineError, "The driver raised an unknown error.")
 
 _BY_CODE: Final = {
     "AccessDeniedException": _DENIED,
@@ -102,9 +102,7 @@ _BY_CODE: Final = {
 def classify(error: Exception) -> Failure:
     if isinstance(error, driver.ClientError):
         return _classify_response(error)
-    if isinstance(
-        error, driver.ConnectionError
-    ):  # there was none; one that breaks is another error
+    if isinstance(error, driver.ConnectionError):  # never connected; a broken one differs
         return Failure.NOT_CONNECTED
     return Failure.REJECTED if isinstance(error, _NOT_SENT) else Failure.UNKNOWN
 
@@ -118,7 +116,7 @@ def is_already_created(error: Exception) -> bool:
 
 
 def translate(error: Exception, table: str) -> KeyhouseError:
-    """The error to raise for the driver's, when nothing was written: what happened, what to do, and to which table."""
+    """Return the error to raise for a driver error. Nothing was written."""
     if isinstance(error, driver.ClientError):
         reasons = [reason for reason in _reasons(error) if reason in _BY_CODE]
         rule = _BY_CODE.get(reasons[0] if reasons else _code(error), _UNKNOWN)
@@ -130,7 +128,9 @@ def translate(error: Exception, table: str) -> KeyhouseError:
     ):
         rule = _DENIED
     elif isinstance(error, driver.NoRegionError):
-        rule = _Rule(UsageError, "DynamoDB needs a region: in the URL, or in AWS_DEFAULT_REGION.")
+        rule = _Rule(
+            UsageError, "DynamoDB needs a region; set it in the URL, or in AWS_DEFAULT_REGION."
+        )
     elif isinstance(error, driver.HTTPClientError | driver.ConnectionError):
         rule = _UNREACHABLE
     else:
@@ -139,14 +139,16 @@ def translate(error: Exception, table: str) -> KeyhouseError:
 
 
 def invalid_address(error: ValueError, table: str) -> KeyhouseError:
-    """The driver takes neither, and does not say where it has them from."""
-    sentence = "The region or the endpoint is none; look at the URL, or at AWS_DEFAULT_REGION and AWS_ENDPOINT_URL."
-    return UsageError(sentence, table=table, detail=str(error)).caused_by(error)
+    """Return the error for a region or endpoint that the driver rejects."""
+    message = (
+        "Invalid region or endpoint; check the URL, or AWS_DEFAULT_REGION and AWS_ENDPOINT_URL."
+    )
+    return UsageError(message, table=table, detail=str(error)).caused_by(error)
 
 
 def unknown_outcome(error: Exception, table: str) -> KeyhouseError:
-    sentence = "The transaction was sent and not confirmed; repeat it with the same batch id."
-    return UnknownOutcomeError(sentence, table=table, detail=str(error)).caused_by(error)
+    message = "The transaction was sent but not confirmed; repeat it with the same batch id."
+    return UnknownOutcomeError(message, table=table, detail=str(error)).caused_by(error)
 
 
 def _classify_response(error: Any) -> Failure:

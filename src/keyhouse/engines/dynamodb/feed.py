@@ -1,9 +1,21 @@
-"""Watches: each follows the log of its space, woken by this process's commits and by a timer for those of others.
+"""Watches: each follows the log of its space, woken by commits of this process and by a poll.
 
-The log names keys; a change is given out with the row as it is. One that the row has outgrown is followed by a newer one.
-A row that is older than its entry in the log belongs to a transaction that is being applied: it is read again by a
-transactional read, which waits for that. A row that has expired is given out as gone: its value is nobody's any more,
-and yet who still holds the value that it replaced must hear of it.
+Theory of operation ------------------- A watch repeats: read a page of the log after its position,
+read the rows it names, yield them, advance. The log holds keys only, so the state of each row is
+compared with its log entry:
+
+| row                           | meaning                          | yields            |
+|-------------------------------|----------------------------------|-------------------|
+| at the entry's revision       | the newest change of the key     | the row           |
+| ... and it has expired        | the previous value is void       | a delete          |
+| newer than the entry          | a later entry follows            | nothing           |
+| absent, the entry is a delete | deleted                          | a delete          |
+| absent, the entry has expired | expired and deleted              | a delete          |
+| older, or absent otherwise    | the transaction is being applied | by a second read  |
+
+The second read is transactional and waits for the transaction. An idle watch polls for commits of
+other processes, at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX. While
+DynamoDB is unavailable, a started watch waits.
 """
 
 import asyncio
@@ -20,42 +32,42 @@ from keyhouse.errors import ClosedError, UnavailableError
 
 POLL_SECONDS_MIN: Final = 0.1
 POLL_SECONDS_MAX: Final = 1.0
-"""How late a watch may see a commit of another process: one small read, made less often while nothing happens."""
+"""Delay until a watch sees a commit of another process: each poll is one small read."""
 
-WINDOW_ENTRIES: Final = 100
-"""Entries of the log that are looked at in one go."""
+PAGE_ENTRIES: Final = 100
+"""Log entries per page."""
 
 
 class Feed:
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._watches: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._closed = False
 
-    def tell(self, space: str) -> None:
-        for event in self._waiting.get(space, ()):
+    def wake(self, space: str) -> None:
+        for event in self._watches.get(space, ()):
             event.set()
 
     def close(self) -> None:
         self._closed = True
-        for space in self._waiting:
-            self.tell(space)
+        for space in self._watches:
+            self.wake(space)
 
     async def changes(
         self, space: str, span: Span, since: int | None
     ) -> AsyncGenerator[Change, None]:
         woken = asyncio.Event()
-        self._waiting[space].add(woken)
+        self._watches[space].add(woken)
         try:
             position = await self._start(space, since)
             idle = 0
             while True:
                 woken.clear()
                 try:
-                    entries = await self._reader.entries(space, position, WINDOW_ENTRIES)
+                    entries = await self._reader.entries(space, position, PAGE_ENTRIES)
                     changes = await self._newest(space, span, entries, position) if entries else []
-                except UnavailableError:  # since it began: it is waited for
+                except UnavailableError:  # it was reachable at the start: wait for it
                     await _wait(woken, POLL_SECONDS_MAX)
                     self._check_open()
                     continue
@@ -71,9 +83,9 @@ class Feed:
                     idle = 0 if woken.is_set() else min(idle + 1, 10)
                     self._check_open()
         finally:
-            self._waiting[space].discard(woken)
-            if not self._waiting[space]:
-                del self._waiting[space]
+            self._watches[space].discard(woken)
+            if not self._watches[space]:
+                del self._watches[space]
 
     async def _start(self, space: str, since: int | None) -> int:
         self._check_open()
@@ -82,7 +94,7 @@ class Feed:
             return head.revision
         if since < head.pruned:
             raise outdated(since, head.pruned + 1)
-        if since > head.revision:  # or what moves the head is being applied
+        if since > head.revision:  # or a transaction that advances the head is being applied
             check_since(since, await self._reader.head_applied(space))
         return since
 
@@ -92,15 +104,15 @@ class Feed:
         changed_keys = [changed for changed in newest(entries, after) if changed.key in span]
         rows = await self._reader.rows(space, [changed.key for changed in changed_keys])
         now = self._clock.now()
-        doubted = [
+        outdated_keys = [
             changed.key
             for changed in changed_keys
-            if _is_doubtful(changed, rows.get(changed.key), now)
+            if _is_being_applied(changed, rows.get(changed.key), now)
         ]
-        if doubted:
-            for key in doubted:
+        if outdated_keys:
+            for key in outdated_keys:
                 rows.pop(key, None)
-            rows |= await self._reader.rows_applied(space, doubted)
+            rows |= await self._reader.rows_applied(space, outdated_keys)
         return _changes(changed_keys, rows, now)
 
     def _check_open(self) -> None:
@@ -108,8 +120,8 @@ class Feed:
             raise ClosedError("The engine is closed.")
 
 
-def _is_doubtful(changed: ChangedKey, row: Row | None, now: int) -> bool:
-    """The row is not as new as the log."""
+def _is_being_applied(changed: ChangedKey, row: Row | None, now: int) -> bool:
+    """Return whether the row is older than the log: its transaction is being applied."""
     if row is not None:
         return row.revision < changed.revision
     return not changed.deleted and (changed.expires is None or changed.expires > now)

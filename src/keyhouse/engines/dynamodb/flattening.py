@@ -1,10 +1,11 @@
-"""A document as flat attributes, and back to the byte.
+"""Flattens a document into attributes, and rebuilds it byte for byte.
 
-DynamoDB keeps neither the order of attributes nor how a number was written (`1.0` comes back as `1`). So a document is
-taken apart, put together again from what the table would give back, and compared. Only when the bytes are the same are
-the attributes all that is stored, with their order in `shape`; else the bytes are stored beside them as `value`, and the
-attributes are there for who queries the table, not for us. Text, numbers, booleans, null and lists of those have an
-attribute; a deeper member has none, and its document is kept as `value`.
+DynamoDB preserves neither the order of attributes nor the spelling of numbers (`1.0` comes back as
+`1`). So a flattened document is rebuilt as the table would return it and compared. Only if the
+bytes are equal are the attributes stored alone, with their order in `shape`; otherwise the bytes
+are stored as `value` as well, and the attributes serve queries by other programs only. Text,
+numbers, booleans, null and lists of these become attributes; a deeper member does not, and its
+document is stored with `value`.
 """
 
 import re
@@ -20,10 +21,10 @@ Attribute = dict[str, Any]
 Item = dict[str, Attribute]
 
 FLAT_BYTES_MAX: Final = 8 * 1_024
-"""A longer document is kept as `value` only: flat and beside its bytes it takes twice the room of a commit."""
+"""A longer document is stored as `value` only: both forms would take twice the bytes."""
 
 _PLAIN_NUMBER = re.compile(r"(?!-0$)-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,5}[1-9])?")
-"""Numbers that every writer of decimals writes alike: no exponent, no trailing zero, within 38 digits by far."""
+"""Numbers with one decimal spelling: no exponent, no trailing zero, well within 38 digits."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -32,18 +33,18 @@ _decode_shape = msgspec.json.Decoder(list[tuple[str, list[str]]]).decode
 Groups = dict[str, dict[str, object]]
 
 
-def flattened(value: bytes, layout: Layout) -> Item | None:
-    """The attributes of a document that lies flat, with `shape` or `value`; `None` for any other."""
+def flatten(value: bytes, layout: Layout) -> Item | None:
+    """Return the attributes of a document, with `shape` or `value`; None if it is not flattened."""
     groups = _groups(value, layout)
     if groups is None:
         return None
     attributes: Item = {}
-    whole = True
+    is_complete = True
     for member, group in groups.items():
         for name, content in group.items():
             attribute = _attribute(content)
             if attribute is None:
-                whole = False
+                is_complete = False
             else:
                 attributes[layout.members[member] + name] = attribute
     shape = _encode([(member, list(group)) for member, group in groups.items()]).decode()
@@ -52,16 +53,16 @@ def flattened(value: bytes, layout: Layout) -> Item | None:
         for path in layout.paths
         if (text := _path(path, attributes)) is not None
     }
-    if whole and _rebuilt(shape, attributes, layout.members) == value:
+    if is_complete and _rebuild_from(shape, attributes, layout.members) == value:
         attributes[layout.shape] = {"S": shape}
     else:
         attributes[layout.value] = {"S": value.decode()}
     return attributes
 
 
-def rebuilt(item: Mapping[str, Attribute], layout: Layout) -> bytes:
-    """The document of an item that has a `shape`."""
-    return _rebuilt(item[layout.shape]["S"], item, layout.members)
+def rebuild(item: Mapping[str, Attribute], layout: Layout) -> bytes:
+    """Rebuild the document of an item that has a `shape`."""
+    return _rebuild_from(item[layout.shape]["S"], item, layout.members)
 
 
 def _groups(value: bytes, layout: Layout) -> Groups | None:
@@ -98,7 +99,9 @@ def _attribute(content: object) -> Attribute | None:
     return None
 
 
-def _rebuilt(shape: str, attributes: Mapping[str, Attribute], prefixes: Mapping[str, str]) -> bytes:
+def _rebuild_from(
+    shape: str, attributes: Mapping[str, Attribute], prefixes: Mapping[str, str]
+) -> bytes:
     members = [
         _encode(member)
         + b":"
@@ -127,7 +130,7 @@ def _json(attribute: Attribute) -> bytes:
 
 
 def _path(path: Path, attributes: Mapping[str, Attribute]) -> Attribute | None:
-    """An index's key has 1 to 1,024 bytes: an item with a longer path is not in the index."""
+    """Return the path attribute, or None: an index key has 1 to 1,024 bytes."""
     text = ""
     for name in path.parts:
         part = attributes.get(name, {}).get("S")

@@ -1,6 +1,7 @@
-"""The health of two tables of DynamoDB: where they are, their state, what protects them, and what time it is there.
+"""Health checks of the DynamoDB table: address, state, protection and clock.
 
-The service has no version, and what it acknowledges is on several disks. What its user may not look at is left out.
+The service has no version and is always durable. Checks that the user has no permission for are
+skipped.
 """
 
 import time
@@ -17,7 +18,7 @@ from keyhouse.engines.dynamodb.settings import Settings
 from keyhouse.engines.health import HealthCheck, clock_skew, format_size
 
 CLOCK_SECONDS_MAX: Final = 3.0
-"""The service tells its time in whole seconds. Beyond 15 minutes it refuses every request."""
+"""The service reports whole seconds. Beyond 15 minutes it rejects every request."""
 
 
 async def check_health(url: str) -> list[HealthCheck]:
@@ -39,7 +40,7 @@ def _client(settings: Settings) -> Iterator[HealthCheck]:
     where = settings.endpoint or f"AWS {settings.region or 'in the region of the environment'}"
     yield HealthCheck("DynamoDB", f"{where}, through aiobotocore {version('aiobotocore')}")
     yield HealthCheck(
-        "durability", "what is acknowledged is on several disks; reads are consistent"
+        "durability", "acknowledged commits are on several disks; reads are consistent"
     )
 
 
@@ -48,7 +49,7 @@ def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
     value = f"{table['TableName']}, {state}, {format_size(table.get('TableSizeBytes', 0))} some hours ago"
     if state != "ACTIVE":
         yield HealthCheck(
-            "table", value, "bad", "Wait until it is ACTIVE, or look at it in the console of AWS."
+            "table", value, "bad", "Wait until it is ACTIVE, or check it in the AWS console."
         )
     else:
         yield HealthCheck("table", value)
@@ -58,9 +59,9 @@ def _table(table: dict[str, Any]) -> Iterator[HealthCheck]:
 
 
 def _clock(answer: dict[str, Any], between: float) -> Iterator[HealthCheck]:
-    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    if told:
-        ahead = parsedate_to_datetime(told).timestamp() + 0.5 - between
+    described = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if described:
+        ahead = parsedate_to_datetime(described).timestamp() + 0.5 - between
         yield clock_skew(ahead, within=CLOCK_SECONDS_MAX)
 
 
@@ -69,8 +70,10 @@ async def _backups(client: Any, table: str) -> list[HealthCheck]:
         answer = await client.describe_continuous_backups(TableName=table)
     except (ClientError, BotoCoreError):
         return []
-    told = answer.get("ContinuousBackupsDescription", {}).get("PointInTimeRecoveryDescription", {})
-    if told.get("PointInTimeRecoveryStatus") == "ENABLED":
+    described = answer.get("ContinuousBackupsDescription", {}).get(
+        "PointInTimeRecoveryDescription", {}
+    )
+    if described.get("PointInTimeRecoveryStatus") == "ENABLED":
         return [HealthCheck("point-in-time recovery", "on")]
     fix = (
         f"aws dynamodb update-continuous-backups --table-name {table} "
@@ -84,10 +87,10 @@ async def _ttl(client: Any, settings: Settings) -> list[HealthCheck]:
         answer = await client.describe_time_to_live(TableName=settings.table)
     except (ClientError, BotoCoreError):
         return []
-    told = answer.get("TimeToLiveDescription", {})
+    described = answer.get("TimeToLiveDescription", {})
     if (
-        told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-        and told.get("AttributeName") == settings.layout.ttl
+        described.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+        and described.get("AttributeName") == settings.layout.ttl
     ):
         return [HealthCheck("time to live", f"on, by {settings.layout.ttl}")]
     fix = (

@@ -1,8 +1,9 @@
-"""Rows as items of the table, and the conditions that are asked of them. Everything here is pure.
+"""Rows as items of the table, and conditions on them. Everything here is pure.
 
-An expiry is kept in `expires`, to the millisecond: reads and conditions go by it. `sweep` and `expires` are the key of the
-sparse index that the sweep reads. `ttl` is for DynamoDB's own collection, which removes an item without telling the log of
-changes; so it is a day late, to leave an expired row to the sweep, and clocks that differ do no harm.
+`expires` holds the expiry to the millisecond: reads and conditions use it. `sweep` and `expires`
+are the key of the sparse index that the sweep reads. `ttl` is for DynamoDB's own TTL, which deletes
+an item without a log entry; it is set a day late, so that the sweep comes first and clock skew does
+no harm.
 """
 
 from collections.abc import Mapping
@@ -10,19 +11,19 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from keyhouse.engine import Row
-from keyhouse.engines.dynamodb.flattening import Attribute, Item, flattened, rebuilt
+from keyhouse.engines.dynamodb.flattening import Attribute, Item, flatten, rebuild
 from keyhouse.engines.dynamodb.layout import Layout
 
 TTL_LATE_SECONDS: Final = 24 * 3_600
 
 SWEEP_SHARDS: Final = 8
-"""Partitions of the index by expiry: each takes 1,000 writes a second, and each sweep reads them all."""
+"""Partitions of the expiry index: each takes 1,000 writes a second, and a sweep reads all."""
 
 SHARDS: Final = tuple(f"{number:02d}" for number in range(SWEEP_SHARDS))
 
 
 class Condition(NamedTuple):
-    """`revision` is what must be stored; `None`: nothing. With `now`, an expired row is nothing, and at no revision."""
+    """The revision that must be stored; None: no row. With `now`, an expired row counts as none."""
 
     revision: int | None
     now: int | None = None
@@ -53,7 +54,7 @@ class Items:
         if value is not None:
             content = value["S"].encode() if "S" in value else bytes(value["B"])
         else:
-            content = rebuilt(item, names) if names.shape in item else b""
+            content = rebuild(item, names) if names.shape in item else b""
         expires = item.get(names.expires)
         return Row(
             item[names.key]["S"],
@@ -63,7 +64,7 @@ class Items:
         )
 
     def condition(self, condition: Condition) -> dict[str, Any]:
-        """As members of an operation."""
+        """Return the condition as parameters of an operation."""
         revision, now = condition
         values: Item = {}
         names = {"#r": self.layout.revision}
@@ -81,7 +82,7 @@ class Items:
         return asked | {"ExpressionAttributeValues": values} if values else asked
 
     def _content(self, value: bytes) -> Item:
-        flat = flattened(value, self.layout)
+        flat = flatten(value, self.layout)
         if flat is not None:
             return flat
         try:
@@ -91,7 +92,7 @@ class Items:
 
 
 def ttl_of(expires: int) -> int:
-    """The second at which DynamoDB may remove what expires at that millisecond."""
+    """Return the TTL, in seconds, of a row that expires at this millisecond."""
     return -(-expires // 1_000) + TTL_LATE_SECONDS
 
 

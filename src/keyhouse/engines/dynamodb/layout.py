@@ -1,7 +1,7 @@
-"""How rows look natively in a DynamoDB table: what attributes are called, and which documents lie flat.
+"""Attribute names of a DynamoDB table, and which documents are stored flat.
 
-A layout is the engine's own table under other names, never a copy. Whatever it says, the engine keeps the same promise. It
-knows members of JSON documents by their names, and nothing of the schema that they come from.
+A layout renames the engine's own table; it is never a copy, and the engine's promises do not depend
+on it. It knows members of JSON documents by name, and no schema.
 """
 
 from keyhouse.layout import DynamodbLayout as Layout
@@ -12,5 +12,5 @@ __all__ = ["Layout", "Path", "layout_of"]
 
 
 def layout_of(system: str) -> Layout:
-    """The layout that a system's document asks for, or else the usual one."""
+    """Return a system's declared layout, or the default one."""
     return find_layouts(system).dynamodb or Layout()

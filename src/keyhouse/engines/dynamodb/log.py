@@ -1,14 +1,23 @@
-"""The items of the second table, which is the engine's own: heads, the log of changes, batch ids, the list of spaces.
+"""Items of the log table: heads, the log of changes, batch ids and the list of spaces.
 
-| space      | key                  | attributes                                                        |
-|------------|----------------------|-------------------------------------------------------------------|
-| `spaces`   | the space            | nothing: its commits have a head                                  |
-| `s:{space}` | `head`              | `revision` of its newest commit, `pruned` up to which no change is kept |
-| `s:{space}` | `c{revision:016d}`  | `before`, `token`, `changes`: what one transaction changed        |
-| `s:{space}` | `b{batch id}`       | `revision`, `at`, `ttl`                                           |
+| space       | key                | attributes                                                   |
+|-------------|--------------------|--------------------------------------------------------------|
+| `spaces`    | the space          | none                                                         |
+| `s:{space}` | `head`             | `revision`: of the newest commit; `pruned`: see below        |
+| `s:{space}` | `c{revision:016d}` | `before`, `token`, `changes`: one transaction                |
+| `s:{space}` | `b{batch id}`      | `revision`, `at`, `ttl`: an applied batch                    |
 
-A transaction can hold several commits: its item is at the last one's revision, `before` is the head that it found, and
-`changes` has each key once, at the newest of its revisions.
+A transaction may hold several commits. Its log entry is stored at the revision of the last one;
+`before` is the head that it replaced, and `changes` names each key once, at its newest revision.
+
+The entries form a chain: each entry's `before` is the `revision` of the previous one, back to the
+retention floor `pruned`. A watch at position p reads the entries after p:
+
+| first entry after p       | meaning                                | the watch                   |
+|---------------------------|----------------------------------------|-----------------------------|
+| none                      | nothing new                            | waits                       |
+| `before` <= p             | no gap                                 | yields the changes after p  |
+| `before` > p              | the entries in between were pruned     | raises WatchExpiredError    |
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +33,7 @@ REVISION_MAX: Final = 10**_DIGITS - 1
 
 
 class ChangedKey(NamedTuple):
-    """One key in one commit."""
+    """One key that a commit changed."""
 
     key: str
     revision: int
@@ -33,7 +42,7 @@ class ChangedKey(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One transaction in the log."""
+    """One transaction in the log: the commits after `before`, up to `revision`."""
 
     revision: int
     before: int
@@ -99,7 +108,7 @@ def head_of(item: Mapping[str, Attribute] | None) -> Head:
 
 
 def head_update(space: str, before: int, revision: int) -> dict[str, Any]:
-    """Move the head on, from where it must be."""
+    """Return the update that advances the head, conditional on its old revision."""
     values: Item = {":new": {"N": str(revision)}}
     if before:
         values[":old"] = {"N": str(before)}
@@ -113,7 +122,7 @@ def head_update(space: str, before: int, revision: int) -> dict[str, Any]:
 
 
 def applied_put(space: str, batch_id: str, revision: int, now: int) -> dict[str, Any]:
-    """Remember a batch, which must not be remembered already."""
+    """Return the put that records an applied batch, conditional on not being recorded yet."""
     kept = BATCH_ID_KEPT_SECONDS * 1_000
     item = applied_key(space, batch_id)
     item["revision"] = {"N": str(revision)}
@@ -128,14 +137,14 @@ def applied_put(space: str, batch_id: str, revision: int, now: int) -> dict[str,
 
 
 def applied_of(item: Mapping[str, Attribute] | None, now: int) -> int | None:
-    """The revision of a batch that is remembered."""
+    """Return the revision of an applied batch, or None if it is not recorded or too old."""
     if item is None or int(item["at"]["N"]) <= now - BATCH_ID_KEPT_SECONDS * 1_000:
         return None
     return int(item["revision"]["N"])
 
 
 def newest(entries: Sequence[Entry], after: int) -> list[ChangedKey]:
-    """The newest mention of each key behind that revision, in the order of revisions."""
+    """Return the newest change of each key after a revision, in revision order."""
     changed_keys: dict[str, ChangedKey] = {}
     for entry in entries:
         for changed in entry.changes:

@@ -1,14 +1,20 @@
 """Reads and scans.
 
-DynamoDB's Query has no snapshot: it sees each item as it is at its turn, and between two items a transaction may be
-applied. A page is true all the same, because it is checked. All commits of a space move its head, so: start from a head,
-read the rows, then read the head again, by a transactional read, which is refused while a transaction that moves the
-head is being applied. Is it the same, nothing was committed in between, and the page is of that revision. Is it another,
-the log says which keys were changed since; when none of them is where the page was read, the page is still of the
-revision it started from. Otherwise it is read again, and after a few times with this process's own commits held back.
+DynamoDB's Query has no snapshot: it reads each item in turn, and a transaction may be applied in
+between. So a page is validated after it is read. Every commit of a space advances its head:
 
-The first head is the one this process has moved itself, if any: all of that commit is applied. Or else it is the newest
-entry of the log, whose transaction may be applied in part: then the page must show what the last entries say.
+1. Take a head revision.
+2. Query the rows.
+3. Read the head again with a transactional read, which fails while a transaction that advances it
+   is being applied.
+4. If the head is unchanged, nothing was committed in between, and the page is at that revision. If
+   it advanced, the log names the keys changed since; if none is in the range that was read, the
+   page is still at the first revision. Otherwise read the page again; after a few attempts, with
+   this process's own commits held back.
+
+The first head is the one that this process advanced last, if any: that commit is fully applied.
+Otherwise it is the newest log entry, whose transaction may be partly applied: then the page must
+also agree with the latest entries.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -25,22 +31,22 @@ from keyhouse.errors import UnavailableError
 from keyhouse.limits import KEY_BYTES_MAX
 
 QUERY_ROWS_MAX: Final = 1_000
-"""Rows that one Query is asked for; DynamoDB ends it at 1 MB as well."""
+"""Rows per Query; DynamoDB also limits it to 1 MB."""
 
 RECENT_ENTRIES: Final = 4
-"""Entries of the log whose transactions may still be in the middle of being applied."""
+"""Log entries whose transactions may still be being applied."""
 
-TRIES_BESIDE_WRITES: Final = 3
-TRIES_MAX: Final = 30
-CHANGES_LOOKED_AT: Final = 200
-"""Entries of the log that are looked through to keep a page; when there are more, it is read again."""
+ATTEMPTS_BESIDE_WRITES: Final = 3
+ATTEMPTS_MAX: Final = 30
+ENTRIES_SEARCHED_MAX: Final = 200
+"""Log entries searched to validate a page; if there are more, the page is read again."""
 
 
 class _ScannedRows(NamedTuple):
-    """The live rows where it was read: one more than the limit, if there is one."""
+    """Live rows, up to one more than the limit, and the range that was read."""
 
     rows: list[Row]
-    covered: Span
+    scanned: Span
 
 
 class Reader:
@@ -55,7 +61,7 @@ class Reader:
         self._writer = writer
 
     async def rows(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
-        """The rows that are stored, expired or not."""
+        """Return the stored rows, expired ones included."""
         wanted = [(self._table, self._items.key(space, key)) for key in dict.fromkeys(keys)]
         found = (
             [self._items.row(item) for _, item in await self._client.get_many(wanted)]
@@ -65,7 +71,7 @@ class Reader:
         return {row.key: row for row in found}
 
     async def rows_applied(self, space: str, keys: Sequence[str]) -> dict[str, Row]:
-        """The same, with no transaction half applied."""
+        """Return the stored rows from serializable reads: no transaction is partly applied."""
         found: dict[str, Row] = {}
         for start in range(0, len(keys), 100):
             wanted = [
@@ -83,12 +89,12 @@ class Reader:
         return log.head_of(await self._client.get(self._log, log.head_key(space)))
 
     async def head_applied(self, space: str) -> int:
-        """The newest revision, with no transaction half applied."""
+        """Return the newest revision from a serializable read."""
         (found,) = await self._client.transact_get([(self._log, log.head_key(space))])
         return log.head_of(found).revision
 
     async def entries(self, space: str, after: int, limit: int) -> list[log.Entry]:
-        """Entries of the log behind that revision, the oldest first."""
+        """Return the log entries after a revision, oldest first."""
         return await self._entries(space, (after + 1, log.REVISION_MAX), limit, True)
 
     async def entries_up_to(self, space: str, last: int, limit: int) -> list[log.Entry]:
@@ -97,35 +103,35 @@ class Reader:
     async def scan(
         self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool
     ) -> Page:
-        async def tried(head: int | None) -> Page | None:
+        async def try_page(head: int | None) -> Page | None:
             return await self._page(space, span, limit, reverse, keys_only, head)
 
-        async def insisting() -> Page:
-            for attempt in range(TRIES_MAX):
-                page = await tried(None)
+        async def retry_page() -> Page:
+            for attempt in range(ATTEMPTS_MAX):
+                page = await try_page(None)
                 if page is not None:
                     return page
                 await backoff(attempt, 0.2)
             raise UnavailableError(
-                "Others kept changing the rows of the page; try again.",
+                "Other writers kept changing the rows of the page; try again.",
                 table=self._table,
                 space=space,
             )
 
-        for attempt in range(TRIES_BESIDE_WRITES):
-            page = await tried(None if attempt else self._writer.head(space))
+        for attempt in range(ATTEMPTS_BESIDE_WRITES):
+            page = await try_page(None if attempt else self._writer.head(space))
             if page is not None:
                 return page
-        held: Page = await self._writer.read_exclusively(space, insisting)
-        return held
+        page_alone: Page = await self._writer.read_exclusively(space, retry_page)
+        return page_alone
 
     async def spaces(self) -> AsyncIterator[str]:
         async for space in self.named_spaces():
-            if (await self._found(space, Span(), 0, False, True, self._clock.now())).rows:
+            if (await self._scan_rows(space, Span(), 0, False, True, self._clock.now())).rows:
                 yield space
 
     async def named_spaces(self, start: Item | None = None) -> AsyncIterator[str]:
-        """Every space that ever held a row, in order."""
+        """Yield every space that ever had a row, in order."""
         while True:
             answer = await self._client.query(
                 TableName=self._log,
@@ -143,27 +149,27 @@ class Reader:
     async def _page(
         self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool, head: int | None
     ) -> Page | None:
-        """`None`: it may show two states."""
+        """Return a page, or None if it may mix two states."""
         recent: list[log.Entry] = []
         if head is None:
             recent = await self._entries(space, (0, log.REVISION_MAX), RECENT_ENTRIES, False)
             head = recent[0].revision if recent else 0
         now = self._clock.now()
-        found = await self._found(space, span, limit, reverse, keys_only, now)
-        if any(row.revision > head for row in found.rows) or not _shows(found, recent, now):
+        found = await self._scan_rows(space, span, limit, reverse, keys_only, now)
+        if any(row.revision > head for row in found.rows) or not _agrees_with(found, recent, now):
             return None
         newest = await self.head_applied(space)
-        if newest != head and not await self._unchanged(space, found.covered, head, newest):
+        if newest != head and not await self._is_unchanged(space, found.scanned, head, newest):
             return None
         return Page(found.rows[:limit], len(found.rows) > limit, head)
 
-    async def _unchanged(self, space: str, span: Span, since: int, newest: int) -> bool:
-        entries = await self.entries(space, since, CHANGES_LOOKED_AT)
+    async def _is_unchanged(self, space: str, span: Span, since: int, newest: int) -> bool:
+        entries = await self.entries(space, since, ENTRIES_SEARCHED_MAX)
         if not entries or entries[0].before > since or entries[-1].revision < newest:
             return False
         return not any(changed.key in span for entry in entries for changed in entry.changes)
 
-    async def _found(
+    async def _scan_rows(
         self, space: str, span: Span, limit: int, reverse: bool, keys_only: bool, now: int
     ) -> _ScannedRows:
         rows: list[Row] = []
@@ -176,9 +182,7 @@ class Reader:
             answer = await self._client.query(
                 **query, **({"ExclusiveStartKey": start} if start else {})
             )
-            found = [
-                self._items.row(item) for item in answer["Items"]
-            ]  # without its value, if only keys were asked for
+            found = [self._items.row(item) for item in answer["Items"]]
             rows += [row for row in found if is_live(row, now) and row.key in span]
             start = answer.get("LastEvaluatedKey")
             if not start:
@@ -193,8 +197,8 @@ class Reader:
     def _query(
         self, space: str, span: Span, reverse: bool, keys_only: bool
     ) -> dict[str, Any] | None:
-        """`None`: no key can be in the span."""
-        start, stop = _fitting(span)
+        """Return the Query's parameters, or None if the span is empty."""
+        start, stop = _bounds(span)
         if stop is not None and stop <= start:
             return None
         layout = self._items.layout
@@ -202,9 +206,7 @@ class Reader:
         values: Item = {":s": {"S": space}}
         condition = "#s = :s"
         if start and stop is not None:
-            condition += (
-                " AND #k BETWEEN :a AND :b"  # the end too many is left out when the rows are there
-            )
+            condition += " AND #k BETWEEN :a AND :b"  # inclusive: the caller drops the end
         elif start:
             condition += " AND #k >= :a"
         elif stop is not None:
@@ -246,20 +248,20 @@ class Reader:
         return [log.entry_of(item) for item in answer["Items"]]
 
 
-def _shows(found: _ScannedRows, recent: list[log.Entry], now: int) -> bool:
-    """Whether the rows are not older than what the entries say of them."""
+def _agrees_with(found: _ScannedRows, recent: list[log.Entry], now: int) -> bool:
+    """Return whether the rows agree with the latest log entries."""
     rows = {row.key: row.revision for row in found.rows}
     for changed in log.newest(recent[::-1], 0):
-        gone = changed.deleted or (changed.expires is not None and changed.expires <= now)
-        if changed.key in found.covered and rows.get(changed.key) != (
-            None if gone else changed.revision
+        is_gone = changed.deleted or (changed.expires is not None and changed.expires <= now)
+        if changed.key in found.scanned and rows.get(changed.key) != (
+            None if is_gone else changed.revision
         ):
             return False
     return True
 
 
-def _fitting(span: Span) -> tuple[str, str | None]:
-    """Ends that are no longer than a key may be; they may let in keys that are not in the span."""
+def _bounds(span: Span) -> tuple[str, str | None]:
+    """Return the span's bounds cut to the length of a key; they may admit keys outside the span."""
     start, stop = _cut(span.start), span.stop
     if stop is not None and (cut := _cut(stop)) != stop:
         stop = Span.prefix(cut).stop

@@ -1,5 +1,8 @@
-"""Where the tables are: given, or read from a URL. Credentials are never in a URL: they come from the environment, as for
-every AWS tool, or are given."""
+"""Settings of the engine, given or parsed from a URL.
+
+Credentials are never in a URL: they come from the environment, as for every AWS tool, or from the
+caller.
+"""
 
 from urllib.parse import parse_qsl, urlsplit
 
@@ -9,15 +12,18 @@ from keyhouse.engines.dynamodb.layout import Layout, layout_of
 from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
-_SHAPE = "A DynamoDB URL names a table: dynamodb://table?region=eu-west-1&endpoint=http://host:port&layout=history&create=false"
+_INVALID_URL = (
+    "Invalid DynamoDB URL; write dynamodb://table?region=eu-west-1, optionally with"
+    " endpoint=http://host:port, layout=NAME, create=false"
+)
 _KNOWN = {"region", "endpoint", "layout", "create"}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is `None` comes from the environment (`AWS_DEFAULT_REGION`, `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, …).
+    """None means: taken from the environment (`AWS_DEFAULT_REGION`, `AWS_ENDPOINT_URL`, …).
 
-    `create`: make the tables when they are not there. `native_ttl`: let DynamoDB collect, a day late, what has expired; it
-    goes by the time of day, so an engine with another clock turns it off.
+    `create`: create missing tables. `native_ttl`: let DynamoDB delete expired rows, a day late; it
+    uses the real time, so an engine with another clock turns it off.
     """
 
     table: str
@@ -36,12 +42,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         unknown = sorted(given.keys() - _KNOWN)
         table = parts.netloc
         if not table or parts.path.strip("/") or "@" in table or ":" in table or unknown:
-            raise UsageError(_SHAPE, url=public_url(url), unknown=unknown)
+            raise UsageError(_INVALID_URL, url=public_url(url), unknown=unknown)
         if given.get("create", "true") not in ("true", "false"):
-            raise UsageError("In a DynamoDB URL, create is true or false.", url=public_url(url))
+            raise UsageError(
+                "Invalid value of create in the DynamoDB URL; write true or false.",
+                url=public_url(url),
+            )
         if "endpoint" in given and not _is_address(given["endpoint"]):
             raise UsageError(
-                "The endpoint of a DynamoDB URL is an address: endpoint=http://host:port, or https://host",
+                "Invalid endpoint in the DynamoDB URL; write http://host:port or https://host",
                 url=public_url(url),
             )
         return Settings(
@@ -57,5 +66,5 @@ def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, a bracket that is not closed
+    except ValueError:  # an invalid port, an unclosed bracket
         return False

@@ -1,12 +1,12 @@
-"""The sweep: expired rows by a sparse index, and old changes space by space.
+"""The sweep: deletes expired rows by a sparse index, and prunes old changes space by space.
 
-Only rows with an expiry are in the index by expiry, oldest first in each of its few partitions: a sweep reads what has
-expired and nothing else. The index lags behind the table a little, so it only proposes: the row is read, and removed by a
-commit of its space if it still has expired; so watchers hear of it.
+Only rows with an expiry are in the index, oldest first in each of its few partitions, so a sweep
+reads nothing but expired rows. The index is eventually consistent and only nominates rows: each is
+read, and deleted by a commit of its space if it has expired, so that watches see it.
 
-A space keeps its newest changes by number. There is no index of those that have too many, so each sweep goes on through the
-list of spaces where the last one stopped, a bounded way. Batch ids are left to DynamoDB's own time to live, which costs
-nothing; one that is past its day is not recognised, whether or not it is still there.
+A space keeps a number of newest changes. No index lists the spaces with more, so each sweep
+continues through the list of spaces where the last one stopped, up to a limit. Batch ids are left
+to DynamoDB's own TTL, which is free; an old one is ignored even if it still exists.
 """
 
 from typing import Any, Final
@@ -23,10 +23,10 @@ from keyhouse.engines.dynamodb.table import BY_EXPIRY
 from keyhouse.engines.dynamodb.writer import DynamodbWriter
 
 PRUNED_SPACES: Final = 1_000
-"""Spaces whose heads one sweep looks at."""
+"""Spaces whose heads one sweep reads."""
 
 PRUNE_ENTRIES: Final = 500
-"""Entries of the log that are dropped at once."""
+"""Log entries deleted at once."""
 
 
 class Sweeper:
@@ -49,10 +49,13 @@ class Sweeper:
         self._writer = writer
         self._changes_kept = changes_kept
         self._shard = 0
-        self._space = ""  # where the next prune goes on
+        self._space = ""  # where the next prune resumes
 
     async def sweep(self, limit: int) -> int:
-        """How many expired rows went. The next one starts with the next partition, so that none starves another."""
+        """Delete up to `limit` expired rows and return their number.
+
+        Each sweep starts with the next partition, so that none starves.
+        """
         swept = 0
         for number in range(len(SHARDS)):
             if swept < limit:
@@ -64,7 +67,8 @@ class Sweeper:
         return swept
 
     async def forget(self, space: str) -> None:
-        """Drop all bookkeeping of a space that holds no rows. Its name goes last: who is cut off finds it again."""
+        """Delete the log of a space without rows. Its name goes last, so an aborted call can be
+        repeated."""
         while True:
             answer = await self._client.query(
                 TableName=self._log,
@@ -134,7 +138,8 @@ class Sweeper:
                 )
 
     async def _prune_space(self, space: str, head: log.Head) -> None:
-        """First say that they are not kept, then drop them: a watcher never finds a gap that it is not told of."""
+        """Raise the retention floor, then delete the entries: a watch never meets an undeclared
+        gap."""
         last = head.revision - self._changes_kept
         if last <= head.pruned:
             return

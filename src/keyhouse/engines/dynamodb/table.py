@@ -1,4 +1,4 @@
-"""The two tables: made when they are not there, looked at when they are."""
+"""The two tables: created if missing, otherwise validated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,18 +19,18 @@ from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 BY_EXPIRY: Final = "by-expiry"
 
 WAIT_SECONDS: Final = 120
-"""How long a table may take to be made."""
+"""Timeout of creating a table."""
 
 POLL_SECONDS: Final = 0.5
 
 ATTEMPTS_MAX: Final = 3
-"""Tries, when it is too busy or can't be reached in time."""
+"""Attempts while DynamoDB is busy or unreachable."""
 
 
 async def prepare(
     client: Any, table: str, layout: Layout, *, create: bool, native_ttl: bool
 ) -> None:
-    """Both tables, ready. Several processes may do this at once, and one of them again: what is there is left alone."""
+    """Ensure that both tables are ready. Idempotent, and safe to run concurrently."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             return await _prepare(client, table, layout, create, native_ttl)
@@ -46,18 +46,20 @@ async def prepare(
 
 
 async def _prepare(client: Any, table: str, layout: Layout, create: bool, native_ttl: bool) -> None:
-    for wanted in (rows_table(table, layout), log_table(table)):
-        await _prepare_table(client, wanted, create)
+    for definition in (rows_table(table, layout), log_table(table)):
+        await _prepare_table(client, definition, create)
         if native_ttl and create:
             await _enable_ttl(
-                client, wanted["TableName"], layout.ttl if wanted["TableName"] == table else "ttl"
+                client,
+                definition["TableName"],
+                layout.ttl if definition["TableName"] == table else "ttl",
             )
 
 
 def rows_table(table: str, layout: Layout) -> dict[str, Any]:
     types = {layout.space: "S", layout.key: "S", layout.sweep: "S", layout.expires: "N"}
     types |= {path.attribute: "S" for path in layout.paths}
-    wanted: dict[str, Any] = {
+    definition: dict[str, Any] = {
         "TableName": table,
         "BillingMode": "PAY_PER_REQUEST",
         "AttributeDefinitions": [
@@ -73,7 +75,7 @@ def rows_table(table: str, layout: Layout) -> dict[str, Any]:
         ],
     }
     if layout.paths:
-        wanted["LocalSecondaryIndexes"] = [
+        definition["LocalSecondaryIndexes"] = [
             {
                 "IndexName": path.index,
                 "KeySchema": _key_schema(layout.space, path.attribute),
@@ -81,7 +83,7 @@ def rows_table(table: str, layout: Layout) -> dict[str, Any]:
             }
             for path in layout.paths
         ]
-    return wanted
+    return definition
 
 
 def log_table(table: str) -> dict[str, Any]:
@@ -102,26 +104,26 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
     ]
 
 
-async def _prepare_table(client: Any, wanted: dict[str, Any], create: bool) -> None:
-    name = wanted["TableName"]
-    found = await _described(client, name)
+async def _prepare_table(client: Any, definition: dict[str, Any], create: bool) -> None:
+    name = definition["TableName"]
+    found = await _describe(client, name)
     if found is None and not create:
         raise UsageError(
-            "The table is not there; make it, or open the engine with create=true.", table=name
+            "The table does not exist; create it, or open the engine with create=true.", table=name
         )
     if found is None:
-        await _made(lambda: client.create_table(**wanted))
+        await _create(lambda: client.create_table(**definition))
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
     while found is None or not _is_active(found):
         if asyncio.get_running_loop().time() > deadline:
             raise UnavailableError("The table was not ready in time; try again.", table=name)
-        found = await _described(client, name)
+        found = await _describe(client, name)
         if found is None or not _is_active(found):
             await asyncio.sleep(POLL_SECONDS)
-    _check(found, wanted)
+    _check(found, definition)
 
 
-async def _described(client: Any, name: str) -> dict[str, Any] | None:
+async def _describe(client: Any, name: str) -> dict[str, Any] | None:
     try:
         answer = await client.describe_table(TableName=name)
     except Exception as error:
@@ -132,7 +134,7 @@ async def _described(client: Any, name: str) -> dict[str, Any] | None:
     return table
 
 
-async def _made(create: Callable[[], Awaitable[object]]) -> None:
+async def _create(create: Callable[[], Awaitable[object]]) -> None:
     try:
         await create()
     except Exception as error:
@@ -147,20 +149,21 @@ def _is_active(table: dict[str, Any]) -> bool:
     )
 
 
-def _check(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """A table of another program, or of another layout, is left alone."""
+def _check(found: dict[str, Any], definition: dict[str, Any]) -> None:
+    """Raise for a table of another program or layout."""
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        there = {index["IndexName"]: index["KeySchema"] for index in found.get(kind, ())}
-        for index in wanted.get(kind, ()):
-            if there.get(index["IndexName"]) != index["KeySchema"]:
+        existing = {index["IndexName"]: index["KeySchema"] for index in found.get(kind, ())}
+        for index in definition.get(kind, ()):
+            if existing.get(index["IndexName"]) != index["KeySchema"]:
                 raise UsageError(
                     "The table lacks an index of the layout.",
-                    table=wanted["TableName"],
+                    table=definition["TableName"],
                     index=index["IndexName"],
                 )
-    if found["KeySchema"] != wanted["KeySchema"]:
+    if found["KeySchema"] != definition["KeySchema"]:
         raise UsageError(
-            "The table has other keys than the layout; name another one.", table=wanted["TableName"]
+            "The table's keys differ from the layout's; use another table.",
+            table=definition["TableName"],
         )
 
 
@@ -171,9 +174,7 @@ async def _enable_ttl(client: Any, table: str, attribute: str) -> None:
     specification = {"Enabled": True, "AttributeName": attribute}
     try:
         await client.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
-    except (
-        Exception
-    ):  # another process was first: then it is on its way, and else this fails as well
+    except Exception:  # another process may have enabled it first
         answer = await client.describe_time_to_live(TableName=table)
         if answer["TimeToLiveDescription"].get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
             raise

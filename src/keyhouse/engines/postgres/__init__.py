@@ -1,6 +1,6 @@
-"""The PostgreSQL engine: a table for each system, commits in groups by one round trip each. Through `asyncpg`.
+"""The PostgreSQL engine, through `asyncpg`: a table per system, one round trip per commit group.
 
-`PostgresEngine.open(url)` is all there is to call.
+Open it with `PostgresEngine.open(url)`.
 """
 
 from keyhouse.engines.postgres.engine import PostgresEngine

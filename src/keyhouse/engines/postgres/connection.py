@@ -1,4 +1,4 @@
-"""What the engine uses of a connection of the driver, which has no types of its own."""
+"""The part of an asyncpg connection that the engine uses; the driver is untyped."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

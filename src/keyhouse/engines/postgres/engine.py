@@ -1,4 +1,5 @@
-"""The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches through the feed."""
+"""The engine on a PostgreSQL server: commits through the writer, reads through the reader, watches
+through the feed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -27,13 +28,13 @@ READERS: Final = 4
 """Connections for reads, scans and watches."""
 
 SWEEP_ROWS: Final = 5_000
-"""Rows that a sweep removes in one transaction: between two of them, others commit."""
+"""Rows that a sweep deletes per transaction: commits run in between."""
 
 SWEEP_ROWS_BUSY: Final = 500
-"""The same while commits of this process are under way, which wait for it."""
+"""Rows per transaction while commits of this process are in flight: they wait for it."""
 
 PRUNE_ROWS: Final = 2_000
-"""Changes, and batch ids, that a sweep prunes in one transaction."""
+"""Changes, and batch ids, that a sweep prunes per transaction."""
 
 CAPABILITIES: Final = Capabilities(
     name="postgres", durable=True, shared=True, snapshots=True, binary=False
@@ -41,7 +42,7 @@ CAPABILITIES: Final = Capabilities(
 
 
 class PostgresEngine:
-    """See `keyhouse.engine` for what each method promises."""
+    """See `keyhouse.engine` for each method's contract."""
 
     def __init__(self, server: Server, layout: Layout, clock: Clock, changes_kept: int) -> None:
         self._clock = clock
@@ -66,11 +67,11 @@ class PostgresEngine:
         layout: Layout | None = None,
         create: bool = True,
     ) -> "PostgresEngine":
-        """The engine on the database that a URL names: `postgresql://user:password@host:port/database`.
+        """Open the engine on a database: `postgresql://user:password@host:port/database`.
 
-        `layout=NAME` in its query names the tables, which are `keyhouse_rows` and so on without it. The first call
-        connects, and makes the tables in a database that has none, unless `create` is false; after that, the server may
-        come and go.
+        `layout=NAME` in the query names the tables; the default is `keyhouse_rows` and so on. The
+        first call connects, and creates missing tables unless `create` is false. The engine
+        reconnects by itself.
         """
         bare, named = split_layout(url)
         chosen = layout or named or Layout.named("keyhouse")
@@ -79,7 +80,7 @@ class PostgresEngine:
         )
 
     async def connect(self) -> None:
-        """Reach the server and its tables, as the first call would, or say why that can't be."""
+        """Connect to the server and its tables, as the first call would."""
         self._writes.release(await self._writes.acquire())
 
     @property

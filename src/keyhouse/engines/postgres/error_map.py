@@ -1,4 +1,4 @@
-"""What the driver raises, as what the engine raises. The only place that chooses an error by the driver's."""
+"""Maps asyncpg errors to Keyhouse errors. No other module inspects the driver's errors."""
 
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ class _Rule(NamedTuple):
 
 
 DRIVER = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-"""All that the driver raises, by itself or for the server."""
+"""Everything that the driver raises, for itself or for the server."""
 
 CONNECTION_LOST: tuple[type[Exception], ...] = (
     asyncpg.PostgresConnectionError,
@@ -32,37 +32,43 @@ CONNECTION_LOST: tuple[type[Exception], ...] = (
     OSError,
     TimeoutError,
 )
-"""The connection, or the patience with it, ended in the midst of a call: what was sent may have been done.
+"""The connection was lost, or timed out, during a call: the statement may have been executed.
 
-The driver's internal error is what it raises when a server's last word is still being read as the call begins.
+The driver raises InternalClientError when the server's last message is still being read as the call
+starts.
 """
 
 NOT_SENT = (asyncpg.InterfaceError,)
-"""The driver knew that the connection was gone, or busy, before it sent anything."""
+"""The driver found the connection closed or busy before it sent anything."""
 
 RETRYABLE = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""The server undid the transaction so that another could go on; the same again may well pass."""
+"""The server rolled the transaction back in favour of another; a retry may succeed."""
 
-NOT_STORABLE: Final = "PostgreSQL can't keep this: text that is not UTF-8 or holds U+0000, or a number beyond 64 bits."
+NOT_STORABLE: Final = (
+    "PostgreSQL cannot store this: text that is not UTF-8 or contains U+0000, or a number beyond"
+    " 64 bits."
+)
 
 _RULES = (
     _Rule(
-        (asyncpg.DiskFullError,), FullError, "The server's disk is full; make room, then try again."
+        (asyncpg.DiskFullError,),
+        FullError,
+        "The server's disk is full; free some space, then try again.",
     ),
     _Rule(
         (asyncpg.InvalidAuthorizationSpecificationError,),
         UnavailableError,
-        "The server does not let this user in; look at the user and the password in the URL.",
+        "The server rejects the login; check the user and password in the URL.",
     ),
     _Rule(
         (asyncpg.InvalidCatalogNameError,),
         UnavailableError,
-        "The server has no such database; create it first.",
+        "The database does not exist; create it first.",
     ),
     _Rule(
         (asyncpg.InsufficientPrivilegeError,),
         UnavailableError,
-        "The user may not do this in the database; grant it, or name another user in the URL.",
+        "The user lacks a privilege in the database; grant it, or use another user.",
     ),
     _Rule(
         (asyncpg.CannotConnectNowError,),
@@ -72,23 +78,23 @@ _RULES = (
     _Rule(
         (asyncpg.LockNotAvailableError,),
         UnavailableError,
-        "Another transaction kept the rows locked; try again.",
+        "Another transaction held a lock for too long; try again.",
     ),
     _Rule(
         (asyncpg.QueryCanceledError,),
         UnavailableError,
-        "The server broke the statement off; try again.",
+        "The server cancelled the statement; try again.",
     ),
     _Rule(
         (asyncpg.ReadOnlySQLTransactionError,),
         UnavailableError,
-        "The server only reads, as a standby does; name the one that writes.",
+        "The server is read-only, such as a standby; use the primary.",
     ),
-    _Rule(RETRYABLE, UnavailableError, "The transaction kept colliding with others; try again."),
+    _Rule(RETRYABLE, UnavailableError, "The transaction kept conflicting with others; try again."),
     _Rule(
         (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedColumnError),
         UnreadableError,
-        "The tables are not there as this code knows them; restore them, or run the migrations.",
+        "The tables do not match this version; restore them, or run the migrations.",
     ),
     _Rule(
         (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
@@ -98,30 +104,31 @@ _RULES = (
     _Rule(
         (asyncpg.InsufficientResourcesError,),
         UnavailableError,
-        "The server has no connection or memory to spare; try again, or give it more.",
+        "The server is out of connections or memory; try again, or raise its limits.",
     ),
     _Rule((asyncpg.DataError, ValueError), DocumentError, NOT_STORABLE),
     _Rule(
         CONNECTION_LOST,
         UnavailableError,
-        "The server can't be reached; see that it runs, and look at host and port in the URL.",
+        "The server cannot be reached; check that it runs, and the host and port in the URL.",
     ),
-    _Rule(NOT_SENT, UnavailableError, "The connection was already gone; try again."),
+    _Rule(NOT_SENT, UnavailableError, "The connection was closed; try again."),
 )
 
 
 def translate(error: Exception, server: str) -> KeyhouseError:
-    """The error to raise for the driver's: what happened, what to do, and where. Nothing was written."""
+    """Return the error to raise for a driver error. Nothing was written."""
     for rule in _RULES:
         if isinstance(error, rule.raised):
             return rule.error_type(rule.message, server=server, detail=str(error)).caused_by(error)
-    sentence = "The engine failed in a way that it does not know."
-    return EngineError(sentence, server=server, detail=str(error)).caused_by(error)
+    message = "The driver raised an unknown error."
+    return EngineError(message, server=server, detail=str(error)).caused_by(error)
 
 
 def translate_commit_error(error: Exception, server: str) -> KeyhouseError:
-    """For an error of a commit that was sent: when the connection went, nobody knows how far it came."""
+    """Translate an error of a commit that was sent: if the connection is lost, the outcome is
+    unknown."""
     if isinstance(error, CONNECTION_LOST):
-        sentence = "The connection was lost during the commit; repeat it with the same batch id."
-        return UnknownOutcomeError(sentence, server=server, detail=str(error)).caused_by(error)
+        message = "The connection was lost during the commit; repeat it with the same batch id."
+        return UnknownOutcomeError(message, server=server, detail=str(error)).caused_by(error)
     return translate(error, server)

@@ -1,14 +1,33 @@
-"""Watches: each reads the log of changes on its own, when it is told that there is something new.
+"""Watches: each reads the log of changes on its own, and is woken when there is something new.
 
-Who tells. A commit of this process tells at once. Those of others are told by NOTIFY, outside of the commit's transaction
-and at most once in 20 milliseconds: inside of it, NOTIFY takes one lock of the whole server until the commit is synced,
-and all who notify commit one after the other (16 connections made a quarter of the commits). Its own does not wait for the
-disk: what is told is durable already, and the telling need not be. So a process that dies right
-after a commit may take its news with it: once in a second the heads of the watched spaces are looked at. When the
-listening connection is lost, all are told as soon as there is a new one.
+Theory of operation
+-------------------
+A watch alternates between reading a page of its space's log and waiting. Every space that is
+watched has a current *wakeup*: an event, and the log reads that were started since it was created.
+Waking a space sets the event and replaces the wakeup, so a watch that takes the wakeup *before* it
+reads cannot miss a change: either the read sees it, or the event is set.
 
-What is read. A change is given out only if it is still the newest of its key; one that is not is followed by a newer one.
-A row that has expired is given out as gone. Watches of a space that are equally far share what they read.
+| state of a watch | does                               | next                          |
+|------------------|------------------------------------|-------------------------------|
+| starting         | reads the head, checks `since`     | reading                       |
+| reading          | shares the page read of its wakeup | yielding                      |
+| yielding         | yields the page's changes          | reading if more, else waiting |
+| waiting          | waits for the event of its wakeup  | reading                       |
+
+If the server is unavailable, the first read raises; later reads are retried until it is back.
+
+A space is woken by four sources:
+
+- a commit of this process, at once;
+- NOTIFY from other processes, sent after the commit and at most every 20 ms. Inside the
+  transaction, NOTIFY takes a server-wide lock until the commit is synced, and all notifying commits
+  run one after the other (16 connections reached a quarter of the commits). The notification's own
+  transaction does not wait for the disk, because the change is already durable;
+- a poll of the heads once a second, because a process may die between commit and NOTIFY;
+- a new listening connection, because notifications may have been lost meanwhile.
+
+A change is yielded only if it is still the newest of its key; otherwise a newer one follows. An
+expired row is yielded as deleted. Watches of a space at the same position share their reads.
 """
 
 import asyncio
@@ -29,20 +48,20 @@ from keyhouse.engines.postgres.sql import Statements
 from keyhouse.errors import ClosedError, KeyhouseError, UnavailableError
 
 POLL_SECONDS: Final = 1.0
-"""How late a watch may see a commit whose process died before it could tell."""
+"""Delay until a watch sees a commit whose process died before it could notify."""
 
 NOTIFY_SECONDS: Final = 0.02
-"""Between two notifications of one process: what is committed in between goes into one."""
+"""Interval between notifications of one process: commits in between share one."""
 
 RETRY_SECONDS: Final = 0.25
-"""Between two tries to reach a server that is gone."""
+"""Delay between attempts to reach an unavailable server."""
 
 PAYLOAD_BYTES_MAX: Final = 7_900
-"""The server takes 8,000. One that names more spaces than fit says: any."""
+"""The server's limit is 8,000. A longer list of spaces is replaced by null: all spaces."""
 
-WINDOW_COMMITS: Final = 500
-WINDOW_BYTES: Final = 1_024 * 1_024
-"""What is read of the log at once."""
+PAGE_COMMITS: Final = 500
+PAGE_BYTES: Final = 1_024 * 1_024
+"""Limits of one page of the log."""
 
 
 class _LogPage(NamedTuple):
@@ -53,7 +72,7 @@ class _LogPage(NamedTuple):
 
 
 class _Wakeup:
-    """Set when there is something new since it was made; and what has been asked of the log since then, by position."""
+    """An event for the next change, and the log reads started since it was created, by position."""
 
     __slots__ = ("event", "reads")
 
@@ -63,7 +82,7 @@ class _Wakeup:
 
 
 class _WatchedSpace:
-    """A space that is watched, by how many, and how far any of them has come."""
+    """A watched space: its wakeup, its number of watches, and the newest position of any."""
 
     __slots__ = ("seen", "wakeup", "watches")
 
@@ -87,7 +106,7 @@ class Feed:
         self._watched: dict[str, _WatchedSpace] = {}
         self._listener: asyncio.Task[None] | None = None
         self._unannounced: set[str] = set()
-        self._sender: asyncio.Task[None] | None = None
+        self._announcer: asyncio.Task[None] | None = None
         self._closed = False
         self.listening = False
 
@@ -103,39 +122,39 @@ class Feed:
             while True:
                 self._check_open()
                 wakeup = watched.wakeup
-                window = await self._read_page(space, position, wakeup)
-                if isinstance(window, UnavailableError) and has_read:
+                page = await self._read_page(space, position, wakeup)
+                if isinstance(page, UnavailableError) and has_read:
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
-                if isinstance(window, KeyhouseError):
-                    raise window
-                if position < window.pruned:
-                    raise outdated(position, window.pruned + 1)
-                for change in window.changes:
+                if isinstance(page, KeyhouseError):
+                    raise page
+                if position < page.pruned:
+                    raise outdated(position, page.pruned + 1)
+                for change in page.changes:
                     if change.key in span:
-                        yield self._as_of_now(change)
+                        yield self._without_expired(change)
                 has_read = True
-                position = window.position
+                position = page.position
                 watched.seen = max(watched.seen, position)
-                if not window.more:
+                if not page.more:
                     await wakeup.event.wait()
         finally:
             self._leave(space, watched)
 
     def committed(self, spaces: Iterable[str]) -> None:
-        """Tell the watches of these spaces, here and in other processes."""
+        """Wake the watches of these spaces, here and in other processes."""
         for space in spaces:
             if space in self._watched:
                 self._watched[space].wake()
         self._unannounced.update(spaces)
-        if self._unannounced and self._sender is None:
-            self._sender = asyncio.ensure_future(self._send())
+        if self._unannounced and self._announcer is None:
+            self._announcer = asyncio.ensure_future(self._announce())
 
     async def close(self) -> None:
         self._closed = True
         self._wake_all()
-        if self._sender is not None:
-            await asyncio.wait([self._sender])
+        if self._announcer is not None:
+            await asyncio.wait([self._announcer])
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.wait([self._listener])
@@ -161,7 +180,7 @@ class Feed:
         for watched in self._watched.values():
             watched.wake()
 
-    def _as_of_now(self, change: Change) -> Change:
+    def _without_expired(self, change: Change) -> Change:
         expired = change.expires is not None and change.expires <= self._clock.now()
         return Change(change.key, change.revision, None) if expired else change
 
@@ -181,33 +200,33 @@ class Feed:
 
     async def _read(self, space: str, position: int) -> _LogPage | KeyhouseError:
         try:
-            (pruned, _, _, last, count), *found = await self._pool.run(
+            (pruned, _, _, last, count), *rows = await self._pool.run(
                 lambda connection: connection.fetch(
-                    self._sql.window, space, position, WINDOW_COMMITS, WINDOW_BYTES
+                    self._sql.window, space, position, PAGE_COMMITS, PAGE_BYTES
                 )
             )
         except KeyhouseError as error:
             return error
         changes = [
             Change(key, revision, None if value is None else value.encode(), expires)
-            for revision, key, value, expires, _ in found
+            for revision, key, value, expires, _ in rows
         ]
-        whole = len(changes) == count
-        reached = (last or position) if whole else changes[-1].revision
+        is_complete = len(changes) == count
+        reached = (last or position) if is_complete else changes[-1].revision
         more = (
-            not whole or reached - position >= WINDOW_COMMITS
-        )  # within a space, revisions have no holes
+            not is_complete or reached - position >= PAGE_COMMITS
+        )  # revisions of a space have no gaps
         return _LogPage(changes, reached, pruned or 0, more)
 
-    async def _send(self) -> None:
-        """Notify of what has been committed, until there is nothing left to tell."""
+    async def _announce(self) -> None:
+        """Notify other processes of commits until none is left to announce."""
         while self._unannounced:
             spaces = sorted(self._unannounced)
             self._unannounced.clear()
-            with suppress(KeyhouseError):  # they will find it by looking
+            with suppress(KeyhouseError):  # they find it by polling
                 await self._notify(spaces)
             await asyncio.sleep(NOTIFY_SECONDS)
-        self._sender = None
+        self._announcer = None
 
     async def _notify(self, spaces: list[str]) -> None:
         payload = msgspec.json.encode((self._token, spaces))
@@ -245,7 +264,7 @@ class Feed:
                 await close_quietly(connection)
 
     async def _listen_on(self, connection: Connection) -> None:
-        """Until it is lost."""
+        """Listen and poll until the connection is lost."""
         lost = asyncio.Event()
         await connection.execute("SET application_name = 'keyhouse watch'")
         connection.add_termination_listener(lambda _: lost.set())

@@ -1,4 +1,4 @@
-"""The health of a PostgreSQL server: its version, how it syncs, and what time it has."""
+"""Health checks of a PostgreSQL server: version, durability, clock, size and connections."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ async def check_health(url: str) -> list[HealthCheck]:
         *_version(state),
         *_durability(state),
         clock_skew(state["now"] - between),
-        *_room(state),
+        *_capacity(state),
     ]
 
 
@@ -44,7 +44,7 @@ def _version(state: Any) -> Iterator[HealthCheck]:
             "PostgreSQL",
             state["version"],
             "bad",
-            f"It is too old: {SERVER_VERSION_MIN} or newer is needed.",
+            f"Upgrade to PostgreSQL {SERVER_VERSION_MIN} or newer.",
         )
     else:
         yield HealthCheck(
@@ -59,7 +59,7 @@ def _durability(state: Any) -> Iterator[HealthCheck]:
                 name,
                 state[name],
                 "bad",
-                f"What is acknowledged can be lost: set {name} = on in postgresql.conf.",
+                f"Acknowledged commits can be lost: set {name} = on in postgresql.conf.",
             )
     value = state["synchronous_commit"]
     if value in ("on", "remote_apply"):
@@ -71,7 +71,7 @@ def _durability(state: Any) -> Iterator[HealthCheck]:
         )
 
 
-def _room(state: Any) -> Iterator[HealthCheck]:
+def _capacity(state: Any) -> Iterator[HealthCheck]:
     yield HealthCheck("database", format_size(state["size"]))
     value = f"{state['connections']} of {state['connections_max']}"
     if state["connections"] > 0.9 * state["connections_max"]:
@@ -79,7 +79,7 @@ def _room(state: Any) -> Iterator[HealthCheck]:
             "connections",
             value,
             "warn",
-            "Raise max_connections, or run fewer programs: new ones are refused.",
+            "Raise max_connections, or run fewer programs: new connections will fail.",
         )
     else:
         yield HealthCheck("connections", value)

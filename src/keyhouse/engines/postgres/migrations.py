@@ -1,4 +1,4 @@
-"""The tables' versions for one who is not in an event loop."""
+"""Table migrations for callers outside an event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A few connections, made when they are needed. Each serves one caller at a time, the last used first."""
+"""A small connection pool: connections are opened on demand, the last used is reused first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 
 
 class Pool:
-    """At most `size` connections. Waiting callers are served in their order."""
+    """At most `size` connections. Waiting callers are served in order."""
 
     def __init__(self, server: Server, size: int) -> None:
         self._server = server
-        self._free: list[Connection] = []
+        self._idle: list[Connection] = []
         self._size = size
         self._tasks: set[asyncio.Future[Any]] = set()
         self._slots = asyncio.Semaphore(size)
@@ -32,12 +32,12 @@ class Pool:
             raise ClosedError("The engine is closed.")
 
     async def acquire(self) -> Connection:
-        """A connection for the caller alone, until it gives it back."""
+        """Return a connection for exclusive use, until `release` or `discard`."""
         self.check_open()
         await self._slots.acquire()
         try:
-            while self._free:
-                connection = self._free.pop()
+            while self._idle:
+                connection = self._idle.pop()
                 if not connection.is_closed():
                     return connection
             return await self._server.connect()
@@ -46,34 +46,34 @@ class Pool:
             raise
 
     def release(self, connection: Connection) -> None:
-        self._free.append(connection)
+        self._idle.append(connection)
         self._slots.release()
 
     def discard(self, connection: Connection) -> None:
-        """In place of `give`, for one that was lost. Those that lie idle are let go as well: the same may have hit them."""
-        for lost in (connection, *self._free):
-            lost.terminate()
-        self._free.clear()
+        """Close a lost connection, and all idle ones: they may be lost too."""
+        for stale in (connection, *self._idle):
+            stale.terminate()
+        self._idle.clear()
         self._slots.release()
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """What `work` answers, which may be done twice: see `answer`.
+        """Run `work`, which must be safe to repeat: see `run_with_retry`.
 
-        A caller that goes away does not break the work off, which would cost the connection.
+        A cancelled caller does not cancel the work, which would cost the connection.
         """
         task = asyncio.ensure_future(self.run_with_retry(work))
-        self._tasks.add(task)  # the loop itself would let go of it
+        self._tasks.add(task)  # the event loop holds only a weak reference
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
 
     def _done(self, task: asyncio.Future[Any]) -> None:
-        """Whether or not the caller has gone: the loop complains of an error that nobody has looked at."""
+        """Retrieve the exception: the loop logs one that a cancelled caller never retrieves."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
 
     async def run_with_retry(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """For a caller that nobody cancels. Work is done again when its connection turns out to have been lost."""
+        """Run `work`, and again if its connection was lost. The caller must not be cancelled."""
         try:
             try:
                 return await self._run_once(work)
@@ -87,7 +87,7 @@ class Pool:
     async def _run_once(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         connection = await self.acquire()
         try:
-            answer = await work(connection)
+            result = await work(connection)
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(
                 error, (*CONNECTION_LOST, *NOT_SENT)
@@ -97,21 +97,21 @@ class Pool:
                 self.discard(connection)
             raise
         self.release(connection)
-        return answer
+        return result
 
     async def close(self) -> None:
-        """Wait for what was begun, then let go of the connections."""
+        """Wait for running work, then close the connections."""
         if self._closed:
             return
         self._closed = True
         for _ in range(self._size):
             await self._slots.acquire()
-        while self._free:
-            await close_quietly(self._free.pop())
+        while self._idle:
+            await close_quietly(self._idle.pop())
 
 
 async def close_quietly(connection: Connection) -> None:
-    """Close it in good order, if the server is still there to hear it."""
+    """Close the connection, or terminate it if the server does not respond."""
     try:
         await connection.close(timeout=CLOSE_SECONDS)
     except DRIVER:

@@ -1,4 +1,4 @@
-"""Reads, many in one call: those that come in while one is under way become the next, of whatever spaces."""
+"""Batches reads: those that arrive while a call is in flight share the next one, across spaces."""
 
 import asyncio
 from collections import deque
@@ -14,13 +14,13 @@ from keyhouse.engines.worker_pool import WorkerPool
 from keyhouse.errors import KeyhouseError
 
 KEYS_MAX: Final = 256
-"""Keys in one call; a larger read goes alone."""
+"""Keys per call; a larger read is sent alone."""
 
-LANES: Final = 2
-"""Calls under way at once."""
+READS_AT_ONCE: Final = 2
+"""Concurrent calls."""
 
 
-class _Wanted:
+class _PendingRead:
     __slots__ = ("future", "keys", "space")
 
     def __init__(self, space: str, keys: Sequence[str]) -> None:
@@ -38,23 +38,24 @@ class Reader:
         self._pool = pool
         self._sql = sql
         self._clock = clock
-        self._waiting: deque[_Wanted] = deque()
-        self._lanes = WorkerPool(LANES)
+        self._queue: deque[_PendingRead] = deque()
+        self._workers = WorkerPool(READS_AT_ONCE)
         self._starting = False
 
     async def rows(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         self._pool.check_open()
         if not keys:
             return []
-        wanted = _Wanted(space, keys)
-        self._waiting.append(wanted)
-        if not self._starting and not self._lanes.full:
+        pending = _PendingRead(space, keys)
+        self._queue.append(pending)
+        if not self._starting and not self._workers.full:
             self._starting = True
-            self._lanes.start(self._lane)
-        return await wanted.future
+            self._workers.start(self._work)
+        return await pending.future
 
-    async def _lane(self) -> None:
-        """Each of its turns comes when the callers that were ready have all had their say."""
+    async def _work(self) -> None:
+        """Serve pending reads. Yields to the loop between calls, so that ready callers join the
+        next."""
         while True:
             self._starting = False
             group = self._take()
@@ -64,22 +65,22 @@ class Reader:
             self._starting = True
             await asyncio.sleep(0)
 
-    def _take(self) -> list[_Wanted]:
-        group: list[_Wanted] = []
+    def _take(self) -> list[_PendingRead]:
+        group: list[_PendingRead] = []
         count = 0
-        while self._waiting:
-            wanted = self._waiting[0]
-            count += len(wanted.keys)
+        while self._queue:
+            pending = self._queue[0]
+            count += len(pending.keys)
             if group and count > KEYS_MAX:
                 break
-            self._waiting.popleft()
-            if not wanted.future.cancelled():
-                group.append(wanted)
+            self._queue.popleft()
+            if not pending.future.cancelled():
+                group.append(pending)
         return group
 
-    async def _read(self, group: list[_Wanted]) -> None:
-        spaces = [wanted.space for wanted in group for _ in wanted.keys]
-        keys = [key for wanted in group for key in wanted.keys]
+    async def _read(self, group: list[_PendingRead]) -> None:
+        spaces = [pending.space for pending in group for _ in pending.keys]
+        keys = [key for pending in group for key in pending.keys]
 
         async def read(connection: Connection) -> list[Row | None]:
             rows: list[Row | None] = [None] * len(keys)
@@ -94,13 +95,13 @@ class Reader:
         except KeyhouseError as error:
             if len(group) == 1:
                 group[0].fail(error)
-            else:  # perhaps the fault of one of them, and each hears of its own
-                for wanted in group:
-                    await self._read([wanted])
+            else:  # one of them may be at fault: read each alone, so that only it fails
+                for pending in group:
+                    await self._read([pending])
             return
         start = 0
-        for wanted in group:
-            stop = start + len(wanted.keys)
-            if not wanted.future.done():
-                wanted.future.set_result(rows[start:stop])
+        for pending in group:
+            stop = start + len(pending.keys)
+            if not pending.future.done():
+                pending.future.set_result(rows[start:stop])
             start = stop

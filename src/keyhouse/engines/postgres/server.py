@@ -1,10 +1,10 @@
-"""The server: how to get a connection that is fit for use, and tables to use it on. Nothing here knows a row.
+"""Opens connections to the server, configured and checked, with the tables in place. Knows no rows.
 
-A connection is refused, with what to do about it, when the engine could not keep its promise on it: a server that does not
-sync its disk, that is too old, that does not speak UTF-8, or whose tables are of another version.
+A connection is rejected, with the remedy, when the engine could not keep its promises on it: the
+server does not sync its disk, is too old or does not use UTF-8, or the tables have another version.
 
-A connection keeps settings, prepared statements and, for watches, LISTEN: it goes to the server itself. A pool in between
-refuses the settings, or loses them.
+Connections hold session settings, prepared statements and, for watches, LISTEN, so they must go to
+the server directly. A pooler such as PgBouncer rejects the settings or loses them.
 """
 
 from collections.abc import Awaitable
@@ -23,30 +23,31 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 
 CONNECT_SECONDS: Final = 10.0
-"""How long one connection may take to be made."""
+"""Timeout of opening a connection."""
 
 CALL_SECONDS: Final = 30.0
-"""How long an answer is waited for, before the connection is taken for lost."""
+"""Timeout of a statement; after it, the connection counts as lost."""
 
 CLOSE_SECONDS: Final = 2.0
-"""How long a goodbye is waited for."""
+"""Timeout of closing a connection."""
 
 SERVER_VERSION_MIN: Final = 14
-"""The oldest that was maintained when this was written; tests run on the newest."""
+"""The oldest version that was maintained when this was written; tests run on the newest."""
 
 SETTINGS: Final = {
     "application_name": "keyhouse",
-    # A statement must see what was committed before it: the functions rest on it.
+    # Each statement must see everything committed before it: the functions rely on it.
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "lock_timeout": "10s",
-    # Every statement goes by an index. A plan that the server chose while a table was small, and kept, must not be another.
+    # Every statement uses an index, even if its plan was cached while the table was small.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    "max_parallel_workers_per_gather": "0",  # parallel branches of a UNION ALL would not keep their order
+    # Parallel branches of a UNION ALL would not keep their order.
+    "max_parallel_workers_per_gather": "0",
     "jit": "off",
 }
 
@@ -58,7 +59,7 @@ Result = TypeVar("Result")
 
 
 class Server:
-    """`name` is the URL without the password, for errors."""
+    """`name` is the address without credentials, for errors."""
 
     def __init__(self, url: str, layout: Layout, *, create: bool = True) -> None:
         check_names(layout)
@@ -68,7 +69,7 @@ class Server:
         self.name = _name(url)
 
     async def connect(self) -> Connection:
-        """A connection that is set up, to tables that are there: they are made in a database that has none."""
+        """Open a configured connection; creates the tables in a database without them."""
         connection = await self.reach()
         try:
             await self.translating(self._set_up(connection))
@@ -78,12 +79,11 @@ class Server:
         return connection
 
     async def reach(self) -> Connection:
-        """A connection, whatever the tables are."""
+        """Open a connection without looking at the tables."""
         try:
             if "@" in urlsplit(self._url).path:
-                raise ValueError(
-                    "the password holds a slash"
-                )  # and the driver would take a part of it for the host
+                # The driver would take a part of the password for the host.
+                raise ValueError("the password contains a slash")
             return await self.translating(
                 asyncpg.connect(
                     self._url,
@@ -93,17 +93,14 @@ class Server:
                     server_settings=SETTINGS,
                 )
             )
-        except (
-            ValueError,
-            OverflowError,
-        ):  # the driver's own for a URL is a ValueError; a port may be too high
+        except (ValueError, OverflowError):  # an invalid URL; a port out of range
             raise UsageError(
-                "A PostgreSQL URL is postgresql://user:password@host:port/database",
+                "Invalid PostgreSQL URL; write postgresql://user:password@host:port/database",
                 url=public_url(self._url),
-            ) from None  # its words may hold a part of the password
+            ) from None  # the cause may quote a part of the password
 
     async def translating(self, call: Awaitable[Result]) -> Result:
-        """What the call answers, or what its failure means."""
+        """Await the call and translate the driver's errors."""
         try:
             return await call
         except DRIVER as error:
@@ -122,13 +119,13 @@ class Server:
             )
         if state["encoding"] != "UTF8":
             raise UsageError(
-                "The database's text is not UTF-8; create one with ENCODING 'UTF8'.",
+                "The database's encoding is not UTF-8; create one with ENCODING 'UTF8'.",
                 server=self.name,
                 encoding=state["encoding"],
             )
         if state["fsync"] != "on":
             raise UsageError(
-                "The server does not sync its disk, so that what it acknowledges can be lost; set fsync = on.",
+                "The server does not sync its disk: commits can be lost; set fsync = on.",
                 server=self.name,
             )
         if state["synchronous_commit"] not in ("on", "remote_apply"):

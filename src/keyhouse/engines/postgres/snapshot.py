@@ -1,6 +1,6 @@
-"""The tables as of one moment: one connection, in one transaction that reads only. The server keeps what others delete.
+"""Snapshots: one connection in one read-only REPEATABLE READ transaction.
 
-Here also is how a scan is asked and answered, which is the same for the newest moment and for one that is held.
+Also builds the arguments and results of scans, which the engine shares.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -15,13 +15,13 @@ from keyhouse.engines.postgres.pool import Pool
 from keyhouse.engines.postgres.sql import Statements
 
 SPACES_ROWS: Final = 100
-"""Spaces that are named by one call."""
+"""Spaces per call."""
 
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Snapshot:
-    """Is a View."""
+    """Implements View."""
 
     def __init__(self, connection: Connection, server: str, sql: Statements, clock: Clock) -> None:
         self._connection = connection
@@ -36,32 +36,31 @@ class Snapshot:
     async def scan(self, space: str, span: Span, *, limit: int) -> Page:
         sql = self._sql.scans[False, False, span.stop is not None]
         arguments = scan_arguments(space, span, self._clock.now(), limit)
-        return page_of(await self._answer(self._connection.fetch(sql, *arguments)), limit)
+        return page_of(await self._await_call(self._connection.fetch(sql, *arguments)), limit)
 
     async def spaces(self) -> AsyncIterator[str]:
         after = ""
-        while found := await self._answer(
+        while found := await self._await_call(
             self._connection.fetch(self._sql.spaces, after, self._clock.now(), SPACES_ROWS)
         ):
             for (after,) in found:
                 yield after
 
-    async def begin(self) -> None:
-        await self._answer(self._connection.execute(_BEGIN))
-        await self._answer(
-            self._connection.fetch(self._sql.spaces, "", 0, 1)
-        )  # the snapshot is of the first statement
+    async def start(self) -> None:
+        await self._await_call(self._connection.execute(_BEGIN))
+        # The first statement takes the snapshot.
+        await self._await_call(self._connection.fetch(self._sql.spaces, "", 0, 1))
 
     async def end(self) -> bool:
-        """Whether the connection can be used again. One that was lost after all was read is nobody's trouble."""
+        """End the transaction; return whether the connection can be reused."""
         try:
             await self._connection.execute("ROLLBACK")
         except DRIVER:
             return False
         return True
 
-    async def _answer(self, call: Awaitable[Any]) -> Any:
-        """A connection that is lost takes the moment with it: nothing is asked a second time."""
+    async def _await_call(self, call: Awaitable[Any]) -> Any:
+        """Await the call without retry: a lost connection loses the snapshot."""
         try:
             return await call
         except DRIVER as error:
@@ -72,14 +71,14 @@ class Snapshot:
 async def snapshot(pool: Pool, sql: Statements, clock: Clock) -> AsyncIterator[Snapshot]:
     connection = await pool.acquire()
     try:
-        held = Snapshot(connection, pool.server_name, sql, clock)
-        await held.begin()
-        yield held
-        kept = await held.end()
+        opened = Snapshot(connection, pool.server_name, sql, clock)
+        await opened.start()
+        yield opened
+        is_reusable = await opened.end()
     except BaseException:
         pool.discard(connection)
         raise
-    (pool.release if kept else pool.discard)(connection)
+    (pool.release if is_reusable else pool.discard)(connection)
 
 
 def scan_arguments(space: str, span: Span, now: int, limit: int) -> tuple[object, ...]:
@@ -97,6 +96,6 @@ def page_of(answer: list[Any], limit: int) -> Page:
 
 
 def _without_null(bound: str) -> str:
-    """The end of a span without U+0000, which no key holds and PostgreSQL does not take: it cuts between the same keys."""
+    """Return an equivalent bound without U+0000: no key contains it, and PostgreSQL rejects it."""
     text, null, _ = bound.partition("\0")
     return text + "\x01" if null else bound

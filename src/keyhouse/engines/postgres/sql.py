@@ -1,7 +1,8 @@
-"""Every statement that the engine sends, made once from a `Layout`. The functions they call are in `sql.postgres`.
+"""Every statement that the engine sends, built once per layout. `sql.postgres` has the functions.
 
-Every statement finds its rows by an index, and the session forbids the planner anything else (see `server`). What is
-read beside the rows of one answer comes as the answer's first row: one statement is one snapshot.
+Every statement finds its rows by an index; session settings keep the planner from anything else
+(see `server`). Values read together with rows come as the first row of the result, because one
+statement is one snapshot.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ COMMIT_ARGUMENTS = 22
 
 
 class Statements(NamedTuple):
-    """SQL by what it does; the comment says what is sent, in order."""
+    """Statements by purpose; the comments list their parameters in order."""
 
     commit: str  # see `sql.postgres.commit_function`
     sweep: str  # now, limit
@@ -82,7 +83,7 @@ def statements(layout: Layout) -> Statements:
 
 
 def _channel(n: Layout) -> str:
-    """Of the table, wherever it is: another schema of the database may have one of the same name."""
+    """Return a table's channel, by oid: other schemas may have a table of the same name."""
     return f"'keyhouse_' || {quoted_text(n.rows)}::regclass::oid"
 
 
@@ -100,7 +101,7 @@ def _scan(layout: Layout, n: Layout, reverse: bool, keys_only: bool, bounded: bo
 
 
 def _spaces(layout: Layout, n: Layout) -> str:
-    """From one space to the next that holds a live row, without reading the rows between."""
+    """List spaces with a live row by a loose index scan: rows in between are not read."""
 
     def after(space: str) -> str:
         return f"""(SELECT r.{n.space} FROM {n.rows} r WHERE r.{n.space} > {space}
@@ -112,10 +113,10 @@ def _spaces(layout: Layout, n: Layout) -> str:
 
 
 def _window(layout: Layout, n: Layout) -> str:
-    """The next commits of a space and what they changed, without what a newer commit has changed since.
+    """Return the next commits of a space and the keys that they changed and no later commit did.
 
-    The first row says what can't be found any more, how far the window reads, and how many changes that are. At least
-    one commit is whole in it; further ones are, as long as all of it stays within some bytes.
+    The first row holds the pruned revision, the last revision of the page and the number of
+    changes. The page has at least one whole commit, and more while it stays within the byte limit.
     """
     return f"""WITH log AS MATERIALIZED (
             SELECT c.revision, c.keys::json AS keys FROM {n.changes} c WHERE c.space = $1 AND c.revision > $2

@@ -1,14 +1,14 @@
-"""The tables' versions: which one is there, and going from one to another, through the engine's own driver."""
+"""Reads and changes the version of the tables, through the engine's own driver."""
 
 from collections.abc import Awaitable, Callable
 
 from keyhouse.engines.postgres.connection import Connection
 from keyhouse.engines.sql.layout import Layout, quoted
-from keyhouse.engines.sql.version import is_step_down, is_step_up
+from keyhouse.engines.sql.version import needs_downgrade, needs_upgrade
 
 
 async def version(connection: Connection, layout: Layout) -> str | None:
-    """Which version the tables are; `None`: there are none."""
+    """Return the version of the tables, or None if there are no tables."""
     if await connection.fetchval("SELECT to_regclass($1)::text", quoted(layout.version)) is None:
         return None
     found: str | None = await connection.fetchval(
@@ -18,35 +18,34 @@ async def version(connection: Connection, layout: Layout) -> str | None:
 
 
 async def upgrade(connection: Connection, layout: Layout, to: str = "head") -> None:
-    """Make the tables, or bring them up to a version. Of many who do so at once, one does."""
-    from keyhouse.engines.sql.script import (
-        upgrade_script,
-    )  # brings Alembic: half a second, once for a database
+    """Create the tables, or upgrade them to a version. Safe to call concurrently."""
+    # Imports Alembic, which takes half a second: only when tables change.
+    from keyhouse.engines.sql.script import upgrade_script
 
     async def run() -> None:
         found = await version(connection, layout)
-        if is_step_up(found, to):
+        if needs_upgrade(found, to):
             await connection.execute(upgrade_script(layout, "postgresql", found, to))
 
-    await _alone(connection, layout, run)
+    await _run_exclusively(connection, layout, run)
 
 
 async def downgrade(connection: Connection, layout: Layout, to: str = "base") -> None:
-    """Take the tables back to a version; all the way, with every row in them."""
+    """Downgrade the tables to a version; `base` drops them with every row."""
     from keyhouse.engines.sql.script import downgrade_script
 
     async def run() -> None:
         found = await version(connection, layout)
-        if is_step_down(found, to) and found is not None:
+        if needs_downgrade(found, to) and found is not None:
             await connection.execute(downgrade_script(layout, "postgresql", found, to))
 
-    await _alone(connection, layout, run)
+    await _run_exclusively(connection, layout, run)
 
 
-async def _alone(
+async def _run_exclusively(
     connection: Connection, layout: Layout, run: Callable[[], Awaitable[None]]
 ) -> None:
-    """All or nothing, and one at a time."""
+    """Run in one transaction, under an advisory lock."""
     await connection.execute("BEGIN")
     try:
         await connection.fetchval(

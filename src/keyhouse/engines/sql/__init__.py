@@ -1,7 +1,7 @@
-"""What the two SQL engines share: how their tables are called and made, and the migrations that make them.
+"""Shared by the two SQL engines: layouts, table definitions and migrations.
 
-Importing it needs no SQLAlchemy: an engine that finds its tables never does. `keyhouse.engines.sql.migrate` brings a
-database up to date, or takes the tables away.
+Importing it needs no SQLAlchemy: an engine whose tables exist never loads it.
+`keyhouse.engines.sql.migrate` upgrades or removes the tables.
 """
 
 from keyhouse.engines.sql.layout import Layout, layout_of

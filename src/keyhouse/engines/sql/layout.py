@@ -1,6 +1,7 @@
-"""How rows look natively in a SQL database: what tables, columns and indexes are called, and how times are written.
+"""Table, column and index names of a SQL database, and its time format.
 
-A layout is the engine's own table under other names, never a copy. Whatever it says, the engine keeps the same promise.
+A layout renames the engine's own tables; it is never a copy, and the engine's promises do not
+depend on it.
 """
 
 import msgspec
@@ -12,17 +13,17 @@ __all__ = ["Layout", "in_quotes", "layout_of", "quoted"]
 
 
 def layout_of(system: str) -> Layout:
-    """The layout that a system's document asks for, or else the usual one under the system's name."""
+    """Return a system's declared layout, or the default one under the system's name."""
     return find_layouts(system).sql or Layout.named(system)
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in a statement."""
+    """Quote a name for a statement."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def in_quotes(layout: Layout) -> Layout:
-    """The same layout with every name as it stands in a statement."""
+    """Return the layout with every name quoted."""
     names = {
         name: quoted(value)
         for name, value in msgspec.structs.asdict(layout).items()

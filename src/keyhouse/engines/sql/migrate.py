@@ -1,6 +1,6 @@
-"""Migrations by URL, for the command line and for whoever deploys: the tables of a layout, up and down.
+"""Table migrations by URL, for the CLI and for deployments.
 
-An engine that finds no tables makes them by itself; between versions, someone has to say when.
+An engine creates missing tables by itself; an upgrade between versions is always explicit.
 """
 
 from importlib.util import find_spec
@@ -15,22 +15,22 @@ __all__ = ["current", "downgrade", "upgrade", "versions"]
 
 
 def versions() -> tuple[str, ...]:
-    """Every version that this code knows, in order."""
+    """Return every known version, in order."""
     return VERSIONS
 
 
 def current(url: str) -> str | None:
-    """Which version the tables are; `None`: there are none."""
+    """Return the version of the tables, or None if there are no tables."""
     return _migrations(url).version()
 
 
 def upgrade(url: str, to: str = "head") -> None:
-    """Make the tables, or bring them up to a version."""
+    """Create the tables, or upgrade them to a version."""
     _migrations(url).upgrade(to)
 
 
 def downgrade(url: str, to: str = "base") -> None:
-    """Take the tables back to a version. `base` is no tables at all, and none of their rows."""
+    """Downgrade the tables to a version. `base` drops them with every row."""
     _migrations(url).downgrade(to)
 
 
@@ -46,9 +46,7 @@ def _migrations(url: str) -> _Migrations:
     bare, layout = split_layout(url)
     for driver in ("alembic", "sqlalchemy"):
         if find_spec(driver) is None:
-            raise ImportError(
-                "Migrations of tables need Alembic: pip install 'keyhouse[migrations]'"
-            )
+            raise ImportError("Table migrations need Alembic: pip install 'keyhouse[migrations]'")
     match url.partition(":")[0]:
         case "sqlite":
             from keyhouse.engines.sqlite.migrations import SqliteMigrations
@@ -58,4 +56,4 @@ def _migrations(url: str) -> _Migrations:
             from keyhouse.engines.postgres.migrations import PostgresMigrations
 
             return PostgresMigrations(bare, layout or Layout.named("keyhouse"))
-    raise UsageError("Only the SQL engines have migrations: sqlite: and postgresql:")
+    raise UsageError("Only the SQL engines have table migrations: sqlite: and postgresql:")

@@ -1,21 +1,23 @@
-"""What PostgreSQL is taught: the functions that commit and sweep, installed by the migrations, and the words they share
-with the engine's own statements.
+"""The PostgreSQL functions that commit and sweep, installed by the migrations, and SQL fragments.
 
-**One call is one round trip and one transaction**, for a group of batches of any spaces. In it:
+**A call is one round trip and one transaction**, for a group of batches of any spaces:
 
-- First the spaces are locked, by advisory locks that end with the transaction. A call of several spaces does not wait
-  for a lock that another process has: it leaves that space's batches undone and says so, and the engine sends them
-  again in a call of their own, which waits. So nobody waits while holding a lock that another waits for, and no space
-  waits for another. Row locks are only taken under these.
-- Every later statement sees what was committed before the lock was had, because in a function each statement of a
-  READ COMMITTED transaction takes its own snapshot. So a check can't be of an older state than the write beside it.
-- A space's next revision is one more than its newest, which the log of changes holds (or `pruned`, when the log has been
-  cut behind it). The lock is let go after the commit is visible: in one space revisions become visible in their order,
-  and who has seen one has missed none before it. A sequence could not promise that, and could be lost in a restore.
-- Batches that write what another of the group reads or writes are put into a later *wave* by the engine. Within a wave
-  everything is done for all batches at once: a handful of statements for the group, not for each batch.
+- First it locks the spaces with transaction-level advisory locks. A call for several spaces does
+  not wait for a lock held by another process: it skips that space's batches and reports them as
+  busy, and the engine sends them again in a call of their own, which waits. So no transaction waits
+  while it holds a lock, which rules out deadlocks, and no space waits for another. Row locks are
+  taken only under these locks.
+- Every later statement sees everything committed before the lock was acquired, because each
+  statement of a function in a READ COMMITTED transaction takes its own snapshot. A check never
+  reads an older state than the write beside it.
+- A space's next revision is one more than its newest, found in the log of changes (or in `pruned`,
+  when the log has been pruned past it). The lock is released after the commit is visible, so the
+  revisions of a space become visible in order, and a reader that has seen one has missed none
+  before it. A sequence guarantees neither, and a restore could reset it.
+- The engine puts batches that write keys of another batch in the group into a later *wave*. Within
+  a wave, a handful of statements serve all batches at once.
 
-Nothing here asks the server for the time: `now` is the engine's clock.
+Nothing reads the server's time: `now` is the engine's clock.
 """
 
 import msgspec
@@ -25,15 +27,15 @@ from keyhouse.errors import UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 
 NOT_A_COUNTER, OUT_OF_BOUNDS, PASSES_BOUNDS = 1, 2, 3
-"""Why a batch was refused."""
+"""Reasons why a batch is rejected."""
 
 NAME_BYTES_MAX = 63
-"""PostgreSQL's own limit; with the longest of our endings, a layout's name may have 50."""
+"""PostgreSQL's limit; with the longest suffix, a layout's name may have 50 bytes."""
 
-_LITE = ("large_values", "documents")
+_SQLITE_ONLY = ("large_values", "documents")
 
-STRANGER_MILLISECONDS = 50
-"""How long a sweep waits for a row that someone who is not an engine has locked."""
+FOREIGN_LOCK_MILLISECONDS = 50
+"""Time that a sweep waits for a row locked by another program."""
 
 
 def commit_name(layout: Layout) -> str:
@@ -45,11 +47,11 @@ def sweep_name(layout: Layout) -> str:
 
 
 def check_names(layout: Layout) -> None:
-    """PostgreSQL cuts a longer name off, silently: two that differ behind it would be one."""
+    """Raise for names that PostgreSQL would silently truncate: two of them could become one."""
     own = {
         name
         for field, name in msgspec.structs.asdict(layout).items()
-        if isinstance(name, str) and field not in _LITE
+        if isinstance(name, str) and field not in _SQLITE_ONLY
     }
     own |= {
         f"{layout.rows}_commit",
@@ -60,14 +62,14 @@ def check_names(layout: Layout) -> None:
     for name in sorted(own):
         if len(name.encode(errors="surrogatepass")) > NAME_BYTES_MAX or "\0" in name:
             raise UsageError(
-                "A name of the layout does not fit into PostgreSQL; take a shorter one, without U+0000.",
+                "A name of the layout is invalid in PostgreSQL; use a shorter one, without U+0000.",
                 name=name,
                 limit=NAME_BYTES_MAX,
             )
 
 
 def time_of(layout: Layout, milliseconds: str) -> str:
-    """Milliseconds as the column keeps them."""
+    """Return the SQL that converts milliseconds to the column type."""
     if not layout.timestamps:
         return milliseconds
     return f"to_timestamp(CASE WHEN {milliseconds} > {EXPIRES_MAX} THEN {EXPIRES_MAX} ELSE {milliseconds} END / 1000.0)"
@@ -78,24 +80,24 @@ def milliseconds_of(layout: Layout, column: str) -> str:
 
 
 def live(layout: Layout, row: str, moment: str) -> str:
-    """Whether the row is there at a moment, which is in the type of the column."""
+    """Return the SQL condition that a row has not expired at a moment, given in the column type."""
     expires = f"{row}.{quoted(layout.expires)}"
     return f"({expires} IS NULL OR {expires} > {moment})"
 
 
 def head(layout: Layout, space: str) -> str:
-    """The newest revision of a space; 0 before its first commit."""
+    """Return the SQL of a space's newest revision; 0 before its first commit."""
     return f"""coalesce((SELECT max(c.revision) FROM {quoted(layout.changes)} c WHERE c.space = {space}),
             (SELECT p.revision FROM {quoted(layout.pruned)} p WHERE p.space = {space}), 0)"""
 
 
 def _lock(layout: Layout, space: str) -> str:
-    """The number of a space's lock, among all of the database: the table has its part in it."""
+    """Return the SQL of a space's advisory lock number, which also depends on the table."""
     return f"hashtextextended({space}, {quoted_text(quoted(layout.rows))}::regclass::oid::bigint)"
 
 
 def _moment(layout: Layout) -> str:
-    """The engine's now, in the type of the columns."""
+    """Return the declaration of `moment`: `now` in the column type."""
     return f"moment CONSTANT {'timestamptz' if layout.timestamps else 'bigint'} := {time_of(layout, 'now')}"
 
 
@@ -104,7 +106,7 @@ def quoted_text(value: str) -> str:
 
 
 def _upsert(layout: Layout, source: str) -> str:
-    """Put `source`, which has the columns space, key, value, revision, expires (in milliseconds)."""
+    """Return the upsert of `source`: space, key, value, revision, expires (in milliseconds)."""
     rows, space, key = quoted(layout.rows), quoted(layout.space), quoted(layout.key)
     value, revision, expires = quoted(layout.value), quoted(layout.revision), quoted(layout.expires)
     columns, values, changed = [], [], []
@@ -125,10 +127,12 @@ def _upsert(layout: Layout, source: str) -> str:
 
 
 def commit_function(layout: Layout) -> str:
-    """Batches and spaces are numbered from 1. An answer is the revision, or NULL when a check did not hold. `busy` are the
-    spaces that were left alone, unless `patient`; a faulty batch is one that was refused.
+    """Return the DDL of the commit function.
 
-    The letters in front of the arguments: b batches, c checks, p puts, d deletes, a adds. A check of 0 is of absence.
+    Batches and spaces are numbered from 1. An answer is the revision, or NULL when a check failed.
+    `busy` lists the spaces that were skipped, which happens only if `patient` is false. `fault_*`
+    describe the rejected batches. Argument prefixes: b batches, c checks, p puts, d deletes,
+    a adds. A check of 0 requires absence.
     """
     rows, changes, applied = quoted(layout.rows), quoted(layout.changes), quoted(layout.applied)
     space, key, value = quoted(layout.space), quoted(layout.key), quoted(layout.value)
@@ -146,8 +150,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     {_moment(layout)};
     heads bigint[];        -- by space
-    revisions bigint[];    -- by batch: what it writes in this wave; 0 when nothing
-    gone int[];            -- the batches of this wave that write nothing any more
+    revisions bigint[];    -- by batch: its revision in this wave; 0 if it writes nothing
+    gone int[];            -- the batches of this wave that are settled
     batch int;
     number bigint;
     sums record;
@@ -265,13 +269,15 @@ END $$"""
 
 
 def sweep_function(layout: Layout) -> str:
-    """Remove up to `most` expired rows, as one change of each space they were in, and name the spaces.
+    """Return the DDL of the sweep function: it deletes up to `most` expired rows.
 
-    Spaces that someone else has locked stay for the next time; only when all are, one is waited for. Under the lock of its
-    space nobody of ours writes a row, so what was found is what goes, and need not be collected again. A stranger may hold
-    or change one: then all is undone, and what he leaves is found anew, row by row, and kept from him. The usual entry of
-    the log, of one space, is made before anybody has to wait for the lock. `seen` says how many rows were looked at: less
-    than `most` means that there were no more.
+    The deletes are one change of each space, and `spaces` names these. Spaces that another call has
+    locked are left to the next sweep; only if all are locked, it waits for one. Under a space's
+    lock no engine writes its rows, so the rows that were selected are deleted without selecting
+    them again. Another program may lock or change one: then the delete is rolled back, and the
+    remaining rows are selected again, each locked. The log entry of the common case, one space, is
+    built before the lock is taken. `seen` counts the selected rows: fewer than `most` means that no
+    more have expired.
     """
     rows, space, key, expires = (
         quoted(name) for name in (layout.rows, layout.space, layout.key, layout.expires)
@@ -309,7 +315,7 @@ BEGIN
         spaces := candidates[1:1];
         PERFORM pg_advisory_xact_lock({_lock(layout, "candidates[1]")});
     END IF;
-    PERFORM set_config('lock_timeout', '{STRANGER_MILLISECONDS}ms', true);
+    PERFORM set_config('lock_timeout', '{FOREIGN_LOCK_MILLISECONDS}ms', true);
     WHILE places IS NOT NULL LOOP
         BEGIN
             DELETE FROM {rows} r WHERE {still};

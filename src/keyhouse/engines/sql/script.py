@@ -1,4 +1,4 @@
-"""The SQL of migrations, as Alembic writes it: text for a driver to run, or for a database's owner to read first."""
+"""Generates the SQL of migrations with Alembic, to be run by a driver or reviewed by a DBA."""
 
 import io
 import os
@@ -16,19 +16,19 @@ FOLDER = Path(__file__).parent / "migrations"
 
 @lru_cache(maxsize=64)
 def upgrade_script(layout: Layout, dialect: Dialect, current: str | None, to: str = "head") -> str:
-    """From the version `current` (`None`: there are no tables yet) up."""
+    """Return the SQL to upgrade from `current`, or to create the tables if that is None."""
     config = _config(layout, dialect)
     command.upgrade(config, to if current is None else f"{current}:{to}", sql=True)
-    return _written(config)
+    return _output(config)
 
 
 @lru_cache(maxsize=64)
 def downgrade_script(layout: Layout, dialect: Dialect, current: str, to: str = "base") -> str:
-    """From the version `current` down; all the way, nothing is left."""
+    """Return the SQL to downgrade from `current`; to `base`, it drops everything."""
     config = _config(layout, dialect)
     command.downgrade(config, f"{current}:{to}", sql=True)
     end = f"DROP TABLE {quoted(layout.version)};\n" if to == "base" else ""
-    return _written(config) + end
+    return _output(config) + end
 
 
 def _config(layout: Layout, dialect: Dialect) -> Config:
@@ -38,7 +38,7 @@ def _config(layout: Layout, dialect: Dialect) -> Config:
     return config
 
 
-def _written(config: Config) -> str:
+def _output(config: Config) -> str:
     buffer = config.output_buffer
     assert isinstance(buffer, io.StringIO)
     return buffer.getvalue()

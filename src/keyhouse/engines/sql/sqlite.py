@@ -1,20 +1,20 @@
-"""What a SQLite file holds beside its tables, for the engine that makes one and for the migrations alike."""
+"""The header, triggers and view of a SQLite file, for the engine and the migrations."""
 
 from typing import Final
 
 from keyhouse.engines.sql.layout import Layout, quoted
 
 APPLICATION_ID: Final = 0x4B455948
-"""`KEYH`, in the file's header: this file is Keyhouse's."""
+"""`KEYH` in the file's header identifies a Keyhouse file."""
 
 
 def header(version: int) -> tuple[str, ...]:
-    """Whose file it is, and which version its tables are, where a program sees it before it reads any."""
+    """Return the pragmas that mark the file as Keyhouse's and record the version of its tables."""
     return (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {version}")
 
 
 def value_of(layout: Layout) -> str:
-    """The value of a row, wherever it lies."""
+    """Return the SQL expression of a row's value, inline or in the table of large values."""
     rows, value = quoted(layout.rows), quoted(layout.value)
     if layout.large_values is None:
         return f"{rows}.{value}"
@@ -23,9 +23,9 @@ def value_of(layout: Layout) -> str:
 
 
 def beside_the_tables(layout: Layout) -> tuple[str, ...]:
-    """Triggers that drop a large value with its row, and a view that shows every row with its value.
+    """Return the triggers that delete a large value with its row, and the view of rows with values.
 
-    One is on changes of `large` alone: a statement that leaves it as it is does without, and is a third cheaper.
+    The update trigger fires on changes of `large` only: other updates are a third cheaper.
     """
     if layout.large_values is None:
         return ()

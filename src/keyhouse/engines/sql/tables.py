@@ -1,7 +1,7 @@
-"""The tables of a layout, defined once, in SQLAlchemy Core: the migrations make them from here.
+"""The tables of a layout in SQLAlchemy Core, from which the migrations create them.
 
-The SQLite engine makes the same tables in a new file by its own statements, without importing any of this; a test
-compares the two.
+The SQLite engine creates the same tables in a new file with its own statements, without importing
+this module; a test compares the two.
 """
 
 from typing import Literal
@@ -25,7 +25,7 @@ from keyhouse.engines.sql.layout import Layout
 Dialect = Literal["postgresql", "sqlite"]
 
 NAME = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text in the order of its UTF-8 bytes, which in SQLite it has anyway."""
+"""Text that sorts by its UTF-8 bytes, which is SQLite's default."""
 
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 TIME = TIMESTAMP(timezone=True).with_variant(Text(), "sqlite")
@@ -33,29 +33,28 @@ TIME = TIMESTAMP(timezone=True).with_variant(Text(), "sqlite")
 
 def tables(layout: Layout, dialect: Dialect) -> MetaData:
     metadata = MetaData()
-    lite = dialect == "sqlite"
-    _rows(metadata, layout, lite)
-    if lite and layout.large_values is not None:
+    is_sqlite = dialect == "sqlite"
+    _rows(metadata, layout, is_sqlite)
+    if is_sqlite and layout.large_values is not None:
         Table(
             layout.large_values,
             metadata,
-            Column(
-                "id", Integer, primary_key=True, nullable=True
-            ),  # SQLite's own row id, which it never is
+            # An alias of SQLite's rowid, which is never NULL.
+            Column("id", Integer, primary_key=True, nullable=True),
             Column(layout.value, Text, nullable=False),
             sqlite_strict=True,
         )
-    _changes(metadata, layout, lite)
-    _applied(metadata, layout, lite)
+    _changes(metadata, layout, is_sqlite)
+    _applied(metadata, layout, is_sqlite)
     return metadata
 
 
-def _rows(metadata: MetaData, layout: Layout, lite: bool) -> None:
+def _rows(metadata: MetaData, layout: Layout, is_sqlite: bool) -> None:
     time = TIME if layout.timestamps else NUMBER
-    apart = lite and layout.large_values is not None
-    value: Column[str] = Column(layout.value, Text, nullable=apart)
+    has_large_values = is_sqlite and layout.large_values is not None
+    value: Column[str] = Column(layout.value, Text, nullable=has_large_values)
     default = text("CURRENT_TIMESTAMP") if layout.timestamps else None
-    stamps = [
+    timestamps = [
         Column(name, time, nullable=False, server_default=default)
         for name in (layout.created, layout.updated)
         if name is not None
@@ -66,16 +65,15 @@ def _rows(metadata: MetaData, layout: Layout, lite: bool) -> None:
         metadata,
         Column(layout.space, NAME, nullable=False),
         Column(layout.key, NAME, nullable=False),
-        revision if lite else value,
+        revision if is_sqlite else value,
         Column(layout.expires, time),
-        *stamps,
-        *([Column("large", Integer)] if apart else []),
-        value
-        if lite
-        else revision,  # SQLite comes to the columns in front of the value without reading that
+        *timestamps,
+        *([Column("large", Integer)] if has_large_values else []),
+        # Last in SQLite: columns in front of the value are read without it.
+        value if is_sqlite else revision,
         PrimaryKeyConstraint(layout.space, layout.key),
         sqlite_strict=True,
-        sqlite_with_rowid=not apart,
+        sqlite_with_rowid=not has_large_values,
     )
     expires = table.c[layout.expires]
     present = expires.is_not(None)
@@ -84,9 +82,9 @@ def _rows(metadata: MetaData, layout: Layout, lite: bool) -> None:
         Index(layout.by_key, table.c[layout.space], table.c[layout.key])
 
 
-def _changes(metadata: MetaData, layout: Layout, lite: bool) -> None:
-    """SQLite numbers commits over all spaces, PostgreSQL within each: there, `id` gives the order over all."""
-    if lite:
+def _changes(metadata: MetaData, layout: Layout, is_sqlite: bool) -> None:
+    """SQLite numbers commits globally, PostgreSQL per space: there, `id` is the global order."""
+    if is_sqlite:
         Table(
             layout.changes,
             metadata,
@@ -115,7 +113,7 @@ def _changes(metadata: MetaData, layout: Layout, lite: bool) -> None:
     )
 
 
-def _applied(metadata: MetaData, layout: Layout, lite: bool) -> None:
+def _applied(metadata: MetaData, layout: Layout, is_sqlite: bool) -> None:
     table = Table(
         layout.applied,
         metadata,

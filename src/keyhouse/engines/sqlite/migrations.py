@@ -9,7 +9,7 @@ from apsw import Connection
 
 from keyhouse.engines.sql.layout import Layout, quoted
 from keyhouse.engines.sql.script import downgrade_script, upgrade_script
-from keyhouse.engines.sql.version import is_step_down, is_step_up
+from keyhouse.engines.sql.version import needs_downgrade, needs_upgrade
 from keyhouse.engines.sqlite.connections import check_owner, transaction, until_available
 from keyhouse.engines.sqlite.error_map import translate
 
@@ -27,7 +27,7 @@ class SqliteMigrations:
     def upgrade(self, to: str) -> None:
         def run(connection: Connection) -> None:
             found = self._version(connection)
-            if is_step_up(found, to):
+            if needs_upgrade(found, to):
                 connection.execute(upgrade_script(self._layout, "sqlite", found, to))
 
         self._in_transaction(run)
@@ -35,13 +35,13 @@ class SqliteMigrations:
     def downgrade(self, to: str) -> None:
         def run(connection: Connection) -> None:
             found = self._version(connection)
-            if is_step_down(found, to) and found is not None:
+            if needs_downgrade(found, to) and found is not None:
                 connection.execute(downgrade_script(self._layout, "sqlite", found, to))
 
         if os.path.exists(self._path):
             self._in_transaction(run)
         else:
-            is_step_down(None, to)
+            needs_downgrade(None, to)
 
     def _version(self, connection: Connection) -> str | None:
         table = self._layout.version

@@ -1,1 +1,2 @@
-"""Real servers for tests, installed with pip: each in a temporary folder, and ended with the process that began it."""
+"""Real servers for tests, installed with pip. Each has a temporary folder and stops with the
+process that started it."""

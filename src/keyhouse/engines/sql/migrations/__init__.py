@@ -1,1 +1,1 @@
-"""The migrations of the SQL engines, in Alembic's form; `keyhouse.engines.sql.migrate` runs them."""
+"""Alembic migrations of the SQL engines; `keyhouse.engines.sql.migrate` runs them."""

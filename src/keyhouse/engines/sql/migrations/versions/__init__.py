@@ -1,1 +1,1 @@
-"""One module for each version of the tables, in order. A version that has been released is not edited."""
+"""One module per version of the tables. A released version is never edited."""
