@@ -1,4 +1,4 @@
-"""The register of everything that is stored says what is stored: each example is built, parsed, or found in a real file."""
+"""The format page is true: each example is built, parsed, or found in a real file."""
 
 import asyncio
 import json
@@ -39,14 +39,17 @@ from keyhouse.keys import PLAIN, Template
 from keyhouse.schema import Count, First, Index, Summary, Unique
 from keyhouse.store.jsonl import Trailer, decode, encode_row, encode_trailer
 from keyhouse.store.move import MARK_KEY, MARK_SPACE, Mark
-from tests.docs.pages import DOCS, code, table
+from tests.docs.pages import DOCS, blocks, code, table
 
 PAGE = (DOCS / "format.md").read_text()
+CODE_SPANS = re.findall(
+    "`([^`]+)`", re.sub(r"^```.*?^```", "", PAGE, flags=re.DOTALL | re.MULTILINE)
+)
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 @pytest.mark.parametrize("row", table(PAGE, "## Fields in keys"), ids=lambda row: row[0])
-def test_a_field_is_written_so_and_reads_back(row: list[str]) -> None:
+def test_a_field_is_formatted_and_parsed_as_documented(row: list[str]) -> None:
     _, text, value_text, key = row
     template = Template(code(text))
     value = eval(code(value_text), {"date": date})
@@ -67,9 +70,9 @@ def test_every_short_name_of_a_type_has_an_example() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("row", table(PAGE, "## Escapes"), ids=lambda row: row[2])
-def test_text_is_escaped_so(row: list[str]) -> None:
-    alphabet, _, text, escaped = row
+@pytest.mark.parametrize("row", table(PAGE, "## Escapes"), ids=lambda row: row[1])
+def test_text_is_escaped_as_documented(row: list[str]) -> None:
+    alphabet, text, escaped = row
     escape = {"plain": PLAIN.and_also(":"), "NATS": NATS}[alphabet]
     assert escape.escape(code(text)) == code(escaped)
     assert escape.unescape(code(escaped)) == code(text)
@@ -81,8 +84,8 @@ class Item(Struct):
     name: str
 
 
-def test_derived_rows_look_so() -> None:
-    kinds = {row[0]: code(row[2]) for row in table(PAGE, "## Derived rows")}
+def test_derived_rows_are_as_documented() -> None:
+    kinds = {row[0]: code(row[1]) for row in table(PAGE, "## Derived rows")}
     among = Index("all:{group}:{id}")
     record = Record(
         Item,
@@ -121,16 +124,20 @@ def entry_of(item: Item) -> dict[str, str]:
     return {"name": item.name}
 
 
-@pytest.mark.parametrize("row", table(PAGE, "## The store's own rows"), ids=lambda row: row[0])
-def test_the_stores_own_rows_look_so(row: list[str]) -> None:
-    schema = Schema("none", space=Space("a place"), meta=Meta())
-    found = schema.find(code(row[0]))
+def lines(heading: str, language: str) -> list[str]:
+    """Return the lines of the first block after a heading."""
+    return blocks(PAGE.split(f"{heading}\n", 1)[1], language)[0].splitlines()
+
+
+@pytest.mark.parametrize("line", lines("## The store's own rows", "text"))
+def test_the_stores_own_rows_are_as_documented(line: str) -> None:
+    key, value = line.split(maxsplit=1)
+    found = Schema("none", space=Space("a place"), meta=Meta()).find(key)
     assert found is not None
-    value = code(row[1]).encode()
-    assert found.record.encode(found.record.decode(value)) == value
+    assert found.record.encode(found.record.decode(value.encode())) == value.encode()
 
 
-def test_a_logs_state_and_the_times_and_ids_look_so() -> None:
+def test_log_states_times_and_ids_are_as_documented() -> None:
     [state] = [line for line in PAGE.splitlines() if line.startswith('`{"through"')]
     assert msgspec.json.decode(code(state.partition(";")[0]), type=LogState).through == ULID
     assert f"`{SECONDS.format(1_768_737_600_000)}`" in PAGE
@@ -138,8 +145,8 @@ def test_a_logs_state_and_the_times_and_ids_look_so() -> None:
     assert ulid_number(ULID) > 0
 
 
-def test_a_cursor_looks_so_and_is_taken() -> None:
-    [[cursor, holds]] = table(PAGE, "## Cursors")
+def test_a_cursor_is_as_documented_and_is_accepted() -> None:
+    [[cursor, content]] = table(PAGE, "## Cursors")
 
     async def main() -> tuple[str | None, list[str]]:
         store = Store(BOARD, await open_engine("memory:"), "channel-7")
@@ -150,11 +157,11 @@ def test_a_cursor_looks_so_and_is_taken() -> None:
 
     import base64
 
-    assert json.loads(base64.urlsafe_b64decode(code(cursor) + "==")) == json.loads(code(holds))
+    assert json.loads(base64.urlsafe_b64decode(code(cursor) + "==")) == json.loads(code(content))
     assert asyncio.run(main()) == (code(cursor), ["clip:kick-off"])
 
 
-def test_the_tables_of_the_file_are_these(tmp_path: Path) -> None:
+def test_the_sqlite_tables_are_as_documented(tmp_path: Path) -> None:
     path = tmp_path / "test.db"
 
     async def main() -> None:
@@ -188,7 +195,7 @@ def test_the_tables_of_the_file_are_these(tmp_path: Path) -> None:
     file.close()
 
 
-def test_the_tables_of_postgresql_are_these() -> None:
+def test_the_postgresql_tables_are_as_documented() -> None:
     layout = Layout.named("keyhouse")
     made = tables(layout, "postgresql").sorted_tables
     real = {(each.name, column.name) for each in made for column in each.columns}
@@ -198,24 +205,22 @@ def test_the_tables_of_postgresql_are_these() -> None:
     assert f"`{layout.rows}_sweep`" in PAGE
 
 
-def test_the_column_families_are_these() -> None:
+def test_the_column_families_are_as_documented() -> None:
     rows = {code(row[0]): row[2] for row in table(PAGE, "## The RocksDB folder")}
     assert set(rows) == set(encoding.FAMILIES)
     assert code(rows["meta"]) == str(encoding.FORMAT)
 
 
 @pytest.mark.parametrize("row", table(PAGE, "## The JetStream bucket"), ids=lambda row: row[1])
-def test_a_row_is_called_so_in_a_bucket(row: list[str]) -> None:
+def test_a_row_has_the_documented_subject_in_a_bucket(row: list[str]) -> None:
     space, key, subject = map(code, row)
     names = BucketNames("media")
     assert names.row(space, key) == subject
     assert names.read(subject) == (space, key)
-    assert {f"`{names.check}`", f"`{names.horizon}`", f"`{names.stream}`"} <= set(
-        re.findall("`[^`]+`", PAGE)
-    )
+    assert {names.check, names.horizon, names.stream} <= set(CODE_SPANS)
 
 
-def test_an_item_has_these_attributes() -> None:
+def test_a_dynamodb_item_has_the_documented_attributes() -> None:
     item = Items(DynamoDBLayout()).item("s", Row("k", b"1", 1, 5_000))
     named = {(code(row[0]), code(row[1])) for row in table(PAGE, "## The DynamoDB tables")}
     assert named == {(name, kind) for name, value in item.items() for kind in value}
@@ -223,16 +228,16 @@ def test_an_item_has_these_attributes() -> None:
     assert code(rows[2][1]) == entry_name(42)
 
 
-@pytest.mark.parametrize("row", table(PAGE, "## Exported rows"), ids=lambda row: row[1])
-def test_a_line_of_an_export_looks_so(row: list[str]) -> None:
-    line = code(row[0]).encode() + b"\n"
+@pytest.mark.parametrize("text", lines("## Exported rows", "text"))
+def test_an_exported_line_is_as_documented(text: str) -> None:
+    line = text.encode() + b"\n"
     read = decode(line, 1)
     assert (
         encode_trailer(read) if isinstance(read, Trailer) else encode_row(read.space, read.put)
     ) == line
 
 
-def test_the_mark_of_a_move_looks_so() -> None:
-    [text] = [each for each in re.findall("`([^`]+)`", PAGE) if each.startswith('{"source"')]
+def test_the_marker_row_of_a_move_is_as_documented() -> None:
+    [text] = [each for each in CODE_SPANS if each.startswith('{"source"')]
     assert msgspec.json.encode(msgspec.json.decode(text, type=Mark)).decode() == text
     assert f"the space `{MARK_SPACE}` holds one row, `{MARK_KEY}`" in PAGE

@@ -63,7 +63,7 @@ def test_the_mistake_of_the_tutorial_is_refused_as_it_says() -> None:
 
 
 def test_the_types_of_the_tutorial_hold(tmp_path: Path) -> None:
-    """What an editor says of it: `entry.record` is a Clip."""
+    """An editor infers that `entry.record` is a Clip."""
     (tmp_path / "check.py").write_text(
         program() + "\n\nasync def kind(store: Store) -> None:\n" + CHECK
     )
