@@ -179,6 +179,21 @@ def test_a_cancelled_caller_withdraws_a_queued_write() -> None:
     run(scenario)
 
 
+def test_a_lane_of_withdrawn_writes_does_not_strand_the_next_lane() -> None:
+    async def scenario() -> None:
+        queue = Queue(LanePool(workers_max=1, lanes_max=1))
+        first = asyncio.ensure_future(queue.commit("a", "a"))
+        await asyncio.sleep(0.0005)
+        withdrawn = asyncio.ensure_future(queue.commit("b", "b"))
+        waiting = asyncio.ensure_future(queue.commit("c", "c"))
+        await asyncio.sleep(0)
+        withdrawn.cancel()
+        await asyncio.gather(first, waiting)
+        assert queue.groups == [["a"], ["c"]]
+
+    run(scenario)
+
+
 def test_stop_drains_accepted_writes_and_rejects_new_ones() -> None:
     async def scenario() -> None:
         queue = Queue()

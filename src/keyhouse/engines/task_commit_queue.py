@@ -175,7 +175,16 @@ class TaskCommitQueue(CommitQueue, Generic[Write]):
             await asyncio.sleep(0)
 
     def _take(self, pool: LanePool) -> LaneGroup[Write]:
+        """Return the next group; empty only if no lane is ready."""
         group = self._new_group(pool)
+        while pool.ready and not group.writes:  # all writes of a lane may have been withdrawn
+            self._fill(group, pool)
+        for lane in group.lanes:
+            lane.in_flight = True
+            del pool.ready[lane]
+        return group
+
+    def _fill(self, group: LaneGroup[Write], pool: LanePool) -> None:
         turns = deque(islice(pool.ready, pool.lanes_max))
         while turns and len(group.writes) < group.WRITES_MAX:
             lane = turns.popleft()
@@ -187,10 +196,6 @@ class TaskCommitQueue(CommitQueue, Generic[Write]):
                 del pool.ready[lane], self._lanes[lane.name]
             if fits and lane.queue:
                 turns.append(lane)
-        for lane in group.lanes:
-            lane.in_flight = True
-            del pool.ready[lane]
-        return group
 
     async def _run(self, group: LaneGroup[Write]) -> None:
         """Apply the group, and settle each of its writes or put it back. Never raises."""
