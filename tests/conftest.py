@@ -1,11 +1,14 @@
-"""How Hypothesis runs here: no deadline (two cores share the work), and a failure prints what replays it.
+"""Hypothesis settings, the order of tests over processes, and coverage of the core.
 
-A soak (`tests/soak.py`) makes every law try up to twenty times as many examples. The conformance suite is in the
-package, where pytest explains a failed assert only when it is told to, before anything imports it.
+Hypothesis has no deadline (two cores are shared), and a failure prints its replay. A soak
+(`tests/soak.py`) tries up to twenty times as many examples.
 
-A run on several processes begins with the tests that are marked `long`, so that none of them is what the rest waits for
-at the end. The coverage of the core is that of its own tests, on the engine that costs nothing: to trace the others doubles
-their time, and says nothing that these do not.
+The conformance suite is in the package, so its asserts must be registered for rewriting before
+anything imports it.
+
+A run on several processes starts with tests marked `long`, so that the end does not wait for one.
+Only the core's own tests on the memory engine are traced: tracing the others doubles their time and
+covers nothing more.
 """
 
 from collections.abc import Generator
@@ -33,8 +36,8 @@ UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "post
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Its fixtures are traced no more than itself. In a worker there are two tracers, one behind the other: when one stops,
-    the other goes on."""
+    """Stop tracing for tests outside the core, fixtures included. A worker has two stacked tracers:
+    when one stops, the other takes over."""
     stopped: list[Coverage] = []
     while not is_traced(item) and (tracing := Coverage.current()) is not None:
         tracing.stop()
@@ -61,12 +64,12 @@ def is_traced(item: pytest.Item) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    items[:] = dealt(items, workers)
+    items[:] = order_for_workers(items, workers)
 
 
-def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The order in which each worker begins with its share of the long ones: worksteal gives each a part of the list, all of
-    the same length."""
+def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return an order in which each worker starts with its share of long tests: worksteal gives
+    each worker a slice of the list, all of the same length."""
     if workers < 2:
         return items
     long = [item for item in items if item.get_closest_marker("long")]

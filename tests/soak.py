@@ -1,5 +1,6 @@
-"""How long random tests and fault runs are. `KEYHOUSE_SOAK` says it in percent of a release's length; without it, a run is
-an everyday one, which no soak falls short of.
+"""The length of random tests and fault runs.
+
+`KEYHOUSE_SOAK` is a percentage of a release's length, and never shorter than an everyday run.
 """
 
 import os
@@ -15,5 +16,5 @@ if SOAK and not re.fullmatch(r"[1-9]\d{0,3}", SOAK):
 
 
 def size(everyday: int, release: int) -> int:
-    """How many of something this run has."""
+    """Return the number of iterations of this run."""
     return max(everyday, release * int(SOAK) // 100) if SOAK else everyday

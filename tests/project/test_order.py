@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conftest import dealt
+from tests.conftest import order_for_workers
 
 
 class Named:
@@ -23,7 +23,7 @@ def test_each_process_starts_with_its_share_of_long_tests(
     items = [Named(f"short {number}") for number in range(short)] + [
         Named(f"long {number}") for number in range(long)
     ]
-    order = cast(list[Any], dealt(cast(list[Any], items), workers))
+    order = cast(list[Any], order_for_workers(cast(list[Any], items), workers))
     assert sorted(item.name for item in order) == sorted(item.name for item in items)
     if workers > 1 and short >= long:
         assert all(
