@@ -19,7 +19,7 @@ from keyhouse.serve.listener import bind, listening
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
 from keyhouse.systems.streamkit.schema import NOTE, SCHEMAS, Note
-from keyhouse.systems.streamkit.service import part as streamkit
+from keyhouse.systems.streamkit.service import build as streamkit
 
 CUSTOMER = "12345"
 NOTE_ID = "n1"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from keyhouse.errors import CallerError
+from keyhouse.service.http_client import translated
 from keyhouse.systems.streamkit.client import InvalidError
-from keyhouse.systems.streamkit.remote import _translated
 from tests.cli.running import run
 from tests.serve.support.serve_process import Serving, environment, serving
 
@@ -74,7 +74,7 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
     run("put", "rosey", "k", "1", *at)
     out, _ = watching.communicate(timeout=60)
     assert out.split("\t")[1:] == ["put", "k", "1\n"]
-    assert "still to come" in run("watch", "rosey", "--since", "1000000", *at, code=1).stderr
+    assert "newer than the newest" in run("watch", "rosey", "--since", "1000000", *at, code=1).stderr
 
 
 def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:
@@ -83,7 +83,7 @@ def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: 
         "name a KEY, or the rows by --store"
         in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
     )
-    assert "name the rows by --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
+    assert "use --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
     none = ("--service", "nats://127.0.0.1:1", "--space", "trivia")
     assert (
         "No NATS server lets us in there: start keyhouse serve, or name another."
@@ -107,7 +107,7 @@ def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     run("put", "streamkit", NOTE, changed, "--expect", "1", environment=at)
     assert run("list", "streamkit", environment=at).stdout == f"{NOTE}\n"  # whose, the token says
     refused = run("watch", "streamkit", "--space", "12345", environment=at, code=1)
-    assert "watch the rows, by --store or --data" in refused.stderr
+    assert "watch the rows, with --store or --data" in refused.stderr
     absent = run("delete", "streamkit", NOTE, "--yes", "--expect", "absent", environment=at, code=1)
     assert "can't be expected to be absent" in absent.stderr  # it was deleted all the same
     assert "Deleted 1 record" in run("delete", "streamkit", NOTE, "--yes", environment=at).stdout
@@ -120,21 +120,16 @@ def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(
     other = NOTE.replace("12345", "777")
     at = ("--service", service.http, "--token", token)
     refused = run("get", "streamkit", other, *at, code=1)
-    assert (
-        "The token stands for another customer. (customer='12345', space='777')" in refused.stderr
-    )
+    assert "The token is another customer's. (customer='12345', space='777')" in refused.stderr
 
 
 def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
-    problem = {
-        "detail": "A field can't be that.",
-        "fields": {"reason": "Expected `int`", "status": "x"},
-    }
+    fields = {"reason": "Expected `int`", "status": "x"}
     with (
-        pytest.raises(CallerError, match=r"can't be that[.] Expected `int`") as refused,
-        _translated(),
+        pytest.raises(CallerError, match=r"Invalid field[.] Expected `int`") as refused,
+        translated(),
     ):
-        raise InvalidError(problem, 422)
+        raise InvalidError("Invalid field.", status=422, fields=fields)
     assert refused.value.fields["status"] == 422
 
 

@@ -167,8 +167,6 @@ ENGINE_CALLING_MODULES = {
     "keyhouse.cli.stored": "to convert",
     "keyhouse.demo.presenter": "to convert",
     "keyhouse.demo.story": "to convert",
-    "keyhouse.systems.streamkit.routes": "to convert",
-    "keyhouse.systems.streamkit.versions": "to convert",
 }
 """Modules elsewhere that call an engine, with the reason. The list only shrinks."""
 

@@ -20,7 +20,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.http import App, make_app
 from keyhouse.serve.listener import listening
 from keyhouse.service.spec import ServiceContext
-from keyhouse.systems.streamkit.service import part
+from keyhouse.systems.streamkit.service import build
 from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 from keyhouse.testing.conformance import Opener
 
@@ -34,7 +34,7 @@ def app_of(engine: Engine, folder: Path, **settings: Any) -> App:
     given = {"jwt_secret": SECRET, **FAST, **settings}
     return make_app(
         [
-            part(
+            build(
                 ServiceContext(
                     engine=engine, data=folder, metrics=CollectorRegistry(), settings=given
                 )

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.streamkit.client import Streamkit
 from keyhouse.systems.streamkit.schema import Note
 from tests.serve.support.serve_process import serving
@@ -85,13 +87,12 @@ def test_every_setting_of_streamkit_is_in_the_guide() -> None:
     assert own == set(re.findall(r"^\| `(\w+)` \|", section("Limits of a customer"), re.MULTILINE))
 
 
-def test_every_route_of_streamkit_is_in_the_guide() -> None:
-    from keyhouse.clock import SystemClock
+def test_every_route_of_streamkit_is_in_the_guide(tmp_path: Path) -> None:
     from keyhouse.engines.memory import MemoryEngine
-    from keyhouse.systems.streamkit.customers import Customers
-    from keyhouse.systems.streamkit.quota import QuotaSize
-    from keyhouse.systems.streamkit.routes import routes
+    from keyhouse.systems.streamkit.service import build
 
-    told = set(re.findall(r"^\| `(\w+ /[^?`]*)", section("Endpoints"), re.MULTILINE))
-    table = routes(Customers(MemoryEngine(SystemClock()), QuotaSize(1, 1), "v1"))
-    assert told == {f"{route.method} {route.path}" for route in table}
+    documented = set(re.findall(r"^\| `(\w+ /[^?`]*)", section("Endpoints"), re.MULTILINE))
+    context = ServiceContext(
+        engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings={}
+    )
+    assert documented == {f"{route.method} {route.path}" for route in build(context).routes}

@@ -10,12 +10,13 @@ from keyhouse.clock import ManualClock
 from keyhouse.engine import Batch, Engine, Put
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import LeaseError
+from keyhouse.schema import Record
+from keyhouse.service.usage import Quota
 from keyhouse.store import Store, verify
-from keyhouse.systems.streamkit.configs import Configs
-from keyhouse.systems.streamkit.customers import Customers
+from keyhouse.systems.streamkit import configs
 from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
-from keyhouse.systems.streamkit.quota import QuotaSize
-from keyhouse.systems.streamkit.schema import CONFIGS, CONFIGS_V2, NOTE, SCHEMAS, Note
+from keyhouse.systems.streamkit.schema import NOTE, RECORDS, SCHEMAS, Note
+from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.systems.driving import Drive, rows
 from tests.systems.streamkit_service import Asked, app_of
@@ -24,6 +25,11 @@ from tests.systems.test_streamkit_schema import VALUES
 [SCHEMA] = SCHEMAS
 CUSTOMER = "12345"
 V1, V2 = f"cust_{CUSTOMER}_streamkit_", f"cust_{CUSTOMER}_streamkit_v2_"
+
+
+def at_v1(record: Record[Any]) -> Record[Any]:
+    assert record.legacy is not None
+    return record.legacy
 
 
 async def filled(engine: Engine, clock: ManualClock, folder: Path, count: int = 3) -> Asked:
@@ -91,9 +97,9 @@ def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(
         store = Store(SCHEMA, engine, CUSTOMER)
         made = {entry.record.id: entry.record async for entry in store.scan(NOTE)}
         async with store.transaction() as tx:
-            await tx.restore(CONFIGS_V2["notes"], made["streamkit_v2_1"])
-            await tx.restore(CONFIGS_V2["notes"], made["streamkit_v2_2"])
-            await tx.delete(NOTE, id="streamkit_v2_2")
+            await tx.restore(NOTE.current, made["streamkit_v2_1"])
+            await tx.restore(NOTE.current, made["streamkit_v2_2"])
+            await tx.delete(at_v1(NOTE), id="streamkit_v2_2")
         ask = Asked(app_of(engine, tmp_path, keys=keys), clock)
         listed = (await ask("GET", "/configs/notes", customer=CUSTOMER)).json
         assert [config["id"] for config in listed["configs"]] == [
@@ -170,7 +176,7 @@ def test_what_another_program_wrote_at_both_keys_is_left_and_named(
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, CUSTOMER)
         await store.put(NOTE, Note(id="a", title="one", content=""))
-        await store.put(CONFIGS_V2["notes"], Note(id="a", title="another", content=""))
+        await store.put(NOTE.current, Note(id="a", title="another", content=""))
         moved = await migrate_keys(engine, CUSTOMER)
         assert (moved.deleted, moved.conflicts) == (0, (f"{V1}notes_a",))
         assert len(await rows(store)) == 2
@@ -242,7 +248,10 @@ def test_only_spaces_of_customers_are_migrated(drive: Drive) -> None:
 
 
 def test_every_category_is_declared_at_both_keys() -> None:
-    assert CONFIGS.keys() == CONFIGS_V2.keys()
+    for category, record in RECORDS.items():
+        assert at_v1(record).template.text == record.template.text.replace(
+            f"_v2_{category}", f"_{category}"
+        )
 
 
 @pytest.mark.parametrize("asked", ["replace", "delete"])
@@ -252,23 +261,21 @@ def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
 
     async def scenario() -> None:
         note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())
-        other = Configs(Customers(inner, QuotaSize(10, 10_000), "v2"))
-        await Configs(Customers(inner, QuotaSize(10, 10_000), "v1")).create(
-            "12345", "notes", note | {"id": "a"}
-        )
+        other = Customer("12345", inner, Quota(10, 10_000), "v2")
+        first = Customer("12345", inner, Quota(10, 10_000), "v1")
+        await configs.create(first, "notes", note | {"id": "a"})
 
         async def move() -> None:
-            await other.replace("12345", "notes", "a", note, lambda revision: None)
+            await configs.replace(other, "notes", "a", note, lambda revision: None)
 
         engine = FaultyEngine(
             inner, meanwhile(2, move, call="read", after=True)
         )  # the first is of the space's version
-        configs = Configs(Customers(engine, QuotaSize(10, 10_000), "v1"))
+        customer = Customer("12345", engine, Quota(10, 10_000), "v1")
         if asked == "replace":
-            assert (
-                await configs.replace("12345", "notes", "a", note, lambda revision: None)
-            ).id == "a"
+            stored = await configs.replace(customer, "notes", "a", note, lambda revision: None)
+            assert stored.id == "a"
         else:
-            assert await configs.delete("12345", "notes", "a", lambda revision: None)
+            assert await configs.delete(customer, "notes", "a", lambda revision: None)
 
     asyncio.run(scenario())

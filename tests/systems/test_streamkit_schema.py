@@ -17,11 +17,9 @@ from keyhouse.store import Store
 from keyhouse.systems.streamkit.keys import CATEGORIES, build_kv_key, parse_kv_key
 from keyhouse.systems.streamkit.schema import (
     CONFIGS,
-    CONFIGS_V2,
     LAYOUT,
     NOTE,
     SCENE_ACTIVITY,
-    SCENE_ACTIVITY_V2,
     SCHEMAS,
     SWAP,
     TEXT_CYCLER,
@@ -314,7 +312,7 @@ def test_no_customer_falls_under_another(
 
 def test_no_key_of_one_category_is_one_of_another_even_across_customers() -> None:
     """A store is of one customer, where this is plain. An operator has all customers' keys before him."""
-    templates = [record.template for record in SCHEMA.records]
+    templates = [template for record in SCHEMA.records for template in record.templates]
     assert [proof.ambiguity(template) for template in templates] == [None] * 13
     assert [proof.collision(one, other) for one, other in combinations(templates, 2)] == [None] * 78
 
@@ -381,19 +379,25 @@ def test_configs_through_their_life(drive: Drive) -> None:
     drive(work)
 
 
+def one_key(record: Record[Any]) -> list[Record[Any]]:
+    """The record at its v1 key alone, and at its v2 key alone."""
+    assert record.legacy is not None
+    return [record.legacy, record.current]
+
+
 def test_each_category_is_listed_alone(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "12345")
         for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE):
             value = next(value for declared, value in VALUES if declared is record)
             for identifier in ("a", "a_b", "scene_activity"):
-                for at in (record, CONFIGS_V2[record.name]):
+                for at in one_key(record):
                     await store.put(
                         at, record.decode(msgspec.json.encode(value | {"id": identifier}))
                     )
-        await store.put(SCENE_ACTIVITY, SceneActivity(scene_name="notes_a", count=1))
-        await store.put(SCENE_ACTIVITY_V2, SceneActivity(scene_name="notes_a", count=1))
-        every: list[Record[Any]] = [*CONFIGS.values(), *CONFIGS_V2.values()]
+        for scene in one_key(SCENE_ACTIVITY):
+            await store.put(scene, SceneActivity(scene_name="notes_a", count=1))
+        every = [at for record in CONFIGS.values() for at in (record, *one_key(record))]
         for listed in every:
             assert [entry.record.id async for entry in store.scan(listed)] == [
                 "a",

@@ -15,7 +15,7 @@ import pytest
 from keyhouse.clock import ManualClock, SystemClock
 from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import DocumentError, KeyhouseError, RecordError
-from keyhouse.systems.streamkit.operator import export_items, import_items, read_items
+from keyhouse.systems.streamkit.transfer import export_items, import_items, read_items
 from keyhouse.testing.faults import FaultyEngine
 from tests.cli.running import run
 from tests.systems.streamkit_service import Asked, app_of
@@ -262,7 +262,7 @@ def test_what_no_service_could_have_written_is_refused_by_its_key(
 
 
 def test_a_file_without_end_to_its_depth_is_told_so() -> None:
-    with pytest.raises(DocumentError, match="no file of wrangler"):
+    with pytest.raises(DocumentError, match="not a wrangler file"):
         read_items(b'[{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}]")
 
 

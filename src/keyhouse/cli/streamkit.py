@@ -124,7 +124,7 @@ async def _export(
 
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.place import url_of
-    from keyhouse.systems.streamkit.operator import export_items
+    from keyhouse.systems.streamkit.transfer import export_items
 
     count = 0
     async with opened(url_of("streamkit", store, data), existing=True) as engine:
@@ -184,8 +184,7 @@ async def _import(
     from keyhouse.cli.asking import ask
     from keyhouse.cli.opening import opened, opened_file
     from keyhouse.cli.place import url_of
-    from keyhouse.systems.streamkit.operator import import_items, read_items
-    from keyhouse.systems.streamkit.transfer import count_replaced
+    from keyhouse.systems.streamkit.transfer import count_replaced, import_items, read_items
 
     with nullcontext(sys.stdin.buffer) if source is None else opened_file(source, "rb") as file:
         entries = read_items(file.read())

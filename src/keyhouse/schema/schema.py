@@ -119,6 +119,7 @@ class Schema:
     overlaps      known overlaps: pairs of (scanned, inside)
     fixed         key fields that a store sets, not a call, with their defaults
     meta          the templates of the version and job rows; a schema with migrations has a default
+    writes_legacy_keys   the default of its stores: new records are written at their legacy keys
     """
 
     @checked(DeclarationError)
@@ -132,8 +133,10 @@ class Schema:
         fixed: Mapping[str, str] | None = None,
         meta: Meta | None = None,
         migrations: tuple[Migration, ...] = (),
+        writes_legacy_keys: bool = False,
     ) -> None:
         self.name = name
+        self.writes_legacy_keys = writes_legacy_keys
         self.doc = doc
         self.space = space
         self.fixed = dict(fixed or {})

@@ -41,6 +41,7 @@ class OperationMetrics:
         has_watches: bool = False,
     ) -> None:
         self.prefix = prefix
+        self.operations = frozenset(operations)
         self._labels = [] if tenant_label is None else [tenant_label]
         self._timings: dict[str, dict[str, Timing]] = {operation: {} for operation in operations}
         self._tenants: set[str] = set()

@@ -71,9 +71,11 @@ class ServiceRuntime(Generic[T]):
         )
 
     def metered(self, routes: Mapping[str, Route]) -> Sequence[Route]:
-        """Return the routes, by the names of their operations, with handlers that are measured and logged."""
+        """Return the routes; those of an operation, by its name, have handlers that are measured and logged."""
         return [
             msgspec.structs.replace(route, handler=self._metered(operation, route.handler))
+            if operation in self.metrics.operations
+            else route
             for operation, route in routes.items()
         ]
 

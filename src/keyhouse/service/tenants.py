@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from keyhouse.engine import Engine
 from keyhouse.limits import TENANTS_CACHED
 from keyhouse.schema import Schema
-from keyhouse.service.usage import Quota, Usage
+from keyhouse.service.usage import Quota, Reservation, Usage
 from keyhouse.store import Store, Transaction
 
 __all__ = ["Tenant", "Tenants"]
@@ -22,16 +22,29 @@ R = TypeVar("R")
 class Tenant:
     """One tenant. A system adds what it needs in a subclass. `usage` is None where the quota is unlimited."""
 
-    def __init__(self, name: str, schema: Schema, engine: Engine, quota: Quota) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        engine: Engine,
+        quota: Quota,
+        *,
+        writes_legacy_keys: bool | None = None,
+    ) -> None:
         """Raises KeyFieldError for a name that the schema's space does not allow."""
         self.name = name
-        self.store = Store(schema, engine, name)
+        self.store = Store(schema, engine, name, writes_legacy_keys=writes_legacy_keys)
         self.usage = Usage(self.store, quota) if quota else None
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[R]]) -> tuple[R, int]:
+    async def transact(
+        self,
+        work: Callable[[Transaction], Awaitable[R]],
+        *,
+        reservation: Reservation | None = None,
+    ) -> tuple[R, int]:
         """Run `work` in a transaction, within the quota; return its result and the revision of the commit."""
         if self.usage is not None:
-            return await self.usage.transact(work)
+            return await self.usage.transact(work, reservation=reservation)
 
         async def run(tx: Transaction) -> tuple[R, Transaction]:
             return await work(tx), tx

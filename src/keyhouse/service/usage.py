@@ -32,7 +32,7 @@ from keyhouse.errors import QuotaError, UnknownOutcomeError
 from keyhouse.limits import USAGE_AGE_SECONDS_MAX, USAGE_RECOUNT_SECONDS_MIN
 from keyhouse.store import RowChange, Store, Transaction, UsagePage
 
-__all__ = ["Quota", "Reservation", "Size", "Usage", "UsageDelta", "measure"]
+__all__ = ["Quota", "Reservation", "Size", "Usage", "UsageDelta", "measure", "row_size"]
 
 T = TypeVar("T")
 
@@ -281,9 +281,10 @@ async def _count(store: Store) -> _Count:
 
 def _delta(change: RowChange) -> UsageDelta:
     key, before, after = change
-    size = _size_of(key, after) - _size_of(key, before)
+    size = row_size(key, after) - row_size(key, before)
     return UsageDelta(key, size)
 
 
-def _size_of(key: str, value: bytes | None) -> Size:
+def row_size(key: str, value: bytes | None) -> Size:
+    """Return the size of a row; None as the value means that there is none."""
     return EMPTY if value is None else Size(1, len(key.encode()) + len(value))

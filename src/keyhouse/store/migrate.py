@@ -40,7 +40,7 @@ async def open_store(
     space: str,
     *,
     ids: IdSource | None = None,
-    writes_legacy_keys: bool = False,
+    writes_legacy_keys: bool | None = None,
     **fixed: str,
 ) -> Store:
     """Open a store at the version of its schema, migrating it if it is older.

@@ -73,7 +73,7 @@ class Store:
     """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
 
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their current keys already.
-    So that old readers find them, until every program knows the current keys.
+    So that old readers find them, until every program knows the current keys. None: as the schema says.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Store:
         space: str,
         *,
         ids: IdSource | None = None,
-        writes_legacy_keys: bool = False,
+        writes_legacy_keys: bool | None = None,
         **fixed: str,
     ) -> None:
         if not isinstance(schema, Schema):
@@ -103,7 +103,9 @@ class Store:
         self.binding = Binding(
             schema,
             {**schema.fixed, **fixed, **schema.space.bound(space)},
-            writes_legacy_keys=writes_legacy_keys,
+            writes_legacy_keys=(
+                schema.writes_legacy_keys if writes_legacy_keys is None else writes_legacy_keys
+            ),
         )
         self._now = engine.clock.now
         self._capabilities = engine.capabilities

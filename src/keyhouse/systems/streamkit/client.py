@@ -5,18 +5,29 @@
         note.value.content = "1. Play new game"
         panel.replace(note.value, if_match=note.etag)
 
-A refusal is an exception by its kind, and a connection that fails is httpx's own. Nothing is repeated by itself.
+A rejected request raises a StreamkitError, and a failed connection httpx's own errors. Nothing is retried.
 """
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    EngineError,
+    KeyhouseError,
+    RateError,
+    RevisionError,
+    ScopeError,
+    TokenError,
+)
 from keyhouse.schema import Record
+from keyhouse.service.errors import ClientError, ErrorMap
+from keyhouse.service.http_client import HttpClient
 from keyhouse.systems.streamkit.configs import Operation
 from keyhouse.systems.streamkit.schema import (
     LAYOUT,
@@ -41,75 +52,84 @@ RECORDS: Final[dict[type[Any], Record[Any]]] = {
 }
 
 
-class StreamkitError(Exception):
-    """The service said no. `status` and `code` are for programs, `detail` for people, `fields` is what varies."""
+class StreamkitError(ClientError):
+    """A request that Streamkit rejected or failed, by its HTTP `status`."""
 
-    def __init__(
-        self, problem: dict[str, Any], status: int, retry_after: float | None = None
-    ) -> None:
-        self.status = status
-        self.code = str(problem.get("code", ""))
-        self.detail = str(problem.get("detail", ""))
-        self.fields: dict[str, Any] = problem.get("fields", {})
-        varies = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
-        super().__init__(
-            f"{status}: {self.detail or 'no reason was given'}" + (f" ({varies})" if varies else "")
-        )
-        self.request_id = str(problem.get("requestId", ""))
-        self.retry_after = retry_after
+    local: ClassVar[type[KeyhouseError]] = AccessError
 
 
 class InvalidError(StreamkitError):
-    """What was sent can't be: 400, 413, 415, 422."""
+    """The request is invalid: 400, 413, 415, 422."""
+
+    statuses = (400, 413, 415, 422)
+    local = CallerError
 
 
 class UnauthorizedError(StreamkitError):
-    """The token is missing, expired or not accepted, or does not allow this: 401, 403."""
+    """The token is missing, expired, rejected, or lacks the scope: 401, 403."""
+
+    statuses = (401, 403)
+
+    def to_local(self, **fields: Any) -> KeyhouseError:
+        kind = ScopeError if self.status == ScopeError.status else TokenError
+        return kind("The service rejected the token.", reason=self.message)
 
 
 class NotFoundError(StreamkitError):
-    """There is no such config: 404."""
+    """No such config: 404."""
+
+    statuses = (404,)
 
 
 class ExistsError(StreamkitError):
-    """There is a config of this id: 409."""
+    """A config of this id exists: 409."""
+
+    statuses = (409,)
+    local = RevisionError
 
 
 class ChangedError(StreamkitError):
-    """The config is not in the state that was expected: 412. Read it again."""
+    """The config has another ETag than expected: 412. Read it again."""
+
+    statuses = (412,)
+    local = RevisionError
 
 
 class TooMuchError(StreamkitError):
-    """Too many requests, or no room: 429. `retry_after` says after how many seconds to ask again."""
+    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to wait."""
+
+    statuses = (429,)
+    local = RateError
 
 
 class ServiceError(StreamkitError):
-    """The service can't answer now: 500 and up."""
+    """The service failed: 500 and above."""
+
+    statuses = (500,)
+    local = EngineError
 
 
-_KINDS: Final[dict[int, type[StreamkitError]]] = {
-    400: InvalidError,
-    401: UnauthorizedError,
-    403: UnauthorizedError,
-    404: NotFoundError,
-    409: ExistsError,
-    412: ChangedError,
-    413: InvalidError,
-    415: InvalidError,
-    422: InvalidError,
-    429: TooMuchError,
-}
+_ERRORS: Final = ErrorMap(
+    StreamkitError,
+    InvalidError,
+    UnauthorizedError,
+    NotFoundError,
+    ExistsError,
+    ChangedError,
+    TooMuchError,
+    ServiceError,
+)
 
 
 class Found(msgspec.Struct, Generic[C], frozen=True):
-    """A config, and the tag of the state it is in."""
+    """A config and its ETag."""
 
     value: C
     etag: str
 
 
-class Streamkit:
-    """One customer's view of a service: the customer is whom the token names."""
+class Streamkit(HttpClient):
+    """One customer's view of a service: the customer is the one that the token names."""
 
     def __init__(
         self,
@@ -119,91 +139,78 @@ class Streamkit:
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=timeout, transport=transport
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
+        super().__init__(url, _ERRORS, token=token, timeout=timeout, transport=transport)
 
     def create(self, config: C) -> Found[C]:
-        """Make it. With an empty `id`, the service chooses one. ExistsError when there is one of its id."""
+        """Create a config; with an empty `id`, the service generates one. ExistsError if the id is taken."""
         record = _record(type(config))
-        answer = self._ask("POST", f"/configs/{record.name}", json=_plain(config))
-        return Found(record.accepted(answer.json()["config"]), answer.headers["etag"])
+        response = self.request("POST", f"/configs/{record.name}", json=_plain(config))
+        return Found(record.accepted(response.json()["config"]), response.headers["etag"])
 
     def get(self, kind: type[C], id: str) -> Found[C]:
-        """NotFoundError when there is none."""
-        answer = self._ask("GET", _path(kind, id))
-        return Found(_record(kind).accepted(answer.json()), answer.headers["etag"])
+        """Return a config; NotFoundError if it does not exist."""
+        response = self.request("GET", _path(kind, id))
+        return Found(_record(kind).accepted(response.json()), response.headers["etag"])
 
     def replace(self, config: C, *, if_match: str | None = None) -> Found[C]:
-        """Put it in place of the one of its id. `if_match`: only if that is still in this state, else ChangedError."""
+        """Replace a config. `if_match`: only if its ETag is still this one, else ChangedError."""
         headers = {} if if_match is None else {"If-Match": if_match}
-        answer = self._ask(
+        response = self.request(
             "PUT", _path(type(config), config.id), json=_plain(config), headers=headers
         )
         return Found(
-            _record(type(config)).accepted(answer.json()["config"]), answer.headers["etag"]
+            _record(type(config)).accepted(response.json()["config"]), response.headers["etag"]
         )
 
     def delete(self, kind: type[C], id: str, *, if_match: str | None = None) -> bool:
-        """Whether there was one."""
+        """Delete a config and return whether it existed."""
         headers = {} if if_match is None else {"If-Match": if_match}
-        return bool(self._ask("DELETE", _path(kind, id), headers=headers).json()["deleted"])
+        return bool(self.request("DELETE", _path(kind, id), headers=headers).json()["deleted"])
 
     def configs(self, kind: type[C], *, since: str | None = None, page: int = 1_000) -> Iterator[C]:
-        """All of a type, or those with this `updatedAt` or a later one, in the order of their ids, page by page."""
+        """Iterate over the configs of a type by id; `since`: those with this `updatedAt` or a later one."""
         for plain in self._pages(kind, since=since, page=page, ids=False):
             yield _record(kind).accepted(plain)
 
     def ids(self, kind: type[C], *, page: int = 1_000) -> Iterator[str]:
-        """The ids of all of a type: what is not among them is gone."""
+        """Iterate over the ids of all configs of a type: any other was deleted."""
         for plain in self._pages(kind, since=None, page=page, ids=True):
             yield plain["id"]
 
     def batch(self, kind: type[C], operations: Sequence[Operation]) -> list[dict[str, Any]]:
-        """All of the operations, or none: see `Create`, `Update` and `Delete`. What became of each."""
+        """Apply all operations, or none, and return their results: see `Create`, `Update` and `Delete`."""
         body = {"operations": msgspec.to_builtins(operations)}
-        found: list[dict[str, Any]] = self._ask(
+        found: list[dict[str, Any]] = self.request(
             "POST", f"/configs/{_record(kind).name}:batch", json=body
         ).json()["results"]
         return found
 
     def record_scene(self, name: str) -> SceneActivity:
         """Count a switch to a scene."""
-        return _scene(self._ask("POST", "/scene-activity/record", json={"sceneName": name}).json())
+        return _scene(
+            self.request("POST", "/scene-activity/record", json={"sceneName": name}).json()
+        )
 
     def top_scenes(self, limit: int = 10) -> Sequence[SceneActivity]:
-        """The scenes that were switched to most often, the most used first."""
+        """Return the scenes with most switches, the most used first."""
         return [
             _scene(each)
-            for each in self._ask("GET", "/scene-activity/top", params={"limit": limit}).json()[
+            for each in self.request("GET", "/scene-activity/top", params={"limit": limit}).json()[
                 "scenes"
             ]
         ]
 
     def export(self) -> bytes:
-        """All that the customer keeps, as a file that `wrangler kv bulk put` reads, and so does `load`."""
-        return self._ask("GET", "/export").content
+        """Export all of the customer's data, as a file for `wrangler kv bulk put` and for `load`."""
+        return self.request("GET", "/export").content
 
     def load(self, file: bytes) -> dict[str, Any]:
-        """Put an export over what is there; how much was written, was there already, and had expired."""
+        """Import an export over stored data; return how many entries were written, unchanged and expired."""
         headers = {"Content-Type": "application/json"}
-        done: dict[str, Any] = self._ask("POST", "/import", content=file, headers=headers).json()
-        return done
+        counts: dict[str, Any] = self.request(
+            "POST", "/import", content=file, headers=headers
+        ).json()
+        return counts
 
     def _pages(
         self, kind: type[Any], *, since: str | None, page: int, ids: bool
@@ -214,26 +221,11 @@ class Streamkit:
             **({"fields": "ids"} if ids else {}),
         }
         while True:
-            found = self._ask("GET", f"/configs/{_record(kind).name}", params=query).json()
+            found = self.request("GET", f"/configs/{_record(kind).name}", params=query).json()
             yield from found["configs"]
             if "cursor" not in found:
                 return
             query["cursor"] = found["cursor"]
-
-    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        answer = self._http.request(method, path, **options)
-        if answer.is_success:
-            return answer
-        try:
-            problem = answer.json()
-        except ValueError:
-            problem = {}
-        after = answer.headers.get("retry-after")
-        kind = _KINDS.get(
-            answer.status_code, ServiceError if answer.status_code >= 500 else StreamkitError
-        )
-        plain = problem if isinstance(problem, dict) else {}
-        raise kind(plain, answer.status_code, float(after) if after and after.isdigit() else None)
 
 
 def _record(kind: type[C]) -> Record[C]:

@@ -1,50 +1,79 @@
-"""Configs through their life: made, read, replaced, deleted, one at a time or many at once. It knows nothing of HTTP.
+"""Operations on configs: create, read, list, replace, delete, one at a time or in a batch. Knows no HTTP.
 
-What the server decides is never taken from the caller: the id of a config that is there, its times, and whose it is.
+The server sets a config's times and owner, and never takes them from the caller.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
 
 import msgspec
 
 from keyhouse.engine import Row
 from keyhouse.errors import (
     ConflictError,
+    CursorError,
     KeyFieldError,
     LimitError,
     NotFoundError,
     RecordError,
     RevisionError,
+    UnreadableError,
+    UsageError,
 )
-from keyhouse.schema import MILLISECONDS
+from keyhouse.limits import PAGE_ROWS_MAX
+from keyhouse.schema import MILLISECONDS, Record
 from keyhouse.store import Entry, Transaction
-from keyhouse.systems.streamkit.customers import Customer, Customers
-from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX
-from keyhouse.systems.streamkit.quota import NOTHING, QuotaSize, Room, size_of
-from keyhouse.systems.streamkit.schema import NO_IDS
-from keyhouse.systems.streamkit.versions import CONFIG_PAIRS, Pair
+from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX, LIST_BYTES_MAX
+from keyhouse.systems.streamkit.schema import CONFIGS, NO_IDS
+from keyhouse.systems.streamkit.tenants import Customer
+
+__all__ = [
+    "FORCED",
+    "ConfigPage",
+    "Create",
+    "Delete",
+    "Operation",
+    "OperationResult",
+    "StoredConfig",
+    "Update",
+    "apply_batch",
+    "create",
+    "delete",
+    "list_configs",
+    "read",
+    "replace",
+]
 
 FORCED: Final = frozenset({"id", "createdAt", "updatedAt", "customer", "customerId"})
-"""Members that a caller can't set: what is sent under these names is left out."""
-
-R = TypeVar("R")
+"""Members that a caller cannot set: what is sent under these names is ignored."""
 
 Plain = Mapping[str, Any]
-Guard = Callable[[int], None]
-"""Is given the revision of what is about to be replaced or deleted, and raises when that must not happen."""
+Precondition = Callable[[int], None]
+"""Takes the revision of the config about to be replaced or deleted, and raises to prevent it."""
+
+_CURSOR_VERSION: Final = b"\x01"
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A config as it is stored, and the revision at which it is."""
+class StoredConfig(msgspec.Struct, frozen=True):
+    """A config's JSON and its revision."""
 
     id: str
     value: bytes
     revision: int
 
 
+class ConfigPage(msgspec.Struct, frozen=True):
+    """Ids with their configs' JSON, or None if only ids were requested. `cursor` leads to the next page."""
+
+    configs: list[tuple[str, bytes | None]]
+    cursor: str | None = None
+
+
 class Create(msgspec.Struct, frozen=True, tag_field="op", tag="create", forbid_unknown_fields=True):
-    """A new config. Without an `id` in it, the server makes one."""
+    """Create a config. Without an `id` in it, the server generates one."""
 
     config: dict[str, Any]
 
@@ -57,7 +86,7 @@ class Update(
     forbid_unknown_fields=True,
     rename="camel",
 ):
-    """A config in place of the one that is there; `ifMatch`: only if that one has this ETag."""
+    """Replace a config; `ifMatch`: only if its ETag is this one."""
 
     id: str
     config: dict[str, Any]
@@ -65,7 +94,7 @@ class Update(
 
 
 class Delete(msgspec.Struct, frozen=True, tag_field="op", tag="delete", forbid_unknown_fields=True):
-    """No config. There need not be one."""
+    """Delete a config, if it exists."""
 
     id: str
 
@@ -73,8 +102,8 @@ class Delete(msgspec.Struct, frozen=True, tag_field="op", tag="delete", forbid_u
 Operation = Create | Update | Delete
 
 
-class Done(msgspec.Struct, frozen=True):
-    """What became of one operation: the config that is there now, or whether there was one."""
+class OperationResult(msgspec.Struct, frozen=True):
+    """The result of one operation of a batch: the config stored, or whether one was deleted."""
 
     op: str
     id: str
@@ -82,200 +111,219 @@ class Done(msgspec.Struct, frozen=True):
     deleted: bool = False
 
 
-class Configs:
-    def __init__(self, customers: Customers) -> None:
-        self._customers = customers
-        self._engine = customers.engine
-        self._version = customers.keys
+class _Times(msgspec.Struct, rename="camel"):
+    updated_at: str
 
-    async def read(self, customer: str, category: str, id: str) -> Row:
-        """The row as it is stored: its value is the config's JSON."""
-        try:
-            row = await CONFIG_PAIRS[category].row(self._engine, customer, id)
-        except KeyFieldError:
-            row = None  # what can't be an id has no config
-        if row is None:
-            raise NotFoundError("There is no such config.", type=category, id=id)
-        return row
 
-    async def create(self, customer: str, category: str, plain: Plain) -> Kept:
-        pair, who = CONFIG_PAIRS[category], self._customers.get(customer)
-        id = self._new_id(who, plain)
+_decode_times = msgspec.json.Decoder(_Times).decode
 
-        async def work(tx: Transaction, room: Room) -> Kept:
-            kept, added = await self._create(tx, pair, id, plain)
-            room.reserve(added)
-            return kept
+# Reading
 
-        return _at(*await self._write(who, work))
 
-    async def replace(
-        self, customer: str, category: str, id: str, plain: Plain, guard: Guard
-    ) -> Kept:
-        pair = CONFIG_PAIRS[category]
+async def read(customer: Customer, category: str, id: str) -> Row:
+    """Return the stored row: its value is the config's JSON."""
+    try:
+        row = await customer.store.record_row(CONFIGS[category], id=id)
+    except KeyFieldError:
+        row = None  # an invalid id has no config
+    if row is None:
+        raise NotFoundError("No such config.", type=category, id=id)
+    return row
 
-        async def work(tx: Transaction, room: Room) -> Kept:
-            kept, added = await self._replace(tx, pair, id, plain, guard)
-            room.reserve(added)
-            return kept
 
-        return _at(*await self._write(self._customers.get(customer), work))
+async def list_configs(
+    customer: Customer,
+    category: str,
+    *,
+    limit: int = PAGE_ROWS_MAX,
+    cursor: str | None = None,
+    since: str | None = None,
+    ids_only: bool = False,
+) -> ConfigPage:
+    """Return up to `limit` configs or 8 MiB in the order of their ids; `since`: those updated at that time or later.
 
-    async def delete(self, customer: str, category: str, id: str, guard: Guard) -> bool:
-        """Whether there was one."""
-        pair = CONFIG_PAIRS[category]
+    There is no index by time: `since` reads one category, some hundreds of rows, and only their `updatedAt`.
+    """
+    if not 1 <= limit <= PAGE_ROWS_MAX:
+        raise UsageError("A page has 1 to 10,000 configs.", limit=limit, most=PAGE_ROWS_MAX)
+    record = CONFIGS[category]
+    moment = None if since is None else MILLISECONDS.format(MILLISECONDS.parse(since))
+    after = None if cursor is None else (_decode_cursor(record, customer.name, cursor),)
+    keys_only = ids_only and moment is None
+    configs: list[tuple[str, bytes | None]] = []
+    size = 0
+    rows = customer.store.record_rows(record, after=after, keys_only=keys_only)
+    async with aclosing(rows):
+        async for (*_, id), row in rows:
+            if moment is not None and _updated_at(row) < moment:
+                continue
+            if len(configs) == limit or (configs and size + len(row.value) > LIST_BYTES_MAX):
+                return ConfigPage(configs, _encode_cursor(configs[-1][0]))
+            configs.append((str(id), None if ids_only else row.value))
+            size += 0 if ids_only else len(row.value)
+    return ConfigPage(configs)
 
-        async def work(tx: Transaction, room: Room) -> bool:
-            gone = await self._delete(tx, pair, id, guard)
-            room.reserve(gone or NOTHING)
-            return gone is not None
 
-        try:
-            return (await self._write(self._customers.get(customer), work))[0]
-        except KeyFieldError:
-            return False  # what can't be an id has no config
+# Writing
 
-    async def batch(
-        self, customer: str, category: str, operations: list[Operation], tag: Callable[[int], str]
-    ) -> list[Done]:
-        """All of them in one commit, or none; the error says which one stood in the way. `tag` writes a revision."""
-        if len(operations) > BATCH_OPERATIONS_MAX:
-            raise LimitError(
-                "A batch has too many operations: send several.",
-                operations=len(operations),
-                limit=BATCH_OPERATIONS_MAX,
+
+async def create(customer: Customer, category: str, plain: Plain) -> StoredConfig:
+    record, id = CONFIGS[category], _new_id(customer, plain)
+    stored, revision = await customer.transact(lambda tx: _create(tx, record, id, plain))
+    return StoredConfig(id, stored, revision)
+
+
+async def replace(
+    customer: Customer, category: str, id: str, plain: Plain, check: Precondition
+) -> StoredConfig:
+    record = CONFIGS[category]
+    stored, revision = await customer.transact(lambda tx: _replace(tx, record, id, plain, check))
+    return StoredConfig(id, stored, revision)
+
+
+async def delete(customer: Customer, category: str, id: str, check: Precondition) -> bool:
+    """Delete a config and return whether it existed."""
+    record = CONFIGS[category]
+    try:
+        return (await customer.transact(lambda tx: _delete(tx, record, id, check)))[0]
+    except KeyFieldError:
+        return False  # an invalid id has no config
+
+
+async def apply_batch(
+    customer: Customer, category: str, operations: list[Operation], etag: Callable[[int], str]
+) -> list[OperationResult]:
+    """Apply all operations in one commit, or none; an error names the operation that failed."""
+    if len(operations) > BATCH_OPERATIONS_MAX:
+        raise LimitError(
+            "Too many operations in a batch: send several batches.",
+            operations=len(operations),
+            limit=BATCH_OPERATIONS_MAX,
+        )
+    record = CONFIGS[category]
+    ids = [
+        _new_id(customer, each.config) if isinstance(each, Create) else each.id
+        for each in operations
+    ]
+    if len(set(ids)) != len(ids):
+        duplicate = next(id for id in ids if ids.count(id) > 1)
+        raise RecordError("A batch names a config twice.", id=duplicate)
+
+    async def work(tx: Transaction) -> list[OperationResult]:
+        results = []
+        for number, (operation, id) in enumerate(zip(operations, ids, strict=True)):
+            try:
+                results.append(await _apply(tx, record, operation, id, etag))
+            except (ConflictError, NotFoundError, RecordError, KeyFieldError) as error:
+                error.fields["operation"] = number
+                raise
+        return results
+
+    return (await customer.transact(work))[0]
+
+
+async def _apply(
+    tx: Transaction,
+    record: Record[Any],
+    operation: Operation,
+    id: str,
+    etag: Callable[[int], str],
+) -> OperationResult:
+    if isinstance(operation, Delete):
+        return OperationResult("delete", id, deleted=await _delete(tx, record, id, _unconditional))
+    if isinstance(operation, Create):
+        return OperationResult("create", id, await _create(tx, record, id, operation.config))
+    expected = operation.if_match
+
+    def check(revision: int) -> None:
+        if expected is not None and expected not in ("*", etag(revision)):
+            raise RevisionError(
+                "The config has another ETag than ifMatch: read it again.", now=etag(revision)
             )
-        pair, who = CONFIG_PAIRS[category], self._customers.get(customer)
-        ids = [
-            self._new_id(who, each.config) if isinstance(each, Create) else each.id
-            for each in operations
-        ]
-        if len(set(ids)) != len(ids):
-            twice = next(id for id in ids if ids.count(id) > 1)
-            raise RecordError("A batch names each config once.", id=twice)
 
-        async def work(tx: Transaction, room: Room) -> list[Done]:
-            done, added = [], NOTHING
-            for number, (operation, id) in enumerate(zip(operations, ids, strict=True)):
-                try:
-                    each, size = await self._one(tx, pair, operation, id, tag)
-                except (ConflictError, NotFoundError, RecordError, KeyFieldError) as error:
-                    error.fields["operation"] = number
-                    raise
-                done.append(each)
-                added = added + size
-            room.reserve(added)
-            return done
-
-        return (await self._write(who, work))[0]
-
-    async def _write(
-        self, customer: Customer, work: Callable[[Transaction, Room], Awaitable[R]]
-    ) -> tuple[R, int]:
-        """Run `work` until it is committed, within the customer's quota; its result, and the revision of the commit."""
-
-        async def reserved(room: Room) -> tuple[R, int]:
-            async def attempt(tx: Transaction) -> tuple[R, Transaction]:
-                return await work(tx, room), tx
-
-            result, tx = await customer.store.transact(attempt)
-            return result, tx.revision
-
-        return await customer.quota.within(reserved)
-
-    async def _one(
-        self,
-        tx: Transaction,
-        pair: Pair[Any],
-        operation: Operation,
-        id: str,
-        tag: Callable[[int], str],
-    ) -> tuple[Done, QuotaSize]:
-        if isinstance(operation, Delete):
-            gone = await self._delete(tx, pair, id, _anything)
-            return Done("delete", id, deleted=gone is not None), gone or NOTHING
-        if isinstance(operation, Create):
-            kept, added = await self._create(tx, pair, id, operation.config)
-            return Done("create", id, kept.value), added
-        wanted = operation.if_match
-
-        def guard(revision: int) -> None:
-            if wanted is not None and wanted not in ("*", tag(revision)):
-                raise RevisionError(
-                    "The config is not the one that ifMatch names: read it again.",
-                    now=tag(revision),
-                )
-
-        kept, added = await self._replace(tx, pair, id, operation.config, guard)
-        return Done("update", id, kept.value), added
-
-    async def _create(
-        self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain
-    ) -> tuple[Kept, QuotaSize]:
-        before = await pair.entry(tx, id)
-        if before is not None:
-            raise ConflictError(
-                "There is a config of this id: replace it, or choose another id.", id=id
-            )
-        return await self._put(tx, pair, id, plain, None)
-
-    async def _replace(
-        self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain, guard: Guard
-    ) -> tuple[Kept, QuotaSize]:
-        try:
-            before = await pair.entry(tx, id)
-        except KeyFieldError:
-            before = None  # what can't be an id has no config
-        if before is None:
-            raise NotFoundError("There is no such config.", type=pair.category, id=id)
-        guard(before.revision)
-        return await self._put(tx, pair, id, plain, before)
-
-    async def _delete(
-        self, tx: Transaction, pair: Pair[Any], id: str, guard: Guard
-    ) -> QuotaSize | None:
-        before = await pair.entry(tx, id)
-        if before is None:
-            return None
-        guard(before.revision)
-        size = await _size(tx, before)
-        await pair.delete(tx, id)
-        return NOTHING - size
-
-    async def _put(
-        self, tx: Transaction, pair: Pair[Any], id: str, plain: Plain, before: Entry[Any] | None
-    ) -> tuple[Kept, QuotaSize]:
-        now = MILLISECONDS.format(tx.now)
-        created, updated = now, now
-        if before is not None:
-            created, updated = before.record.created_at, max(now, before.record.updated_at)
-        told = {name: value for name, value in plain.items() if name not in FORCED}
-        value = pair.v1.accepted({"id": id, **told, "createdAt": created, "updatedAt": updated})
-        size = NOTHING if before is None else await _size(tx, before)
-        entry = await pair.restore(tx, value, before, self._version)
-        written = await tx.row(entry.key)
-        assert written is not None
-        return Kept(id, written[0], 0), size_of(entry.key, written[0]) - size
-
-    def _new_id(self, customer: Customer, plain: Plain) -> str:
-        id = plain.get("id")
-        if id is None:
-            return customer.store.ids.new().lower()
-        if not isinstance(id, str):
-            raise RecordError("A config's id is text.", id=id)
-        if id in NO_IDS:
-            raise RecordError("A config can't be called so: no URL would lead to it.", id=id)
-        return id
+    return OperationResult("update", id, await _replace(tx, record, id, operation.config, check))
 
 
-def _at(kept: Kept, revision: int) -> Kept:
-    return Kept(kept.id, kept.value, revision)
+async def _create(tx: Transaction, record: Record[Any], id: str, plain: Plain) -> bytes:
+    if await tx.entry(record, id=id) is not None:
+        raise ConflictError("A config of this id exists: replace it, or use another id.", id=id)
+    return await _put(tx, record, id, plain, None)
 
 
-async def _size(tx: Transaction, entry: Entry[Any]) -> QuotaSize:
+async def _replace(
+    tx: Transaction, record: Record[Any], id: str, plain: Plain, check: Precondition
+) -> bytes:
+    try:
+        before = await tx.entry(record, id=id)
+    except KeyFieldError:
+        before = None  # an invalid id has no config
+    if before is None:
+        raise NotFoundError("No such config.", type=record.name, id=id)
+    check(before.revision)
+    return await _put(tx, record, id, plain, before)
+
+
+async def _delete(tx: Transaction, record: Record[Any], id: str, check: Precondition) -> bool:
+    before = await tx.entry(record, id=id)
+    if before is None:
+        return False
+    check(before.revision)
+    return await tx.delete(record, id=id)
+
+
+async def _put(
+    tx: Transaction, record: Record[Any], id: str, plain: Plain, before: Entry[Any] | None
+) -> bytes:
+    now = MILLISECONDS.format(tx.now)
+    created, updated = now, now
+    if before is not None:
+        created, updated = before.record.created_at, max(now, before.record.updated_at)
+    members = {name: value for name, value in plain.items() if name not in FORCED}
+    value = record.accepted({"id": id, **members, "createdAt": created, "updatedAt": updated})
+    entry = await tx.restore(record, value)
     row = await tx.row(entry.key)
-    return NOTHING if row is None else size_of(entry.key, row[0])
+    assert row is not None
+    return row[0]
 
 
-def _anything(revision: int) -> None:
-    """No condition."""
+def _new_id(customer: Customer, plain: Plain) -> str:
+    id = plain.get("id")
+    if id is None:
+        return customer.store.ids.new().lower()
+    if not isinstance(id, str):
+        raise RecordError("A config's id must be text.", id=id)
+    if id in NO_IDS:
+        raise RecordError("Invalid id: no URL could address the config.", id=id)
+    return id
+
+
+def _unconditional(revision: int) -> None:
+    """Allow every revision."""
+
+
+def _updated_at(row: Row) -> str:
+    try:
+        return _decode_times(row.value).updated_at
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableError(
+            "A stored row is not a config; see `keyhouse verify`.", key=row.key
+        ) from error
+
+
+def _encode_cursor(id: str) -> str:
+    return base64.urlsafe_b64encode(_CURSOR_VERSION + id.encode()).decode().rstrip("=")
+
+
+def _decode_cursor(record: Record[Any], customer: str, cursor: str) -> str:
+    """Return the id after which the page starts. A forged cursor starts among the customer's own configs."""
+    try:
+        data = base64.b64decode(
+            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True
+        )
+        id = data.removeprefix(_CURSOR_VERSION).decode()
+        record.template.join((customer, id))
+    except (binascii.Error, ValueError, KeyFieldError):
+        data, id = b"", ""
+    if not data.startswith(_CURSOR_VERSION):
+        raise CursorError("Invalid cursor: pass one exactly as a page returned it.", cursor=cursor)
+    return id

@@ -1,10 +1,10 @@
-"""The endpoints, in the order of the document. A handler reads the request's parts, asks the service, and shapes the answer.
+"""The HTTP routes, in the order of the document. A handler reads the request, calls an operation, and shapes the response.
 
 The customer is the caller's tenant and comes from nowhere else.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -13,250 +13,262 @@ import msgspec
 from keyhouse.auth import Caller
 from keyhouse.errors import ConflictError, KeyFieldError, NotFoundError, QuotaError, RevisionError
 from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag
-from keyhouse.systems.streamkit.bodies import (
-    CONFIG_EXAMPLE,
-    EXAMPLES,
-    Batch,
-    Config,
-    Deleted,
-    Health,
-    ImportedReply,
-    Listing,
-    ListQuery,
-    Outcome,
-    Outcomes,
-    Saved,
-    Scene,
-    StoredConfig,
-    Switch,
-    Switched,
-    Top,
-    TopQuery,
-    Type,
-)
-from keyhouse.systems.streamkit.configs import Configs, Done
-from keyhouse.systems.streamkit.customers import Customers
-from keyhouse.systems.streamkit.listing import listed
-from keyhouse.systems.streamkit.scenes import Scenes
-from keyhouse.systems.streamkit.transfer import exported, imported
-from keyhouse.systems.streamkit.wrangler import File, Item, Read, read
+from keyhouse.service.runtime import ServiceRuntime
+from keyhouse.store import Store
+from keyhouse.systems.streamkit import configs, messages
+from keyhouse.systems.streamkit.messages import CONFIG_EXAMPLE, EXAMPLES, Config, Type
+from keyhouse.systems.streamkit.scenes import Scenes, top_scenes
+from keyhouse.systems.streamkit.schema import SCHEMAS
+from keyhouse.systems.streamkit.tenants import Customer
+from keyhouse.systems.streamkit.transfer import export_customer, import_customer
+from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, parse
+
+__all__ = ["OPERATIONS", "READ", "WRITE", "routes"]
 
 READ: Final = "read"
 WRITE: Final = "write"
 
-_LINE = msgspec.json.Encoder().encode
+OPERATIONS: Final = (
+    "create",
+    "list",
+    "get",
+    "replace",
+    "delete",
+    "batch",
+    "record_scene",
+    "top_scenes",
+    "export",
+    "import",
+)
+
 _PIECE_BYTES: Final = 64 * 1_024
-_READ_AT_ONCE: Final = 25
+_PARSE_AT_ONCE: Final = 25
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Handlers:
-    def __init__(self, customers: Customers) -> None:
-        self._customers = customers
-        self._engine = customers.engine
-        self._configs = Configs(customers)
-        self._scenes = Scenes(customers)
+    def __init__(self, runtime: ServiceRuntime[Customer]) -> None:
+        self._customer = runtime.tenants.get
+        self._engine = runtime.engine
+        self._scenes = Scenes(runtime.tenants)
 
-    async def create(self, type: Type, body: Config, caller: Caller) -> Response[Saved]:
-        """Make a config. Its id is the one sent, or the server's. Its times and its customer are the server's."""
-        kept = await self._configs.create(caller.tenant, type, body)
-        place = f"{type}/{quote(kept.id)}"  # as seen from this address, wherever the app is mounted
-        saved = Saved(True, msgspec.Raw(kept.value))
-        return Response(saved, status=201, headers=(("Location", place),), etag=etag(kept.revision))
+    async def create(
+        self, type: Type, body: Config, caller: Caller
+    ) -> Response[messages.SavedReply]:
+        """Create a config. Its id is the one sent, or generated; its times and owner are set by the server."""
+        stored = await configs.create(self._customer(caller.tenant), type, body)
+        location = f"{type}/{quote(stored.id)}"  # relative: the app may be mounted anywhere
+        return Response(
+            messages.SavedReply(True, msgspec.Raw(stored.value)),
+            status=201,
+            headers=(("Location", location),),
+            etag=etag(stored.revision),
+        )
 
-    async def list(self, type: Type, query: ListQuery, caller: Caller) -> Listing:
-        """List the configs of a type, in the order of their ids: all of them, a page, or those that changed since a time."""
-        async with self._customers.get(caller.tenant).lists:
-            page = await listed(
-                self._engine,
-                caller.tenant,
+    async def list(
+        self, type: Type, query: messages.ListQuery, caller: Caller
+    ) -> messages.ConfigList:
+        """List the configs of a type in the order of their ids: all, a page, or those updated since a time."""
+        customer = self._customer(caller.tenant)
+        async with customer.lists:
+            page = await configs.list_configs(
+                customer,
                 type,
                 limit=query.limit,
                 cursor=query.cursor,
                 since=query.since,
                 ids_only=query.fields == "ids",
             )
-        configs = [msgspec.Raw(value or _LINE({"id": id})) for id, value in page.configs]
-        return Listing(configs, len(configs), page.cursor or msgspec.UNSET)
+        items = [msgspec.Raw(value or _encode({"id": id})) for id, value in page.configs]
+        return messages.ConfigList(items, len(items), page.cursor or msgspec.UNSET)
 
-    async def get(self, type: Type, id: str, caller: Caller) -> Response[StoredConfig]:
-        """One config. Its `ETag` stands for this state of it."""
-        row = await self._configs.read(caller.tenant, type, id)
-        return Response(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the answer
+    async def get(self, type: Type, id: str, caller: Caller) -> Response[messages.ConfigJson]:
+        """Return one config, with its `ETag`."""
+        row = await configs.read(self._customer(caller.tenant), type, id)
+        return Response(row.value, etag=etag(row.revision))  # type: ignore[arg-type]  # the stored JSON is the body
 
     async def replace(
         self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions
-    ) -> Response[Saved]:
-        """Replace a config; `createdAt` stays. With `If-Match`: only if it is still in that state."""
-        kept = await self._configs.replace(caller.tenant, type, id, body, conditions.check)
-        return Response(Saved(True, msgspec.Raw(kept.value)), etag=etag(kept.revision))
+    ) -> Response[messages.SavedReply]:
+        """Replace a config; `createdAt` stays. With `If-Match`: only if its ETag is still that one."""
+        customer = self._customer(caller.tenant)
+        stored = await configs.replace(customer, type, id, body, conditions.check)
+        reply = messages.SavedReply(True, msgspec.Raw(stored.value))
+        return Response(reply, etag=etag(stored.revision))
 
-    async def delete(self, type: Type, id: str, caller: Caller, conditions: Conditions) -> Deleted:
-        """Delete a config. It is no error when there was none."""
-        return Deleted(True, await self._configs.delete(caller.tenant, type, id, conditions.check))
+    async def delete(
+        self, type: Type, id: str, caller: Caller, conditions: Conditions
+    ) -> messages.DeletedReply:
+        """Delete a config. Succeeds if it does not exist."""
+        customer = self._customer(caller.tenant)
+        deleted = await configs.delete(customer, type, id, conditions.check)
+        return messages.DeletedReply(True, deleted)
 
-    async def batch(self, type: Type, body: Batch, caller: Caller) -> Outcomes:
-        """Many creates, updates and deletes of configs of one type: all of them, or none."""
-        done = await self._configs.batch(caller.tenant, type, body.operations, etag)
-        return Outcomes(True, [_outcome(each) for each in done])
+    async def batch(
+        self, type: Type, body: messages.BatchRequest, caller: Caller
+    ) -> messages.BatchReply:
+        """Apply many creates, updates and deletes of configs of one type: all of them, or none."""
+        customer = self._customer(caller.tenant)
+        results = await configs.apply_batch(customer, type, body.operations, etag)
+        return messages.BatchReply(True, [_batch_result(each) for each in results])
 
-    async def record(self, body: Switch, caller: Caller) -> Switched:
-        """Count a switch to a scene. A scene that is not switched to for 30 days is forgotten."""
+    async def record(self, body: messages.SceneSwitch, caller: Caller) -> messages.SceneSwitchReply:
+        """Count a switch to a scene. A scene expires 30 days after its last switch."""
         scene = await self._scenes.record(caller.tenant, body.scene_name)
-        return Switched(True, scene.scene_name, scene.count, scene.last_used)
+        return messages.SceneSwitchReply(True, scene.scene_name, scene.count, scene.last_used)
 
-    async def top(self, query: TopQuery, caller: Caller) -> Top:
-        """The scenes that were switched to most often."""
-        async with self._customers.get(caller.tenant).lists:
-            scenes = await self._scenes.top(caller.tenant, query.limit)
-        return Top(
-            [Scene(each.scene_name, each.count, each.last_used) for each in scenes], len(scenes)
-        )
+    async def top(self, query: messages.TopQuery, caller: Caller) -> messages.TopScenes:
+        """List the scenes with most switches."""
+        customer = self._customer(caller.tenant)
+        async with customer.lists:
+            top = await top_scenes(customer, query.limit)
+        scenes = [messages.SceneCount(each.scene_name, each.count, each.last_used) for each in top]
+        return messages.TopScenes(scenes, len(scenes))
 
     async def export(self, caller: Caller) -> Response[Stream]:
-        """All that the customer keeps, as a file that `wrangler kv bulk put` and `POST /import` read."""
+        """Export all of the customer's data, as a file for `wrangler kv bulk put` and `POST /import`."""
+        items = export_customer(self._customer(caller.tenant).store)
         name = (("Content-Disposition", 'attachment; filename="streamkit.json"'),)
-        return Response(_written(exported(self._engine, caller.tenant)), headers=name)
+        return Response(_json_array(items), headers=name)
 
-    async def load(self, body: File, caller: Caller) -> ImportedReply:
-        """Put what an export holds over what is there, its times included. Nothing is written when any of it is wrong."""
-        customer = self._customers.get(caller.tenant)
-        done = await imported(
-            customer, await _fairly(read(body, self._engine.clock.now())), self._customers.keys
-        )
-        return ImportedReply(True, done.written, done.unchanged, done.expired)
+    async def load(self, body: File, caller: Caller) -> messages.ImportReply:
+        """Import an export over stored data, with its times. Nothing is written if any entry is invalid."""
+        entries = await _parsed(parse(body, self._engine.clock.now()))
+        counts = await import_customer(self._customer(caller.tenant), entries)
+        return messages.ImportReply(True, counts.written, counts.unchanged, counts.expired)
 
-    async def health(self) -> Health:
-        """Whether the store answers."""
-        await self._engine.read("health", ("health",))
-        return Health("ok")
+    async def health(self) -> messages.HealthReply:
+        """Check that the store responds."""
+        await Store(SCHEMAS[0], self._engine, "health").row("health")
+        return messages.HealthReply("ok")
 
 
-def routes(customers: Customers) -> Sequence[Route]:
-    """The route table of Streamkit."""
-    on = Handlers(customers)
+def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
+    """Return the routes by operation."""
+    on = Handlers(runtime)
     saved = {"success": True, "config": CONFIG_EXAMPLE}
-    tag = {"ETag": "This state of the config, for If-Match and If-None-Match."}
+    tag = {"ETag": "State of the config, for If-Match and If-None-Match."}
     created = ResponseSpec(
-        type=Saved,
-        about="It was made.",
+        type=messages.SavedReply,
+        about="Created.",
         example=saved,
-        headers={"Location": "Where it is now.", **tag},
+        headers={"Location": "Address of the config.", **tag},
     )
-    room = [QuotaError, KeyFieldError]
-    file_bytes_max = 2 * customers.most.bytes + 1_024 * 1_024  # escaped in JSON, text grows
-    return (
-        Route(
+    replaced = ResponseSpec(type=messages.SavedReply, example=saved, headers=tag)
+    found = ResponseSpec(type=messages.ConfigJson, example=CONFIG_EXAMPLE, headers=tag)
+    exported = ResponseSpec(type=list[Item], about="One entry for each config and each scene.")
+    write_errors = [QuotaError, KeyFieldError]
+    quota = runtime.quota.bytes
+    file_bytes_max = 2 * quota + 1_024 * 1_024 if quota else None  # text grows when it is escaped
+    batch_example = [
+        {"op": "create", "config": EXAMPLES["notes"]},
+        {"op": "delete", "id": "old"},
+    ]
+    import_example = {
+        "key": "cust_12345_streamkit_notes_note1",
+        "value": msgspec.json.encode(CONFIG_EXAMPLE).decode(),
+    }
+    return {
+        "create": Route(
             method="POST",
             path="/configs/{type}",
             handler=on.create,
             scope=WRITE,
             replies={201: created},
-            problems=[ConflictError, *room],
+            problems=[ConflictError, *write_errors],
             example=EXAMPLES["notes"],
         ),
-        Route(method="GET", path="/configs/{type}", handler=on.list, scope=READ),
-        Route(
+        "list": Route(method="GET", path="/configs/{type}", handler=on.list, scope=READ),
+        "get": Route(
             method="GET",
             path="/configs/{type}/{id}",
             handler=on.get,
             scope=READ,
-            replies={200: ResponseSpec(type=StoredConfig, example=CONFIG_EXAMPLE, headers=tag)},
+            replies={200: found},
             problems=[NotFoundError],
         ),
-        Route(
+        "replace": Route(
             method="PUT",
             path="/configs/{type}/{id}",
             handler=on.replace,
             scope=WRITE,
-            replies={200: ResponseSpec(type=Saved, example=saved, headers=tag)},
-            problems=[NotFoundError, RevisionError, *room],
+            replies={200: replaced},
+            problems=[NotFoundError, RevisionError, *write_errors],
             example=EXAMPLES["notes"],
         ),
-        Route(
+        "delete": Route(
             method="DELETE",
             path="/configs/{type}/{id}",
             handler=on.delete,
             scope=WRITE,
             problems=[RevisionError],
         ),
-        Route(
+        "batch": Route(
             method="POST",
             path="/configs/{type}:batch",
             handler=on.batch,
             scope=WRITE,
-            problems=[NotFoundError, ConflictError, RevisionError, *room],
-            example={
-                "operations": [
-                    {"op": "create", "config": EXAMPLES["notes"]},
-                    {"op": "delete", "id": "old"},
-                ]
-            },
+            problems=[NotFoundError, ConflictError, RevisionError, *write_errors],
+            example={"operations": batch_example},
             body_bytes_max=file_bytes_max,
         ),
-        Route(
+        "record_scene": Route(
             method="POST",
             path="/scene-activity/record",
             handler=on.record,
             scope=WRITE,
-            problems=room,
+            problems=write_errors,
             example={"sceneName": "Gaming Scene"},
         ),
-        Route(method="GET", path="/scene-activity/top", handler=on.top, scope=READ),
-        Route(
+        "top_scenes": Route(method="GET", path="/scene-activity/top", handler=on.top, scope=READ),
+        "export": Route(
             method="GET",
             path="/export",
             handler=on.export,
             scope=READ,
-            replies={
-                200: ResponseSpec(
-                    type=list[Item], about="One entry for each config and each scene."
-                )
-            },
+            replies={200: exported},
         ),
-        Route(
+        "import": Route(
             method="POST",
             path="/import",
             handler=on.load,
             scope=WRITE,
-            problems=room,
-            example=[
-                {
-                    "key": "cust_12345_streamkit_notes_note1",
-                    "value": msgspec.json.encode(CONFIG_EXAMPLE).decode(),
-                }
-            ],
+            problems=write_errors,
+            example=[import_example],
             body_bytes_max=file_bytes_max,
         ),
-        Route(method="GET", path="/health", handler=on.health),
-    )
+        "health": Route(method="GET", path="/health", handler=on.health),
+    }
 
 
-async def _fairly(entries: Iterator[Read]) -> list[Read]:
-    """All of them. A file has thousands, and others are to be answered while they are looked at."""
-    found: list[Read] = []
+async def _parsed(entries: Iterator[ParsedItem]) -> list[ParsedItem]:
+    """Parse thousands of entries, and let other tasks run meanwhile."""
+    parsed: list[ParsedItem] = []
     for each in entries:
-        found.append(each)
-        if len(found) % _READ_AT_ONCE == 0:
+        parsed.append(each)
+        if len(parsed) % _PARSE_AT_ONCE == 0:
             await asyncio.sleep(0)
-    return found
+    return parsed
 
 
-def _outcome(done: Done) -> Outcome:
-    if done.value is None:
-        return Outcome("delete", done.id, deleted=done.deleted)
-    return Outcome(
-        "create" if done.op == "create" else "update", done.id, config=msgspec.Raw(done.value)
+def _batch_result(result: configs.OperationResult) -> messages.BatchResult:
+    if result.value is None:
+        return messages.BatchResult("delete", result.id, deleted=result.deleted)
+    config = msgspec.Raw(result.value)
+    return messages.BatchResult(
+        "create" if result.op == "create" else "update", result.id, config=config
     )
 
 
-async def _written(items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
-    """A JSON array, some of it at a time."""
+async def _json_array(items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
+    """Encode the items as a JSON array, piece by piece."""
     piece = bytearray(b"[")
-    first = True
+    is_first = True
     async for each in items:
-        piece += b"\n" if first else b",\n"
-        piece += _LINE(each)
-        first = False
+        piece += b"\n" if is_first else b",\n"
+        piece += _encode(each)
+        is_first = False
         if len(piece) >= _PIECE_BYTES:
             yield bytes(piece)
             piece.clear()

@@ -1,15 +1,18 @@
 """Streamkit's key structure: `cust_{customerId}_streamkit_{category}_{identifier}`, category by category.
 
-The category is literal text in each template, so a key is read by the closed list of categories: `scene_activity` and
-identifiers that hold `_` are read right. A customer's id never holds `_streamkit_`, nor ends so that it would with what
-follows: that is where it ends in a key, and so customer `12_streamkit_notes` can't fall under customer 12.
+The category is literal text in each template, so keys are parsed by the closed list of categories: `scene_activity` and
+identifiers with `_` parse correctly. A customer's id never contains `_streamkit_`, nor a suffix that would form it with the
+text after it, so customer `12_streamkit_notes` cannot fall under customer 12.
 
-A config is typed in what the panel needs to show it, and the rest of the document's members are checked if they are there;
-members that are in no document yet are kept as they came, since the panel evolves faster than this page. Nothing is
-filled in: what was not sent stays absent.
+Key migration: each record is declared at its v2 key, with the document's v1 key as its legacy key. A record is read at
+either, and a new one is written at v1, unless a store or the setting `keys` says otherwise.
 
-The keys here are exactly the document's. There is no index by `updatedAt`: a customer has some hundreds of configs, and
-reading `since` from a scan of one category keeps foreign rows out of what `wrangler` lists and imports.
+The members of a config that the panel needs are required, and the document's other members are checked if present. Unknown
+members are stored as sent, since the panel evolves faster than this page. No default is filled in: a member that was not
+sent stays absent.
+
+The keys are exactly the document's. There is no index by `updatedAt`: a customer has some hundreds of configs, and a scan of
+one category for `since` keeps index rows out of what `wrangler` lists and imports.
 """
 
 from typing import Any, Literal, TypeVar
@@ -22,16 +25,15 @@ from keyhouse.schema import MILLISECONDS, Meta, Record, Schema, Space, sliding
 
 __all__ = [
     "CONFIGS",
-    "CONFIGS_V2",
     "CONFIG_ID",
     "CUSTOMER",
     "LAYOUT",
     "META",
     "NOTE",
     "NO_IDS",
+    "RECORDS",
     "SCENE_ACTIVITY",
     "SCENE_ACTIVITY_SECONDS",
-    "SCENE_ACTIVITY_V2",
     "SCENE_NAME",
     "SCHEMAS",
     "SWAP",
@@ -54,21 +56,23 @@ CONFIG_ID = Regex(
     "[A-Za-z0-9._~-]{1,100}", requirement="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
 )
 NO_IDS = frozenset({".", ".."})
-"""Config ids that no URL leads to: clients take them for steps up and down. None is made; one that is stored can be read."""
+"""Config ids that no URL can address, because clients resolve them as relative paths. They are never created; a stored one
+can be read."""
 SCENE_NAME = Text(chars_max=200)
 
 SCENE_ACTIVITY_SECONDS = 30 * 24 * 3_600
-"""From the last use: a scene that is not switched to for 30 days is forgotten."""
+"""Time after its last use at which a scene expires: 30 days."""
 
 Number = int | float
 T = TypeVar("T")
 
 
-def _config(type: type[T], at: str, *, name: str) -> Record[T]:
-    """A config: the store sets its times, and `extra` holds the members that this code does not know."""
+def _config(type: type[T], at: str, *, name: str, legacy_at: str) -> Record[T]:
+    """A config. The store sets its times; `extra` holds members that this code does not know."""
     return Record(
         type,
         Template(at, customer=CUSTOMER, id=CONFIG_ID),
+        legacy_at=Template(legacy_at, customer=CUSTOMER, id=CONFIG_ID),
         name=name,
         created="created_at",
         updated="updated_at",
@@ -81,7 +85,7 @@ def _config(type: type[T], at: str, *, name: str) -> Record[T]:
 
 
 class TextCycler(Struct, kw_only=True, rename="camel"):
-    """Lines of text that a browser source shows in turn."""
+    """Lines of text that a browser source cycles through."""
 
     id: str
     name: str
@@ -97,14 +101,17 @@ class TextCycler(Struct, kw_only=True, rename="camel"):
 
 
 TEXT_CYCLER = _config(
-    TextCycler, "cust_{customer}_streamkit_text-cyclers_{id}", name="text-cyclers"
+    TextCycler,
+    "cust_{customer}_streamkit_v2_text-cyclers_{id}",
+    name="text-cyclers",
+    legacy_at="cust_{customer}_streamkit_text-cyclers_{id}",
 )
 
 # 2. Swap configs
 
 
 class Swap(Struct, kw_only=True, rename="camel"):
-    """Two sources that change places."""
+    """Two sources that swap places."""
 
     id: str
     name: str
@@ -119,13 +126,18 @@ class Swap(Struct, kw_only=True, rename="camel"):
     extra: dict[str, Any] = {}
 
 
-SWAP = _config(Swap, "cust_{customer}_streamkit_swaps_{id}", name="swaps")
+SWAP = _config(
+    Swap,
+    "cust_{customer}_streamkit_v2_swaps_{id}",
+    name="swaps",
+    legacy_at="cust_{customer}_streamkit_swaps_{id}",
+)
 
 # 3. Layout presets
 
 
 class LayoutSource(Struct, kw_only=True, rename="camel"):
-    """Where one source of a layout stands."""
+    """Position and scale of one source in a layout."""
 
     source_name: str
     position_x: Number | UnsetType = UNSET
@@ -135,7 +147,7 @@ class LayoutSource(Struct, kw_only=True, rename="camel"):
 
 
 class Layout(Struct, kw_only=True, rename="camel"):
-    """Where the sources of a scene stand. Each of `sources` is a LayoutSource, kept whole with what else it holds."""
+    """Positions of a scene's sources. Each of `sources` is a LayoutSource, stored with its unknown members."""
 
     id: str
     name: str
@@ -153,13 +165,18 @@ class Layout(Struct, kw_only=True, rename="camel"):
             raise ValueError(f"sources: {error}") from None
 
 
-LAYOUT = _config(Layout, "cust_{customer}_streamkit_layouts_{id}", name="layouts")
+LAYOUT = _config(
+    Layout,
+    "cust_{customer}_streamkit_v2_layouts_{id}",
+    name="layouts",
+    legacy_at="cust_{customer}_streamkit_layouts_{id}",
+)
 
 # 4. Notes
 
 
 class Note(Struct, kw_only=True, rename="camel"):
-    """Text for the streamer's own eyes."""
+    """A note of the streamer's."""
 
     id: str
     title: str
@@ -169,52 +186,49 @@ class Note(Struct, kw_only=True, rename="camel"):
     extra: dict[str, Any] = {}
 
 
-NOTE = _config(Note, "cust_{customer}_streamkit_notes_{id}", name="notes")
+NOTE = _config(
+    Note,
+    "cust_{customer}_streamkit_v2_notes_{id}",
+    name="notes",
+    legacy_at="cust_{customer}_streamkit_notes_{id}",
+)
 
 # 5. Scene activity tracking
 
 
 class SceneActivity(Struct, kw_only=True, rename="camel"):
-    """How often a scene was switched to, and when last. Each write is a use: the store sets `lastUsed`."""
+    """Number of switches to a scene, and the last one. Each write is a use: the store sets `lastUsed`."""
 
     scene_name: str
     count: int
     last_used: str = ""
 
 
-def _scene_activity(at: str, *, name: str) -> Record[SceneActivity]:
-    return Record(
-        SceneActivity,
-        Template(at, customer=CUSTOMER, scene_name=SCENE_NAME),
-        name=name,
-        updated="last_used",
-        times=MILLISECONDS,
-        expiry=sliding(SCENE_ACTIVITY_SECONDS),
-    )
-
-
-SCENE_ACTIVITY = _scene_activity(
-    "cust_{customer}_streamkit_scene_activity_{scene_name}", name="scene_activity"
+SCENE_ACTIVITY = Record(
+    SceneActivity,
+    Template(
+        "cust_{customer}_streamkit_v2_scene_activity_{scene_name}",
+        customer=CUSTOMER,
+        scene_name=SCENE_NAME,
+    ),
+    legacy_at=Template(
+        "cust_{customer}_streamkit_scene_activity_{scene_name}",
+        customer=CUSTOMER,
+        scene_name=SCENE_NAME,
+    ),
+    name="scene_activity",
+    updated="last_used",
+    times=MILLISECONDS,
+    expiry=sliding(SCENE_ACTIVITY_SECONDS),
 )
 
 CONFIGS: dict[str, Record[Any]] = {
     record.name: record for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE)
 }
-"""The configs by their category: the `{type}` of `GET /configs/{type}`."""
+"""Configs by category: the `{type}` of `GET /configs/{type}`."""
 
-# Key migration: the same records at versioned keys, which reads try first. See `migration`.
-
-CONFIGS_V2: dict[str, Record[Any]] = {
-    "text-cyclers": _config(
-        TextCycler, "cust_{customer}_streamkit_v2_text-cyclers_{id}", name="v2_text-cyclers"
-    ),
-    "swaps": _config(Swap, "cust_{customer}_streamkit_v2_swaps_{id}", name="v2_swaps"),
-    "layouts": _config(Layout, "cust_{customer}_streamkit_v2_layouts_{id}", name="v2_layouts"),
-    "notes": _config(Note, "cust_{customer}_streamkit_v2_notes_{id}", name="v2_notes"),
-}
-SCENE_ACTIVITY_V2 = _scene_activity(
-    "cust_{customer}_streamkit_v2_scene_activity_{scene_name}", name="v2_scene_activity"
-)
+RECORDS: dict[str, Record[Any]] = CONFIGS | {SCENE_ACTIVITY.name: SCENE_ACTIVITY}
+"""All records by category."""
 
 META = Meta(
     version="cust_{customer}_streamkit_meta_version",
@@ -222,17 +236,16 @@ META = Meta(
     job="cust_{customer}_streamkit_meta_job_{name}",
     customer=CUSTOMER,
 )
-"""How far a customer's key migration has come. These rows are there while it runs, and are in no export."""
+"""Progress of a customer's key migration. These rows exist while it runs, and are in no export."""
 
 SCHEMAS: tuple[Schema, ...] = (
     Schema(
         "streamkit",
         *CONFIGS.values(),
         SCENE_ACTIVITY,
-        *CONFIGS_V2.values(),
-        SCENE_ACTIVITY_V2,
         space=Space("a customer", field="customer", segment=CUSTOMER),
         meta=META,
         doc="Configurations and scene activity of an OBS control panel.",
+        writes_legacy_keys=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""What the HTTP face takes and gives, as types: the OpenAPI document is made from them."""
+"""Requests and responses of the HTTP API, from which its OpenAPI document is made."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -40,7 +40,7 @@ CONFIG_EXAMPLE: Final = EXAMPLES["notes"] | _TIMES
 
 
 def _schemas(*, stored: bool) -> dict[str, Any]:
-    """The four types of config, as they are sent or as they are stored. Further members are allowed, and kept."""
+    """Return the JSON Schema of the four types of config, as sent or as stored. Unknown members are allowed."""
     kinds = (TextCycler, Swap, Layout, Note)
     _, components = msgspec.json.schema_components(kinds, ref_template="{name}")
     options = []
@@ -58,112 +58,114 @@ def _schemas(*, stored: bool) -> dict[str, Any]:
 Config = Annotated[
     dict[str, Any],
     Meta(
-        description=f"A config of the path's type. What is sent as {', '.join(sorted(FORCED - {'id'}))} is ignored.",
+        description=f"A config of the path's type. {', '.join(sorted(FORCED - {'id'}))} are ignored.",
         extra_json_schema=_schemas(stored=False),
     ),
 ]
-StoredConfig = Annotated[
+ConfigJson = Annotated[
     msgspec.Raw,
     Meta(
-        description="A config as it is stored.",
+        description="A config as stored.",
         extra_json_schema={"type": "object", **_schemas(stored=True)},
     ),
 ]
 
 
 class ListQuery(Struct, frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX, description="How many at most.")] = (
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ROWS_MAX, description="Maximum number of items.")] = (
         PAGE_ROWS_MAX
     )
-    cursor: Annotated[
-        str | None, Meta(description="What the page before gave, for what follows.")
-    ] = None
+    cursor: Annotated[str | None, Meta(description="Cursor of the previous page.")] = None
     since: Annotated[
         str | None,
         Meta(
-            description="Only what has this `updatedAt` or a later one.",
+            description="Only configs with this `updatedAt` or a later one.",
             examples=["2026-01-18T12:00:00.000Z"],
         ),
     ] = None
     fields: Annotated[
-        Literal["ids"] | None, Meta(description="`ids`: of each config only its id.")
+        Literal["ids"] | None, Meta(description="`ids`: only the id of each config.")
     ] = None
 
 
 class TopQuery(Struct, frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=TOP_SCENES_MAX, description="How many at most.")] = 10
+    limit: Annotated[int, Meta(ge=1, le=TOP_SCENES_MAX, description="Maximum number of items.")] = (
+        10
+    )
 
 
-class Saved(Struct, frozen=True):
+class SavedReply(Struct, frozen=True):
     success: bool
-    config: StoredConfig
+    config: ConfigJson
 
 
-class Deleted(Struct, frozen=True):
-    """`deleted`: whether there was one."""
+class DeletedReply(Struct, frozen=True):
+    """`deleted`: whether the config existed."""
 
     success: bool
     deleted: bool
 
 
-class Listing(Struct, frozen=True):
-    """`count` is of this page. `cursor` is there when something follows."""
+class ConfigList(Struct, frozen=True):
+    """`count` is of this page. `cursor` is present if more follow."""
 
     configs: list[Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]]
     count: int
     cursor: str | UnsetType = UNSET
 
 
-class Batch(Struct, frozen=True, forbid_unknown_fields=True):
+class BatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     operations: Annotated[
         list[Operation],
-        Meta(min_length=1, max_length=BATCH_OPERATIONS_MAX, description="All are done, or none."),
+        Meta(
+            min_length=1, max_length=BATCH_OPERATIONS_MAX, description="All are applied, or none."
+        ),
     ]
 
 
-class Outcome(Struct, frozen=True):
-    """What became of one operation."""
+class BatchResult(Struct, frozen=True):
+    """Result of one operation."""
 
     op: Literal["create", "update", "delete"]
     id: str
-    config: StoredConfig | UnsetType = UNSET
+    config: ConfigJson | UnsetType = UNSET
     deleted: bool | UnsetType = UNSET
 
 
-class Outcomes(Struct, frozen=True):
+class BatchReply(Struct, frozen=True):
     success: bool
-    results: list[Outcome]
+    results: list[BatchResult]
 
 
-class Switch(Struct, frozen=True, rename="camel"):
+class SceneSwitch(Struct, frozen=True, rename="camel"):
     scene_name: Annotated[
         str,
         Meta(min_length=1, max_length=SCENE_NAME_CHARS_MAX, description="The scene switched to."),
     ]
 
 
-class Switched(Struct, frozen=True, rename="camel"):
+class SceneSwitchReply(Struct, frozen=True, rename="camel"):
     success: bool
     scene_name: str
     count: int
     last_used: str
 
 
-class Scene(Struct, frozen=True, rename="camel"):
+class SceneCount(Struct, frozen=True, rename="camel"):
     scene_name: str
     count: int
     last_used: str
 
 
-class Top(Struct, frozen=True):
-    """By count, then by last use, the greatest first."""
+class TopScenes(Struct, frozen=True):
+    """By count, then by last use, descending."""
 
-    scenes: list[Scene]
+    scenes: list[SceneCount]
     count: int
 
 
-class ImportedReply(Struct, frozen=True):
-    """Entries of the file that were written, that were there already, and that had expired."""
+class ImportReply(Struct, frozen=True):
+    """Entries of the file: written, stored already, and expired."""
 
     success: bool
     written: int
@@ -171,5 +173,5 @@ class ImportedReply(Struct, frozen=True):
     expired: int
 
 
-class Health(Struct, frozen=True):
+class HealthReply(Struct, frozen=True):
     status: Literal["ok"]
