@@ -6,12 +6,12 @@ A system's `service.py` makes one of these, hands it to its operations, and retu
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from keyhouse.engine import Engine
-from keyhouse.http import Route
+from keyhouse.http import FLAT, NESTED, PROBLEM, Route
 from keyhouse.metrics import Timing
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
@@ -26,6 +26,8 @@ from keyhouse.service.usage_scan import UsageScan
 __all__ = ["ServiceRuntime"]
 
 T = TypeVar("T", bound=Tenant)
+
+_ERROR_FORMATS: Final = {each.name: each for each in (PROBLEM, FLAT, NESTED)}
 
 
 class ServiceRuntime(Generic[T]):
@@ -65,6 +67,7 @@ class ServiceRuntime(Generic[T]):
         """Return the spec of the service, with the tasks that every service has."""
         return ServiceSpec(
             name=self.system.name,
+            error_format=_ERROR_FORMATS[self.system.error_format],
             routes=routes,
             tasks=[self.sweeper.run, self._scan_usage, *tasks],
             **parts,

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from keyhouse.errors import UsageError
 from keyhouse.layout import Layouts
 from keyhouse.schema import Schema
 
 __all__ = ["System"]
+
+ErrorFormatName = Literal["problem", "flat", "nested"]
+"""Problem documents, `{error, code, status}`, or `{"error": {code, message, details}}`."""
 
 
 class System:
@@ -37,7 +40,7 @@ class System:
         commands: Any = None,
         limits: str | None = None,
         layouts: Layouts | None = None,
-        error_format: str = "problem",
+        error_format: ErrorFormatName = "problem",
     ) -> None:
         self.name = name
         self.title = title

@@ -13,4 +13,5 @@ SYSTEM = System(
     title="Audiobook library",
     doc=__doc__,
     schemas="keyhouse.systems.audiobooks.schema:SCHEMAS",
+    error_format="flat",
 )

@@ -14,5 +14,6 @@ SYSTEM = System(
     title="Playlist and catalog service",
     doc=__doc__,
     schemas="keyhouse.systems.playlist.schema:SCHEMAS",
+    error_format="nested",
     layouts=Layouts(jetstream=JetstreamLayout(bucket_per_space=True)),
 )

@@ -1,0 +1,67 @@
+"""The sweeper: expired rows are deleted, measured and logged; a backlog is worked off without the interval."""
+
+import asyncio
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from keyhouse import ManualClock, Record, Schema, Space, Store, Template, Text, per_write
+from keyhouse.engine import Engine
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.errors import UnavailableError
+from keyhouse.service.metrics import OperationMetrics
+from keyhouse.service.operation_log import OperationLog
+from keyhouse.service.sweeper import Sweeper
+
+ITEM: Record[Any] = Record(
+    Any, Template("{key}", key=Text(chars_max=100)), name="item", expiry=per_write()
+)
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+
+
+def sweeper(engine: Engine, **options: Any) -> tuple[Sweeper, OperationMetrics]:
+    metrics = OperationMetrics("items", ())
+    return Sweeper(engine, 300, metrics, OperationLog("items", 1), **options), metrics
+
+
+async def expired(clock: ManualClock, count: int) -> MemoryEngine:
+    engine = MemoryEngine(clock=clock)
+    store = Store(SCHEMA, engine, "t")
+    for number in range(count):
+        await store.put(ITEM, 1, ttl=1, key=f"k{number}")
+    clock.advance(seconds=2)
+    return engine
+
+
+def test_a_sweep_is_measured_and_logged() -> None:
+    async def story() -> None:
+        sweeping, metrics = sweeper(await expired(ManualClock(), 3))
+        with capture_logs() as lines:
+            assert await sweeping.sweep() == 3
+        assert (metrics.swept, sum(metrics.sweeps.steps)) == (3, 1)
+        assert [(line["event"], line["removed"]) for line in lines] == [("items cleanup", 3)]
+
+    asyncio.run(story())
+
+
+def test_a_failed_sweep_is_logged_and_does_not_stop_the_task() -> None:
+    class Broken(MemoryEngine):
+        async def sweep(self, *, limit: int) -> int:
+            raise UnavailableError("The server can't be reached.")
+
+    async def story() -> None:
+        sweeping, metrics = sweeper(Broken())
+        with capture_logs() as lines:
+            assert await sweeping.sweep() == 0
+        assert [line["event"] for line in lines] == ["items cleanup failed"]
+        assert metrics.swept == 0
+
+    asyncio.run(story())
+
+
+def test_an_interval_of_zero_never_sweeps() -> None:
+    async def story() -> None:
+        metrics = OperationMetrics("items", ())
+        await Sweeper(MemoryEngine(), 0, metrics, OperationLog("items", 1)).run()
+
+    asyncio.run(story())
