@@ -26,7 +26,7 @@ def test_the_demo_tells_its_story_in_a_pipe() -> None:
         "→ missing: idx:clip:tag:goal:goal (clip:goal should have it)",
         "→ migrated: [('List clips by viewer.', 2)]",
         "→ by Ada: ['clip:goal']",
-        "The file is gone again; name a folder to keep it.",
+        "The file has been deleted; pass a folder to keep it.",
     ):
         assert line in (each.rstrip() for each in shown.splitlines()), line
     assert "\x1b" not in shown
@@ -37,7 +37,7 @@ def test_the_demo_leaves_its_file_in_a_folder_that_is_named(tmp_path: Path) -> N
     assert (tmp_path / "kept" / "clips.db").is_file()
     assert str(tmp_path / "kept" / "clips.db") in shown
     again = run(str(tmp_path / "kept"), program=DEMO, code=1)
-    assert "is there already" in again.stderr
+    assert "exists: choose an empty folder" in again.stderr
 
 
 def test_the_demo_says_how_it_is_called() -> None:

@@ -15,7 +15,6 @@ CHECKED = ("src", "tests", "benchmarks", "examples", "docs", "*.md")
 PENDING: tuple[str, ...] = (
     "src/keyhouse/auth",
     "src/keyhouse/cli",
-    "src/keyhouse/demo",
     "src/keyhouse/engines",
     "src/keyhouse/http",
     "src/keyhouse/layout.py",
@@ -27,7 +26,6 @@ PENDING: tuple[str, ...] = (
     "src/keyhouse/settings",
     "src/keyhouse/store",
     "src/keyhouse/systems",
-    "src/keyhouse/testing",
     "src/keyhouse_program.py",
     "docs/cli.md",
     "docs/engines.md",

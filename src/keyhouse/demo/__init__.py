@@ -1,6 +1,6 @@
-"""The guided run behind `make demo`: the tutorial's keyspace at work on a SQLite file, each call beside the rows it makes.
+"""The guided tour of `make demo`: the tutorial's calls on a SQLite file, with the rows they write.
 
-`clips` is the tutorial's program, the same text that docs/tutorial.md explains.
+`clips` is the program of docs/tutorial.md.
 """
 
 from keyhouse.demo.clips import BOARD, CLIP, Clip

@@ -1,4 +1,4 @@
-"""`python -m keyhouse.demo [FOLDER]`: in a folder of its own, which is removed at the end, or in yours, which stays."""
+"""`python -m keyhouse.demo [FOLDER]`: run the demo in that folder, or in a temporary one."""
 
 import asyncio
 import sys
@@ -15,9 +15,7 @@ def main() -> None:
         folder = Path(sys.argv[1])
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "clips.db").exists():
-            sys.exit(
-                f"{folder / 'clips.db'} is there already: name an empty folder, or remove the file."
-            )
+            sys.exit(f"{folder / 'clips.db'} exists: choose an empty folder, or delete the file.")
         asyncio.run(tell(folder / "clips.db", kept=True))
     else:
         with tempfile.TemporaryDirectory(prefix="keyhouse-demo-") as made:

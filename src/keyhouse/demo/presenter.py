@@ -1,6 +1,6 @@
-"""How the demo looks: a title, a few words, the code that runs, what it prints, and what became of the rows in the file.
+"""Output of the demo: a title, a text, the code that runs, its output, and the changed rows.
 
-The code that is shown is the source of the function that is called, so the two can't differ.
+The printed code is the source of the called function, so the two cannot differ.
 """
 
 import inspect
@@ -40,7 +40,9 @@ class Presenter:
         *arguments: object,
         given: str = "",
     ) -> None:
-        """Show a function (behind the code that it is given), call it, and show what it printed and how the rows changed."""
+        """Print a function (after the code `given`), call it, and print its output and changed
+        rows.
+        """
         self.title(title, text)
         self.code("\n\n".join(filter(None, [given, _body(run)])))
         before = await self._rows()
@@ -59,10 +61,10 @@ class Presenter:
     def code(self, code: str) -> None:
         self._console.print()
         if self._console.is_terminal:
-            shown = Syntax(
+            highlighted = Syntax(
                 code, "python", theme="ansi_dark", background_color="default", word_wrap=True
             )
-            self._console.print(Padding(shown, (0, 0, 0, 4)))
+            self._console.print(Padding(highlighted, (0, 0, 0, 4)))
         else:
             self._lines("    ", code, "")
 
@@ -85,7 +87,7 @@ class Presenter:
         changed = [
             key
             for key in sorted(before.keys() | after.keys())
-            if _said(before.get(key)) != _said(after.get(key))
+            if _content(before.get(key)) != _content(after.get(key))
         ]
         if not changed:
             return
@@ -107,8 +109,8 @@ class Presenter:
             self._console.print(line, soft_wrap=True)
 
 
-def _said(row: Row | None) -> tuple[bytes, int | None] | None:
-    """A row without its revision: one that is written anew as it was is no news."""
+def _content(row: Row | None) -> tuple[bytes, int | None] | None:
+    """Return a row without its revision: a row rewritten unchanged is not a change."""
     return None if row is None else (row.value, row.expires)
 
 
@@ -120,6 +122,6 @@ def _value(row: Row) -> str:
 
 
 def _body(function: Callable[..., object]) -> str:
-    """The lines below `async def …:`."""
+    """Return the lines below `async def …:`."""
     lines = inspect.getsource(function).splitlines()
     return textwrap.dedent("\n".join(lines[1:]))

@@ -1,4 +1,4 @@
-"""What proves an engine, for whoever writes one: the conformance suite, and random scripts to compare two engines by.
+"""Tests for authors of engines: the conformance suite, and random scripts that compare two engines.
 
-Nothing here is needed to use Keyhouse; `pip install 'keyhouse[testing]'` brings what it needs.
+Not needed to use Keyhouse. `pip install 'keyhouse[testing]'` installs its dependencies.
 """

@@ -1,11 +1,11 @@
-"""Faults on purpose: an engine around an engine that fails where it is told to.
+"""Fault injection: an engine wrapper that fails at given calls.
 
-    engine = FaultyEngine(engine, fail(3, Killed))              # before the third commit takes effect
-    engine = FaultyEngine(engine, fail(3, Killed, after=True))  # after it did, but before anyone was told
-    engine = FaultyEngine(engine, die(7))                       # at the seventh call of any kind, and at all that follow
-    engine = FaultyEngine(engine, rows=50, bytes=2_000)         # no fault, but little in one commit
+    FaultyEngine(engine, fail(3, Killed))               before the third commit takes effect
+    FaultyEngine(engine, fail(3, Killed, after=True))   after its effect, before it is acknowledged
+    FaultyEngine(engine, die(7))                        at the seventh call and at all later ones
+    FaultyEngine(engine, rows=50, bytes=2_000)          no fault, but a small commit limit
 
-`Killed` is what a process sees of its own kill -9: nothing. It is a BaseException so that no handler on the way goes on.
+`Killed` simulates kill -9. It is a BaseException, so that no handler on the way continues.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ Answer = TypeVar("Answer")
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """The process was killed here."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What goes wrong at the `at`-th call (from 1; `None`: at each) of a method: `raises`, before the call's effect or
-    `after` it. `call=None`: of any method but `watch`, counted together. A `lasting` one is there at all later calls too.
+    """A fault at the `at`-th call of a method (from 1; None: at each call).
 
-    Without `raises`, `then` is awaited instead, and the call goes on: for what others do at just that moment.
+    It `raises` before the call takes effect, or `after`. With `call=None` it counts calls of all
+    methods except `watch`. A `lasting` fault also affects all later calls. Without `raises`, `then`
+    is awaited and the call continues: for actions of others at that moment.
     """
 
     at: int | None
@@ -42,7 +43,7 @@ class Fault(msgspec.Struct, frozen=True):
     lasting: bool = False
 
     def is_due(self, call: Call, number: int, total: int) -> bool:
-        """At the `number`-th call of this method, which is the `total`-th of all."""
+        """Return True at the `number`-th call of this method, the `total`-th of all."""
         if self.call != call and (self.call is not None or call == "watch"):
             return False
         count = total if self.call is None else number
@@ -52,28 +53,31 @@ class Fault(msgspec.Struct, frozen=True):
 def fail(
     at: int, raises: type[BaseException], *, after: bool = False, call: Call = "commit"
 ) -> Fault:
-    """A fault that raises. After the effect of a commit, what is raised must not claim that nothing was written."""
+    """Return a fault that raises.
+
+    After a commit took effect, the error must not state that nothing was written.
+    """
     if after and call == "commit" and issubclass(raises, UnavailableError):
         raise ValueError(
-            "UnavailableError says that nothing was written: use UnknownOutcomeError after the effect"
+            "UnavailableError means that nothing was written: raise UnknownOutcomeError instead"
         )
     return Fault(at, call, raises, after)
 
 
 def die(at: int, *, after: bool = False) -> Fault:
-    """The process ends at its `at`-th call, whatever it is: no call after that one is answered."""
+    """Return a fault that kills the process at its `at`-th call of any method."""
     return Fault(at, None, Killed, after, lasting=True)
 
 
 def meanwhile(
     at: int | None, then: Callable[[], Awaitable[object]], *, call: Call, after: bool = False
 ) -> Fault:
-    """Something that happens just before, or just after, a call; `at=None`: each call of that name."""
+    """Return a fault that awaits `then` just before, or after, a call; `at=None`: every call."""
     return Fault(at, call, None, after, then)
 
 
 class FaultyEngine(EngineWrapper):
-    """Is an Engine. `calls` counts what was asked of it; `closed` engines below stay the business of who opened them."""
+    """An Engine with faults. `calls` counts the calls of each method."""
 
     def __init__(
         self,
@@ -83,8 +87,10 @@ class FaultyEngine(EngineWrapper):
         rows: int = COMMIT_ROWS_MAX,
         bytes: int = COMMIT_BYTES_MAX,
     ) -> None:
-        """`yields`: every call lets other tasks go first, as an engine behind a network does. `rows` and `bytes`: what it
-        takes in one commit, if that is less than the engine does; a caller is held to it."""
+        """Wrap an engine. `yields`: every call lets other tasks run, as a network engine does.
+
+        `rows` and `bytes` lower the limits of one commit, and are enforced.
+        """
         super().__init__(engine)
         self._yields = yields
         able = self._capabilities
@@ -96,9 +102,9 @@ class FaultyEngine(EngineWrapper):
         self.faults = list(faults)
         self.calls: dict[Call, int] = {"read": 0, "scan": 0, "commit": 0, "sweep": 0, "watch": 0}
         self.batches: list[Batch] = []
-        """Every batch that was asked for, in order."""
+        """All committed batches, in order."""
         self.limits: list[int] = []
-        """The limit of every scan, in order."""
+        """The limits of all scans, in order."""
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._called("read", lambda: self._engine.read(space, keys))
@@ -125,7 +131,7 @@ class FaultyEngine(EngineWrapper):
         self.calls["watch"] += 1
         changes = self._engine.watch(space, span, since=since)
         due = self._due("watch")
-        return self._struck(due, changes) if due else changes
+        return self._with_faults(due, changes) if due else changes
 
     async def sweep(self, *, limit: int) -> int:
         return await self._called("sweep", lambda: self._engine.sweep(limit=limit))
@@ -139,15 +145,15 @@ class FaultyEngine(EngineWrapper):
         before = [
             fault for fault in due if not fault.after or (fault.lasting and fault.at != total)
         ]
-        await self._strike(before)
+        await self._inject(before)
         answer = await go()
-        await self._strike([fault for fault in due if fault not in before])
+        await self._inject([fault for fault in due if fault not in before])
         return answer
 
-    async def _struck(
+    async def _with_faults(
         self, due: list[Fault], changes: AsyncGenerator[Change, None]
     ) -> AsyncGenerator[Change, None]:
-        await self._strike(due)
+        await self._inject(due)
         async for change in changes:
             yield change
 
@@ -158,19 +164,19 @@ class FaultyEngine(EngineWrapper):
     def _total(self) -> int:
         return sum(self.calls.values()) - self.calls["watch"]
 
-    async def _strike(self, due: list[Fault]) -> None:
+    async def _inject(self, due: list[Fault]) -> None:
         for fault in due:
             if fault.then is not None:
                 await fault.then()
             if fault.raises is not None:
-                raise _made(fault.raises)
+                raise _error(fault.raises)
 
 
-def _made(raises: type[BaseException]) -> BaseException:
+def _error(raises: type[BaseException]) -> BaseException:
     if issubclass(raises, UnknownOutcomeError):
-        return raises("The answer was lost on the way, on purpose.")
+        return raises("The response was lost (injected fault).")
     if issubclass(raises, UnavailableError):
-        return raises("Not reachable, on purpose.")
+        return raises("Not reachable (injected fault).")
     if issubclass(raises, KeyhouseError):
-        return raises("It failed, on purpose.")
+        return raises("Failed (injected fault).")
     return raises()

@@ -1,4 +1,4 @@
-"""Random scripts from a seed. What matters is that operations meet: few keys, few spaces, short times to live."""
+"""Random scripts from a seed, with few keys and spaces and short TTLs, so that operations collide."""
 
 import random
 from typing import Any, Final
@@ -50,7 +50,7 @@ WEIGHTS: Final = {
 
 
 def generate(seed: int, operations: int) -> str:
-    """The same seed gives the same script; its first line says which it is."""
+    """Return the script of a seed, which its first line states."""
     generator = _Generator(random.Random(seed))
     lines = [str(generator.operation()) for _ in range(operations)]
     return "\n".join([f"# seed {seed}, {operations} operations", *lines, ""])

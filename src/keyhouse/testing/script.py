@@ -1,10 +1,12 @@
-"""Scripts: one text of operations, played on any engine, gives a history that must be the same on all of them.
+"""Scripts of operations that must produce the same history on every engine.
 
-A line is an operation and its arguments as JSON, so that a script can be read, cut down by hand, and kept as the story of
-a bug. Nothing in it depends on an engine: a check names a row's revision by words, an expiry is a time to live, and in a
-history revisions are ranks: `#3` is the third commit of its space.
+A line is an operation and its arguments as JSON, so that a script can be read, shortened by hand,
+and kept as a regression test. Nothing in it depends on an engine: a check names a revision by a
+word, an expiry is a TTL, and revisions in a history are ranks: `#3` is the third commit of its
+space.
 
-    commit {"space": "a", "checks": {"k1": "now"}, "puts": {"k1": "7"}, "deletes": ["k2"], "adds": {"n": 1}, "ttl": 500}
+    commit {"space": "a", "checks": {"k1": "now"}, "puts": {"k1": "7"}, "deletes": ["k2"], "ttl": 9}
+    commit {"space": "a", "adds": {"n": 1}}
     read {"space": "a", "keys": ["k1", "k2"]}
     scan {"space": "a", "start": "k", "stop": null, "limit": 5, "reverse": true, "keys_only": false}
     follow {"space": "a"}
@@ -26,7 +28,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.testing.conformance.harness import ALL, Opener, leave, step
 
 MARK: Final = "~mark"
-"""The row that `follow` writes, to know where a watch has come up to now."""
+"""The row that `follow` writes, to find the end of a watch's pending changes."""
 
 
 class Operation(NamedTuple):
@@ -38,7 +40,7 @@ class Operation(NamedTuple):
 
 
 def parse(script: str) -> list[Operation]:
-    """The operations of a script; empty lines and lines that start with `#` say nothing."""
+    """Return the operations of a script, ignoring empty lines and lines that start with `#`."""
     operations = []
     for line in script.splitlines():
         name, _, arguments = line.partition(" ")
@@ -48,7 +50,7 @@ def parse(script: str) -> list[Operation]:
 
 
 async def play(script: str, opener: Opener) -> list[str]:
-    """The history: one line for each operation of the script, with what it answered."""
+    """Run a script and return its history: one line for each operation, with its result."""
     clock = ManualClock()
     player = _Player(opener, clock, await opener(clock))
     try:
@@ -58,7 +60,7 @@ async def play(script: str, opener: Opener) -> list[str]:
 
 
 class _Followed:
-    """What someone holds who was given one page of a space, and since then only changes."""
+    """A copy of a space, made from one page and updated by changes."""
 
     def __init__(self, rows: list[Row], since: int) -> None:
         self.rows = {row.key: (row.value, row.expires) for row in rows}
@@ -127,7 +129,9 @@ class _Player:
         return self._rank(space, revision, new=True)
 
     async def _named(self, space: str, key: str, word: str) -> int | None:
-        """The revision that a check's word means: `absent`, `now` as the row is, `old` as one was, `never`."""
+        """The revision that a check's word means: `absent`, `now` as the row is, `old` as one was,
+        `never`.
+        """
         match word:
             case "absent":
                 return None
@@ -142,15 +146,16 @@ class _Player:
 
     async def _read(self, space: str, keys: list[str]) -> str:
         rows = await self.engine.read(space, keys)
-        return json.dumps([None if row is None else self._shown(space, row) for row in rows])
+        return json.dumps([None if row is None else self._ranked(space, row) for row in rows])
 
     async def _scan(self, space: str, start: str, stop: str | None, **how: Any) -> str:
         page = await self.engine.scan(space, Span(start, stop), **how)
         at = bisect_right(self._revisions[space], page.revision)
-        return f"{json.dumps([self._shown(space, row) for row in page.rows])} more={page.more} at=#{at}"
+        rows = json.dumps([self._ranked(space, row) for row in page.rows])
+        return f"{rows} more={page.more} at=#{at}"
 
     async def _follow(self, space: str) -> str:
-        """What a follower holds now; the first call only begins to follow."""
+        """Compare a copy updated by a watch with the space; the first call starts the copy."""
         page = await self.engine.scan(space, ALL, limit=PAGE_ROWS_MAX)
         followed = self._followed.setdefault(space, _Followed(page.rows, page.revision))
         mark = await self.engine.commit(space, Batch(puts=(Put(MARK, b"0"),)))
@@ -165,13 +170,14 @@ class _Player:
         await leave(watch)
         followed.since = mark
         now = self._clock.now()
-        held = {key: row[0] for key, row in followed.rows.items() if row[1] is None or row[1] > now}
-        held.pop(MARK, None)
-        there = {row.key: row.value for row in page.rows if row.key != MARK}
-        return f"{'agrees' if held == there else 'DIFFERS'} {json.dumps({key: held[key].decode() for key in sorted(held)})}"
+        copy = {key: row[0] for key, row in followed.rows.items() if row[1] is None or row[1] > now}
+        copy.pop(MARK, None)
+        stored = {row.key: row.value for row in page.rows if row.key != MARK}
+        text = json.dumps({key: copy[key].decode() for key in sorted(copy)})
+        return f"{'agrees' if copy == stored else 'DIFFERS'} {text}"
 
     async def _reopen(self) -> str:
-        """For an engine that keeps nothing, this is no operation."""
+        """Reopen a durable engine; a volatile one stays open."""
         if self.engine.capabilities.durable:
             await self.engine.close()
             self.engine = await self._opener(self._clock)
@@ -183,5 +189,5 @@ class _Player:
             known.append(revision)
         return f"#{known.index(revision) + 1}" if revision in known else "UNKNOWN"
 
-    def _shown(self, space: str, row: Row) -> list[object]:
+    def _ranked(self, space: str, row: Row) -> list[object]:
         return [row.key, row.value.decode(), self._rank(space, row.revision), row.expires]

@@ -1,6 +1,7 @@
-"""Every sentence of `keyhouse.engine`, as tests that any engine can be put to.
+"""The engine contract, `keyhouse.engine`, as tests that run on any engine.
 
-Subclass `Conformance` in a test module, with a pytest fixture `opener` that gives an `Opener` of a new, empty store.
+Subclass `Conformance` in a test module, with a pytest fixture `opener` that returns an `Opener` of
+a new, empty store.
 """
 
 from keyhouse.testing.conformance.harness import Harness, Opener

@@ -1,4 +1,4 @@
-"""A batch with an id is applied once: what makes an unknown outcome safe to repeat."""
+"""A batch with an id is applied once, so that it can be repeated after an unknown outcome."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
 
 class BatchIdTests:
     @scenario()
-    async def test_a_repeated_batch_is_not_applied_again_and_gives_its_first_revision(
+    async def test_a_repeated_batch_is_applied_once_and_returns_its_first_revision(
         self, harness: Harness
     ) -> None:
         first = await harness.commit(adds={"n": 1}, id="once")
@@ -29,9 +29,7 @@ class BatchIdTests:
         assert await harness.commit(checks={"a": None}, puts={"a": b"1"}, id="once") == first
 
     @scenario()
-    async def test_repeating_a_batch_does_not_bring_back_what_it_wrote(
-        self, harness: Harness
-    ) -> None:
+    async def test_repeating_a_batch_does_not_restore_deleted_rows(self, harness: Harness) -> None:
         await harness.commit(puts={"a": b"1"}, id="once")
         await harness.commit(deletes=("a",))
         await harness.commit(puts={"a": b"1"}, id="once")
@@ -46,14 +44,16 @@ class BatchIdTests:
         assert await harness.value("n") == b"7"
 
     @scenario()
-    async def test_an_id_is_of_one_space(self, harness: Harness) -> None:
+    async def test_a_batch_id_belongs_to_one_space(self, harness: Harness) -> None:
         for space in (SPACE, "another"):
             await harness.commit(space=space, adds={"n": 1}, id="once")
             await harness.commit(space=space, adds={"n": 1}, id="once")
             assert await harness.value("n", space=space) == b"1"
 
     @scenario()
-    async def test_a_batch_that_lost_a_check_is_not_remembered(self, harness: Harness) -> None:
+    async def test_the_id_of_a_batch_with_a_failed_check_is_not_stored(
+        self, harness: Harness
+    ) -> None:
         await harness.put("a")
         assert await harness.commit(checks={"a": None}, puts={"b": b"1"}, id="once") is None
         await harness.commit(deletes=("a",))
@@ -61,7 +61,7 @@ class BatchIdTests:
         assert await harness.value("b") == b"1"
 
     @scenario()
-    async def test_a_batch_that_was_refused_is_not_remembered(self, harness: Harness) -> None:
+    async def test_the_id_of_a_rejected_batch_is_not_stored(self, harness: Harness) -> None:
         await harness.put("n", value=b"null")
         with pytest.raises(CounterError):
             await harness.commit(adds={"n": 1}, id="once")
@@ -70,9 +70,7 @@ class BatchIdTests:
         assert await harness.value("n") == b"1"
 
     @scenario()
-    async def test_an_id_is_remembered_for_a_day_and_not_much_longer(
-        self, harness: Harness
-    ) -> None:
+    async def test_a_batch_id_is_kept_for_a_day_and_not_much_longer(self, harness: Harness) -> None:
         first = await harness.commit(adds={"n": 1}, id="once")
         harness.clock.advance(seconds=BATCH_ID_KEPT_SECONDS - 1)
         await harness.engine.sweep(limit=10)
@@ -113,7 +111,7 @@ class BatchIdTests:
         assert await harness.value("n") == b"%d" % len(ids)
 
     @scenario(durable=True)
-    async def test_an_id_is_remembered_after_reopening(self, harness: Harness) -> None:
+    async def test_a_batch_id_survives_reopening(self, harness: Harness) -> None:
         first = await harness.commit(adds={"n": 1}, id="once")
         await harness.reopen()
         assert await harness.commit(adds={"n": 1}, id="once") == first

@@ -1,4 +1,4 @@
-"""A commit is all or nothing, on conditions; a condition that does not hold is an answer."""
+"""A commit is conditional and all or nothing; a failed check is a result, not an error."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from keyhouse.testing.conformance.harness import SPACE, Harness, scenario
 
 class CommitTests:
     @scenario()
-    async def test_revisions_are_positive_and_grow(self, harness: Harness) -> None:
+    async def test_revisions_are_positive_and_increase(self, harness: Harness) -> None:
         revisions = [await harness.put(f"k{number % 3}") for number in range(10)]
         assert revisions[0] > 0
         assert revisions == sorted(set(revisions))
 
     @scenario()
-    async def test_revisions_go_on_growing_after_deletes_and_sweeps(self, harness: Harness) -> None:
+    async def test_revisions_increase_after_deletes_and_sweeps(self, harness: Harness) -> None:
         first = await harness.put("a", expires=harness.later(1))
         harness.clock.advance(milliseconds=1)
         await harness.engine.sweep(limit=10)
@@ -53,7 +53,7 @@ class CommitTests:
         assert await harness.value("a") == b"2"
 
     @scenario()
-    async def test_deleting_an_absent_row_is_no_error(self, harness: Harness) -> None:
+    async def test_deleting_an_absent_row_is_not_an_error(self, harness: Harness) -> None:
         assert await harness.commit(deletes=("a", "b")) is not None
         assert await harness.commit(puts={"c": b"1"}, deletes=("a",)) is not None
         assert await harness.keys() == ["c"]
@@ -98,7 +98,7 @@ class CommitTests:
         assert await harness.commit(checks={"n": second}, puts={"a": b"1"}) is not None
 
     @scenario()
-    async def test_one_lost_check_of_many_leaves_everything_as_it_was(
+    async def test_one_failed_check_of_many_leaves_everything_unchanged(
         self, harness: Harness
     ) -> None:
         first = await harness.put("a", "b", value=b"1")
@@ -112,14 +112,14 @@ class CommitTests:
         assert await harness.engine.read(SPACE, ["a", "b", "c", "n"]) == before
 
     @scenario()
-    async def test_checks_are_of_the_state_before_the_batch(self, harness: Harness) -> None:
+    async def test_checks_see_the_state_before_the_batch(self, harness: Harness) -> None:
         first = await harness.put("old")
         checks = {"old": first, "new": None}
         assert await harness.commit(checks=checks, puts={"new": b"1"}, deletes=("old",)) is not None
         assert await harness.keys() == ["new"]
 
     @scenario()
-    async def test_a_check_can_be_of_a_row_that_is_not_written(self, harness: Harness) -> None:
+    async def test_a_check_may_concern_a_row_that_is_not_written(self, harness: Harness) -> None:
         guard = await harness.put("guard")
         assert await harness.commit(checks={"guard": guard}, puts={"a": b"1"}) is not None
         await harness.put("guard")
@@ -127,7 +127,7 @@ class CommitTests:
         assert await harness.value("a") == b"1"
 
     @scenario()
-    async def test_a_batch_that_only_checks_answers_and_writes_nothing(
+    async def test_a_batch_of_checks_returns_a_result_and_writes_nothing(
         self, harness: Harness
     ) -> None:
         first = await harness.put("a")
@@ -137,9 +137,7 @@ class CommitTests:
         assert await harness.keys() == ["a"]
 
     @scenario()
-    async def test_a_refused_add_leaves_the_rest_of_its_batch_unwritten(
-        self, harness: Harness
-    ) -> None:
+    async def test_a_rejected_add_rejects_its_whole_batch(self, harness: Harness) -> None:
         await harness.put("text", value=b'"x"')
         await harness.put("gone")
         with pytest.raises(CounterError):
@@ -147,7 +145,7 @@ class CommitTests:
         assert await harness.keys() == ["gone", "text"]
 
     @scenario()
-    async def test_a_key_and_a_value_at_their_limits_are_kept(self, harness: Harness) -> None:
+    async def test_a_key_and_a_value_at_their_limits_are_stored(self, harness: Harness) -> None:
         keys = ["k" * KEY_BYTES_MAX, "\U0001f600" * (KEY_BYTES_MAX // 4)]
         value = b'"' + b"v" * (VALUE_BYTES_MAX - 2) + b'"'
         await harness.put(*keys, value=value)
@@ -156,7 +154,7 @@ class CommitTests:
             assert await harness.value(key) == value
 
     @scenario()
-    async def test_a_commit_takes_as_many_rows_as_the_engine_declares(
+    async def test_a_commit_accepts_as_many_rows_as_the_engine_declares(
         self, harness: Harness
     ) -> None:
         keys = [

@@ -1,4 +1,4 @@
-"""Many at once: no update is lost, every answer is true, and one caller's fate is its own."""
+"""Concurrent callers: no update is lost, and one caller's failure does not affect another."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ class ConcurrencyTests:
         assert await harness.value("n") == b"%d" % TASKS
 
     @scenario()
-    async def test_of_many_that_create_a_row_one_does(self, harness: Harness) -> None:
+    async def test_one_of_many_concurrent_creations_succeeds(self, harness: Harness) -> None:
         for name in ("a", "b", "c"):
             creations = (
                 harness.commit(checks={name: None}, puts={name: b"%d" % number})
@@ -48,9 +48,7 @@ class ConcurrencyTests:
             assert await harness.value(name) == b"%d" % winner
 
     @scenario()
-    async def test_commits_at_the_same_time_have_different_revisions(
-        self, harness: Harness
-    ) -> None:
+    async def test_concurrent_commits_have_different_revisions(self, harness: Harness) -> None:
         revisions = await asyncio.gather(*(harness.put(f"k{number}") for number in range(TASKS)))
         assert len(set(revisions)) == TASKS
         for number, revision in enumerate(revisions):
@@ -59,7 +57,7 @@ class ConcurrencyTests:
             assert row.revision == revision
 
     @scenario()
-    async def test_spaces_are_written_at_the_same_time(self, harness: Harness) -> None:
+    async def test_spaces_are_written_concurrently(self, harness: Harness) -> None:
         spaces = [f"s{number}" for number in range(8)]
         await asyncio.gather(
             *(harness.commit(space=space, adds={"n": 1}) for _ in range(10) for space in spaces)
@@ -67,7 +65,9 @@ class ConcurrencyTests:
         assert [await harness.value("n", space=space) for space in spaces] == [b"10"] * 8
 
     @scenario()
-    async def test_who_is_refused_does_not_harm_who_is_not(self, harness: Harness) -> None:
+    async def test_a_rejected_commit_does_not_affect_concurrent_ones(
+        self, harness: Harness
+    ) -> None:
         await harness.put("text", value=b'"x"')
         commits = []
         for number in range(TASKS):
@@ -92,7 +92,7 @@ class ConcurrencyTests:
         assert await harness.value("n") == b"%d" % (TASKS // 2)
 
     @scenario()
-    async def test_a_cancelled_commit_is_whole_or_nothing_and_the_others_go_on(
+    async def test_a_cancelled_commit_is_all_or_nothing_and_others_continue(
         self, harness: Harness
     ) -> None:
         for yields in range(6):
@@ -118,10 +118,10 @@ class ConcurrencyTests:
                 assert parts[0] or not isinstance(answer, int)
 
     @scenario()
-    async def test_a_commit_that_was_cancelled_at_any_moment_and_is_repeated_by_its_id_is_applied_once(
+    async def test_a_cancelled_commit_repeated_with_its_id_is_applied_once(
         self, harness: Harness
     ) -> None:
-        """Who is cancelled does not know the outcome, as after an `UnknownOutcomeError`; and may do the same about it."""
+        """A cancelled caller does not know the outcome, as after an `UnknownOutcomeError`."""
         await harness.put("n", value=b"0")
         ids = []
         for moment, pause in enumerate([0, 0, 0.0003, 0.001, 0.003, 0.01]):
@@ -145,7 +145,7 @@ class ConcurrencyTests:
         assert await harness.keys() == sorted([*ids, "n"])
 
     @scenario()
-    async def test_an_engine_whose_every_caller_gave_up_still_works(self, harness: Harness) -> None:
+    async def test_an_engine_works_after_all_callers_were_cancelled(self, harness: Harness) -> None:
         task = asyncio.ensure_future(harness.put("a"))
         await asyncio.sleep(0)
         task.cancel()
@@ -154,7 +154,7 @@ class ConcurrencyTests:
         assert await harness.value("b") == b"1"
 
     @scenario(shared=True)
-    async def test_two_that_have_the_store_open_lose_no_update(self, harness: Harness) -> None:
+    async def test_two_engines_on_one_store_lose_no_update(self, harness: Harness) -> None:
         other = await harness.another()
         try:
             await harness.put("n", value=b"0")

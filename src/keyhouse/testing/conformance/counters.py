@@ -1,4 +1,4 @@
-"""Adds: no update is lost, and what is not a counter is not made one."""
+"""Adds: no update is lost, and a row that is not a counter is left unchanged."""
 
 import pytest
 
@@ -26,7 +26,7 @@ NOT_COUNTERS = (
 
 class CounterTests:
     @scenario()
-    async def test_an_absent_counter_counts_from_0(self, harness: Harness) -> None:
+    async def test_an_absent_counter_starts_at_0(self, harness: Harness) -> None:
         revision = await harness.commit(adds={"a": 5, "b": -5, "c": 0})
         assert revision is not None
         rows = await harness.engine.read(SPACE, ["a", "b", "c"])
@@ -60,7 +60,7 @@ class CounterTests:
             assert await harness.row("n") == Row("n", value, revision)
 
     @scenario()
-    async def test_a_counter_reaches_its_bounds_and_does_not_pass_them(
+    async def test_a_counter_reaches_its_limits_and_does_not_exceed_them(
         self, harness: Harness
     ) -> None:
         for sign in (1, -1):
@@ -75,14 +75,14 @@ class CounterTests:
             assert await harness.value("n") == b"0"
 
     @scenario()
-    async def test_an_add_beyond_the_bounds_is_refused_at_once(self, harness: Harness) -> None:
+    async def test_an_add_beyond_the_limits_is_rejected_at_once(self, harness: Harness) -> None:
         for by in (COUNTER_MAX + 1, -COUNTER_MAX - 1, 2**64, -(2**64)):
             with pytest.raises(CounterError):
                 await harness.commit(adds={"n": by})
         assert await harness.value("n") is None
 
     @scenario()
-    async def test_an_integer_out_of_bounds_is_not_a_counter(self, harness: Harness) -> None:
+    async def test_an_integer_out_of_range_is_not_a_counter(self, harness: Harness) -> None:
         for value in (b"9223372036854775808", b"-9223372036854775808", b"1" + b"0" * 3_999):
             await harness.put("n", value=value)
             with pytest.raises(CounterError):
@@ -98,7 +98,7 @@ class CounterTests:
         assert await harness.row("n") == Row("n", b"2", revision, expires)
 
     @scenario()
-    async def test_an_expired_counter_counts_from_0_and_does_not_expire(
+    async def test_an_expired_counter_starts_at_0_and_does_not_expire(
         self, harness: Harness
     ) -> None:
         await harness.put("n", value=b"7", expires=harness.later(10))
@@ -108,16 +108,14 @@ class CounterTests:
         assert await harness.row("n") == Row("n", b"1", revision, None)
 
     @scenario()
-    async def test_an_expired_row_that_was_no_counter_is_no_hindrance(
-        self, harness: Harness
-    ) -> None:
+    async def test_an_expired_row_that_is_not_a_counter_starts_at_0(self, harness: Harness) -> None:
         await harness.put("n", value=b"{}", expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
         await harness.commit(adds={"n": 1})
         assert await harness.value("n") == b"1"
 
     @scenario()
-    async def test_a_lost_check_adds_nothing(self, harness: Harness) -> None:
+    async def test_a_failed_check_adds_nothing(self, harness: Harness) -> None:
         await harness.commit(adds={"n": 1})
         assert await harness.commit(checks={"n": None}, adds={"n": 1}) is None
         assert await harness.value("n") == b"1"

@@ -1,4 +1,4 @@
-"""Expired is absent, at once, by the engine's clock; the sweep only takes the row off the disk."""
+"""An expired row is absent at once, by the engine's clock; the sweep only frees its space."""
 
 from keyhouse.engine import Row
 from keyhouse.limits import EXPIRES_MAX
@@ -7,7 +7,7 @@ from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
 
 class ExpiryTests:
     @scenario()
-    async def test_a_row_is_there_until_the_moment_it_expires(self, harness: Harness) -> None:
+    async def test_a_row_is_visible_until_its_expiry(self, harness: Harness) -> None:
         expires = harness.later(100)
         revision = await harness.put("a", expires=expires)
         harness.clock.set(expires - 1)
@@ -19,16 +19,14 @@ class ExpiryTests:
         assert await harness.keys(reverse=True) == []
 
     @scenario()
-    async def test_a_row_put_with_an_expiry_that_has_passed_is_absent(
-        self, harness: Harness
-    ) -> None:
+    async def test_a_row_put_with_a_past_expiry_is_absent(self, harness: Harness) -> None:
         await harness.put("now", expires=harness.clock.now())
         await harness.put("long ago", expires=1)
         assert await harness.keys() == []
         assert await harness.engine.read(SPACE, ["now", "long ago"]) == [None, None]
 
     @scenario()
-    async def test_an_expired_row_is_not_read_among_others(self, harness: Harness) -> None:
+    async def test_a_read_of_several_rows_omits_expired_ones(self, harness: Harness) -> None:
         await harness.put("a", "c")
         await harness.put("b", expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
@@ -70,7 +68,7 @@ class ExpiryTests:
         assert await harness.value("a") == b"2"
 
     @scenario()
-    async def test_the_sweep_removes_what_has_expired_and_says_how_many(
+    async def test_the_sweep_deletes_expired_rows_and_returns_their_number(
         self, harness: Harness
     ) -> None:
         await harness.put("a", "b", "c", expires=harness.later(10))
@@ -83,7 +81,7 @@ class ExpiryTests:
         assert await harness.keys() == ["later", "never"]
 
     @scenario()
-    async def test_the_sweep_is_bounded(self, harness: Harness) -> None:
+    async def test_the_sweep_deletes_no_more_than_its_limit(self, harness: Harness) -> None:
         await harness.put(*(f"k{number}" for number in range(10)), expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
         swept = [await harness.engine.sweep(limit=4) for _ in range(4)]
@@ -91,7 +89,7 @@ class ExpiryTests:
         assert await harness.keys() == []
 
     @scenario()
-    async def test_the_sweep_goes_through_all_spaces(self, harness: Harness) -> None:
+    async def test_the_sweep_covers_all_spaces(self, harness: Harness) -> None:
         for space in ("a", "b", "c"):
             await harness.put("k", expires=harness.later(10), space=space)
             await harness.put("kept", space=space)
@@ -101,9 +99,7 @@ class ExpiryTests:
             assert await harness.keys(space=space) == ["kept"]
 
     @scenario()
-    async def test_a_large_sweep_removes_everything_it_was_allowed_to(
-        self, harness: Harness
-    ) -> None:
+    async def test_a_large_sweep_deletes_up_to_its_limit(self, harness: Harness) -> None:
         for share in harness.shares([f"k{number}" for number in range(2_000)]):
             await harness.put(*share, expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
@@ -119,9 +115,7 @@ class ExpiryTests:
         assert await harness.engine.sweep(limit=10) == 0
 
     @scenario()
-    async def test_the_last_expiry_that_there_is_is_kept_to_the_millisecond(
-        self, harness: Harness
-    ) -> None:
+    async def test_the_largest_expiry_is_stored_exactly(self, harness: Harness) -> None:
         await harness.put("a", expires=EXPIRES_MAX)
         row = await harness.row("a")
         assert row is not None and row.expires == EXPIRES_MAX
@@ -131,7 +125,7 @@ class ExpiryTests:
         assert await harness.engine.sweep(limit=10) == 1
 
     @scenario(durable=True)
-    async def test_an_expiry_is_kept_over_reopening(self, harness: Harness) -> None:
+    async def test_an_expiry_survives_reopening(self, harness: Harness) -> None:
         await harness.put("a", expires=harness.later(10))
         await harness.reopen()
         assert await harness.keys() == ["a"]

@@ -1,4 +1,4 @@
-"""What a test of the suite stands on: an engine on an empty store, a clock that moves when told, a way to open it again."""
+"""The harness of a conformance test: an engine on an empty store, with a manual clock."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -14,12 +14,15 @@ SPACE: Final = "space"
 ALL: Final = Span()
 
 TIMEOUT_SECONDS: Final = 30
-"""How long a change that must come is waited for, on an engine that may be slow."""
+"""Timeout for a change that must be delivered, on an engine that may be slow."""
 
 
 class Opener(Protocol):
     def __call__(self, clock: Clock, *, changes_kept: int = CHANGES_KEPT) -> Awaitable[Engine]:
-        """Open one store: the same at every call, empty at the first. `changes_kept` is in place of that limit."""
+        """Open the store: the same one at every call, empty at the first.
+
+        `changes_kept` replaces the limit `CHANGES_KEPT`.
+        """
         ...
 
 
@@ -70,7 +73,7 @@ class Harness:
         return revision
 
     def shares(self, keys: Sequence[str]) -> Iterator[Sequence[str]]:
-        """The keys in as many parts as the engine needs commits for them."""
+        """Yield the keys in groups that fit into one commit of the engine."""
         size = self.engine.capabilities.commit_rows_max
         return (keys[start : start + size] for start in range(0, len(keys), size))
 
@@ -90,7 +93,7 @@ class Harness:
         return [row.key for row in page.rows]
 
     async def changes(self, *, since: int, span: Span = ALL, space: str = SPACE) -> list[Change]:
-        """Every change since then, up to now: a last row is put behind all that is there, and waited for."""
+        """Return all changes since a revision: put a last row, and read the watch up to it."""
         last = span.start + "\U0010ffff"
         assert last in span
         mark = await self.put(last, space=space)
@@ -121,7 +124,7 @@ def scenario(
     snapshots: bool = False,
     changes_kept: int = CHANGES_KEPT,
 ) -> Callable[[Scenario], Callable[[Any, Opener], None]]:
-    """Make a test that pytest runs of an async method: only for an engine that declares what the test is about."""
+    """Turn an async method into a pytest test, skipped if the engine lacks a capability."""
     needed = {"durable": durable, "shared": shared, "snapshots": snapshots}
 
     def decorate(method: Scenario) -> Callable[[Any, Opener], None]:

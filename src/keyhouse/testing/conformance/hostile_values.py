@@ -1,4 +1,7 @@
-"""Keys and values that break stores which build strings, fold text or read JSON. An engine keeps each, to the byte."""
+"""Keys and values that break stores which concatenate strings, fold text or parse JSON.
+
+An engine stores each of them byte for byte.
+"""
 
 import pytest
 
@@ -130,7 +133,7 @@ NO_TEXT = (b"\xff", b"\x00", b'"\x00"', b'"\xed\xa0\x80"', b'"\xc0\x80"', b"\x80
 
 class HostileValueTests:
     @scenario()
-    async def test_every_key_is_kept_apart_from_every_other(self, harness: Harness) -> None:
+    async def test_every_key_is_distinct_from_every_other(self, harness: Harness) -> None:
         keys = list(dict.fromkeys(KEYS))
         for number, key in enumerate(keys):
             await harness.put(key, value=b"%d" % number)
@@ -141,7 +144,7 @@ class HostileValueTests:
         assert await harness.keys() == sorted(keys, key=str.encode)
 
     @scenario()
-    async def test_every_key_is_its_own_prefix_and_can_be_watched_checked_and_deleted(
+    async def test_every_key_can_be_scanned_watched_checked_and_deleted(
         self, harness: Harness
     ) -> None:
         keys = sorted(set(KEYS))
@@ -169,7 +172,7 @@ class HostileValueTests:
         assert await harness.value("caf\u00e9") == b"1"
 
     @scenario()
-    async def test_a_value_is_kept_to_the_byte(self, harness: Harness) -> None:
+    async def test_a_value_is_stored_byte_for_byte(self, harness: Harness) -> None:
         start = await harness.put("start")
         for number, value in enumerate(VALUES):
             await harness.put(f"k{number:02d}", value=value)
@@ -180,7 +183,7 @@ class HostileValueTests:
         assert [change.value for change in await harness.changes(since=start)] == list(VALUES)
 
     @scenario()
-    async def test_what_is_no_text_is_kept_to_the_byte_or_refused_by_name(
+    async def test_binary_values_are_stored_byte_for_byte_or_rejected(
         self, harness: Harness
     ) -> None:
         for value in NO_TEXT:
@@ -199,7 +202,7 @@ class HostileValueTests:
         assert await harness.value("n") == b"7"
 
     @scenario(durable=True)
-    async def test_keys_and_values_are_the_same_after_reopening(self, harness: Harness) -> None:
+    async def test_keys_and_values_survive_reopening(self, harness: Harness) -> None:
         rows = dict(zip(dict.fromkeys(KEYS), VALUES * len(KEYS), strict=False))
         for key, value in rows.items():
             await harness.commit(puts={key: value})

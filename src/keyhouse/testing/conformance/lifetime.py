@@ -1,4 +1,4 @@
-"""Opening, closing, and what is there after it."""
+"""Open, close and reopen."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,14 +12,14 @@ from keyhouse.testing.conformance.harness import ALL, SPACE, TIMEOUT_SECONDS, Ha
 
 class LifetimeTests:
     @scenario()
-    async def test_an_engine_declares_what_it_can_do(self, harness: Harness) -> None:
+    async def test_an_engine_declares_its_capabilities(self, harness: Harness) -> None:
         capabilities = harness.engine.capabilities
         assert capabilities.name
         assert capabilities.commit_rows_max >= 1
         assert capabilities.commit_bytes_max >= 1
 
     @scenario()
-    async def test_an_engine_has_the_clock_it_was_given(self, harness: Harness) -> None:
+    async def test_an_engine_uses_the_clock_it_was_opened_with(self, harness: Harness) -> None:
         assert harness.engine.clock is harness.clock
 
     @scenario()
@@ -34,7 +34,7 @@ class LifetimeTests:
         await harness.engine.close()
 
     @scenario()
-    async def test_a_closed_engine_says_so(self, harness: Harness) -> None:
+    async def test_a_closed_engine_raises_closed_error(self, harness: Harness) -> None:
         await harness.put("a")
         await harness.engine.close()
         for call in CALLS:
@@ -42,7 +42,7 @@ class LifetimeTests:
                 await call(harness.engine)
 
     @scenario()
-    async def test_closing_ends_a_watch_that_waits(self, harness: Harness) -> None:
+    async def test_close_ends_a_waiting_watch(self, harness: Harness) -> None:
         start = await harness.put("a")
         waiting = asyncio.ensure_future(anext(harness.engine.watch(SPACE, ALL, since=start)))
         await asyncio.sleep(0)
@@ -52,8 +52,8 @@ class LifetimeTests:
                 await waiting
 
     @scenario(durable=True)
-    async def test_closing_finishes_what_was_begun(self, harness: Harness) -> None:
-        """Whatever it was at. Everyone is told, and what one is told is so."""
+    async def test_close_finishes_commits_in_flight(self, harness: Harness) -> None:
+        """Every caller gets a result, and the result is true."""
         for moment in (1, 4, 30):
             names = [f"{moment} of {number}" for number in range(20)]
             tasks = [asyncio.ensure_future(harness.put(name, f"{name}, too")) for name in names]
@@ -76,7 +76,7 @@ class LifetimeTests:
                     assert rows == [None, None]
 
     @scenario(durable=True)
-    async def test_reopening_keeps_every_row(self, harness: Harness) -> None:
+    async def test_every_row_survives_reopening(self, harness: Harness) -> None:
         expires = harness.later(1_000)
         await harness.put("gone")
         first = await harness.put("a", value=b'{"n":1}', expires=expires)
@@ -93,7 +93,7 @@ class LifetimeTests:
         assert [space async for space in harness.engine.spaces()] == ["another", SPACE]
 
     @scenario(durable=True)
-    async def test_revisions_go_on_after_reopening(self, harness: Harness) -> None:
+    async def test_revisions_continue_after_reopening(self, harness: Harness) -> None:
         revisions = []
         for number in range(5):
             revisions.append(await harness.put("a", value=b"%d" % number))
@@ -102,7 +102,7 @@ class LifetimeTests:
         assert await harness.commit(checks={"a": revisions[-1]}, puts={"a": b"9"}) is not None
 
     @scenario(durable=True)
-    async def test_revisions_go_on_after_everything_was_deleted_and_pruned(
+    async def test_revisions_continue_after_everything_was_deleted_and_pruned(
         self, harness: Harness
     ) -> None:
         last = await harness.put("a", expires=harness.later(1))

@@ -1,4 +1,4 @@
-"""Rows come back as they were put, in the order asked."""
+"""Reads return rows as they were put, in the order of the keys."""
 
 from keyhouse.engine import Batch, Check, Put, Row
 from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
@@ -6,11 +6,11 @@ from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
 
 class ReadTests:
     @scenario()
-    async def test_an_absent_row_is_none(self, harness: Harness) -> None:
+    async def test_an_absent_row_reads_as_null(self, harness: Harness) -> None:
         assert await harness.engine.read(SPACE, ["a"]) == [None]
 
     @scenario()
-    async def test_no_keys_give_no_rows(self, harness: Harness) -> None:
+    async def test_reading_no_keys_returns_no_rows(self, harness: Harness) -> None:
         assert await harness.engine.read(SPACE, []) == []
 
     @scenario()
@@ -27,7 +27,7 @@ class ReadTests:
         assert await harness.row("a") == Row("a", b"1", revision, None)
 
     @scenario()
-    async def test_rows_come_in_the_order_of_the_keys_asked(self, harness: Harness) -> None:
+    async def test_rows_are_returned_in_the_order_of_the_keys(self, harness: Harness) -> None:
         for key in "abc":
             await harness.put(key, value=f'"{key}"'.encode())
         rows = await harness.engine.read(SPACE, ["c", "x", "a", "c", "b"])
@@ -47,7 +47,7 @@ class ReadTests:
             assert await harness.value("a") == b"%d" % number
 
     @scenario(shared=True)
-    async def test_whoever_has_the_store_open_sees_what_another_was_told(
+    async def test_an_acknowledged_commit_is_visible_to_every_open_engine(
         self, harness: Harness
     ) -> None:
         other = await harness.another()

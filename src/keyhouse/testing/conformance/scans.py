@@ -1,4 +1,4 @@
-"""Spans: their order, their ends, their pages, and the one snapshot that a page shows."""
+"""Scans: key order, the ends of a span, pages, and the snapshot of a page."""
 
 import asyncio
 
@@ -40,29 +40,29 @@ IN_ORDER = (
         "\U0010ffff",
     ),
 )
-"""By UTF-8 bytes. UTF-16 would have U+10000 in front of U+E000; a locale would have other ideas."""
+"""By UTF-8 bytes. In UTF-16, U+10000 comes before U+E000; in a locale, the order differs again."""
 
 
 class ScanTests:
     @scenario()
-    async def test_an_empty_space_gives_an_empty_page(self, harness: Harness) -> None:
+    async def test_an_empty_space_returns_an_empty_page(self, harness: Harness) -> None:
         page = await harness.engine.scan(SPACE, ALL, limit=10)
         assert page.rows == []
         assert not page.more
 
     @scenario()
-    async def test_keys_order_by_their_utf8_bytes(self, harness: Harness) -> None:
+    async def test_keys_are_ordered_by_their_utf8_bytes(self, harness: Harness) -> None:
         for key in IN_ORDER[::2] + IN_ORDER[1::2]:
             await harness.put(key)
         assert await harness.keys() == list(IN_ORDER) == sorted(IN_ORDER, key=str.encode)
 
     @scenario()
-    async def test_reverse_is_the_same_order_backward(self, harness: Harness) -> None:
+    async def test_a_reverse_scan_has_the_opposite_order(self, harness: Harness) -> None:
         await harness.put(*IN_ORDER)
         assert await harness.keys(reverse=True) == list(reversed(IN_ORDER))
 
     @scenario()
-    async def test_start_is_in_and_stop_is_out(self, harness: Harness) -> None:
+    async def test_start_is_included_and_stop_is_excluded(self, harness: Harness) -> None:
         await harness.put("a", "b", "ba", "c", "d")
         assert await harness.keys(Span("b", "c")) == ["b", "ba"]
         assert await harness.keys(Span("b", "c"), reverse=True) == ["ba", "b"]
@@ -77,7 +77,7 @@ class ScanTests:
             assert await harness.keys(span, reverse=True) == []
 
     @scenario()
-    async def test_every_pair_of_ends_cuts_where_the_order_says(self, harness: Harness) -> None:
+    async def test_every_span_returns_the_keys_between_its_ends(self, harness: Harness) -> None:
         await harness.put(*IN_ORDER)
         for start in IN_ORDER[::3]:
             for stop in (*IN_ORDER[::4], None):
@@ -94,7 +94,7 @@ class ScanTests:
             )
 
     @scenario()
-    async def test_a_prefix_holds_up_to_the_last_character_there_is(self, harness: Harness) -> None:
+    async def test_a_prefix_span_includes_the_highest_code_point(self, harness: Harness) -> None:
         ends = (
             "",
             "\U0010ffff",
@@ -121,7 +121,7 @@ class ScanTests:
             )
 
     @scenario()
-    async def test_more_says_exactly_whether_a_row_is_behind(self, harness: Harness) -> None:
+    async def test_more_is_true_exactly_if_further_rows_exist(self, harness: Harness) -> None:
         await harness.put("a", "b", "c", "x")
         for reverse in (False, True):
             for limit, more in ((1, True), (2, True), (3, False), (4, False)):
@@ -132,7 +132,7 @@ class ScanTests:
                 assert page.more is more
 
     @scenario()
-    async def test_an_expired_row_is_not_more(self, harness: Harness) -> None:
+    async def test_more_ignores_expired_rows(self, harness: Harness) -> None:
         await harness.put("a", "b")
         await harness.put("0", "c", expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
@@ -142,14 +142,14 @@ class ScanTests:
             assert not page.more
 
     @scenario()
-    async def test_pages_put_together_are_the_whole_span(self, harness: Harness) -> None:
+    async def test_pages_together_cover_the_whole_span(self, harness: Harness) -> None:
         await harness.put(*IN_ORDER)
         for limit in (1, 2, 7, len(IN_ORDER)):
             assert await _walked(harness, limit, reverse=False) == list(IN_ORDER)
             assert await _walked(harness, limit, reverse=True) == list(reversed(IN_ORDER))
 
     @scenario()
-    async def test_rows_of_a_page_are_whole(self, harness: Harness) -> None:
+    async def test_rows_of_a_page_are_complete(self, harness: Harness) -> None:
         expires = harness.later(1_000)
         first = await harness.put("a", value=b"[1]")
         second = await harness.put("b", value=b"[2]", expires=expires)
@@ -158,7 +158,7 @@ class ScanTests:
         assert all(type(row.value) is bytes for row in page.rows)
 
     @scenario()
-    async def test_keys_only_leaves_the_values_out_and_nothing_else(self, harness: Harness) -> None:
+    async def test_keys_only_omits_values_and_nothing_else(self, harness: Harness) -> None:
         expires = harness.later(1_000)
         first = await harness.put("a", "b", value=b"[1]")
         second = await harness.put("c", value=b"[2]", expires=expires)
@@ -169,7 +169,7 @@ class ScanTests:
         assert page.rows == [Row("c", b"", second, expires)]
 
     @scenario()
-    async def test_a_page_is_at_a_revision_between_its_last_commit_and_the_next(
+    async def test_the_revision_of_a_page_is_between_its_last_commit_and_the_next(
         self, harness: Harness
     ) -> None:
         before = await harness.put("a")
@@ -180,8 +180,8 @@ class ScanTests:
         assert before <= empty.revision < after
 
     @scenario()
-    async def test_a_page_shows_whole_commits(self, harness: Harness) -> None:
-        """One writer keeps 50 rows alike; a page that shows two of its commits is not of one snapshot."""
+    async def test_a_page_never_shows_part_of_a_commit(self, harness: Harness) -> None:
+        """A writer keeps 50 rows equal; a page with two values is not one snapshot."""
         keys = [f"k{number:02d}" for number in range(50)]
 
         async def write() -> None:

@@ -1,4 +1,4 @@
-"""Snapshots: one moment of everything, for engines that have them, and a plain word from those that have not."""
+"""Snapshots: all spaces as of one moment, on engines that declare them."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, scenario
 
 class SnapshotTests:
     @scenario()
-    async def test_the_capabilities_say_whether_there_are_snapshots(self, harness: Harness) -> None:
+    async def test_the_capabilities_declare_snapshots(self, harness: Harness) -> None:
         assert isinstance(harness.engine, Snapshots) == harness.engine.capabilities.snapshots
 
     @scenario(snapshots=True)
@@ -35,7 +35,7 @@ class SnapshotTests:
         assert await harness.keys() == ["a", "b", "c", "cc", "e", "f"]
 
     @scenario(snapshots=True)
-    async def test_a_snapshot_shows_no_row_that_has_expired(self, harness: Harness) -> None:
+    async def test_a_snapshot_omits_expired_rows(self, harness: Harness) -> None:
         assert isinstance(harness.engine, Snapshots)
         soon = harness.engine.clock.now() + 1_000
         await harness.engine.commit(SPACE, Batch(puts=(Put("a", b"1", soon), Put("b", b"1"))))
@@ -50,10 +50,11 @@ class SnapshotTests:
             assert [space async for space in snapshot.spaces()] == [SPACE]
 
     @scenario(snapshots=True)
-    async def test_a_snapshot_beside_writers_never_shows_half_a_commit(
-        self, harness: Harness
-    ) -> None:
-        """Each commit writes the same number to two rows at the two ends of a space, and to one of another space before."""
+    async def test_a_snapshot_never_shows_part_of_a_commit(self, harness: Harness) -> None:
+        """Each commit writes one number to the first and last row of a space.
+
+        The number is first written to a row of another space.
+        """
         assert isinstance(harness.engine, Snapshots)
 
         async def write() -> None:

@@ -1,4 +1,4 @@
-"""Spaces do not meet, whatever they are called."""
+"""Spaces are isolated, whatever their names."""
 
 from keyhouse.engine import Span
 from keyhouse.testing.conformance.harness import ALL, Harness, scenario
@@ -40,17 +40,17 @@ HOSTILE = (
 
 class SpaceTests:
     @scenario()
-    async def test_a_store_without_rows_has_no_space(self, harness: Harness) -> None:
+    async def test_an_empty_store_has_no_spaces(self, harness: Harness) -> None:
         assert await _names(harness) == []
 
     @scenario()
-    async def test_every_space_that_holds_a_row_is_named_in_order(self, harness: Harness) -> None:
+    async def test_spaces_with_rows_are_listed_in_order(self, harness: Harness) -> None:
         for space in reversed(HOSTILE):
             await harness.put("k", "l", space=space)
         assert await _names(harness) == sorted(HOSTILE, key=str.encode)
 
     @scenario()
-    async def test_a_space_without_live_rows_is_not_named(self, harness: Harness) -> None:
+    async def test_a_space_without_live_rows_is_not_listed(self, harness: Harness) -> None:
         for space in ("deleted", "expired", "live", "swept"):
             await harness.put(
                 "k",
@@ -84,7 +84,7 @@ class SpaceTests:
                 assert await harness.keys(span, space=space, reverse=True) == [f"key of {space}"]
 
     @scenario()
-    async def test_no_key_spells_its_way_into_another_space(self, harness: Harness) -> None:
+    async def test_no_key_reaches_another_space(self, harness: Harness) -> None:
         await harness.put("secret", space="b")
         for separator in (":", "/", "|", ".", "\x1f", "' OR ''='", '"."', "\x01"):
             for key in (
@@ -99,7 +99,7 @@ class SpaceTests:
         assert await harness.keys(space="b") == ["secret"]
 
     @scenario()
-    async def test_checks_and_counters_are_of_their_space(self, harness: Harness) -> None:
+    async def test_checks_and_counters_belong_to_their_space(self, harness: Harness) -> None:
         revision = await harness.put("k", value=b"7", space="a")
         assert await harness.commit(space="b", checks={"k": revision}, puts={"x": b"1"}) is None
         assert await harness.commit(space="b", checks={"k": None}, adds={"k": 1}) is not None
@@ -107,7 +107,7 @@ class SpaceTests:
         assert await harness.value("k", space="b") == b"1"
 
     @scenario()
-    async def test_a_watch_shows_its_own_space_only(self, harness: Harness) -> None:
+    async def test_a_watch_shows_only_its_space(self, harness: Harness) -> None:
         start = await harness.put("k", space="a")
         for space in HOSTILE:
             await harness.put(f"key of {space}", space=space)

@@ -1,4 +1,4 @@
-"""The suite as one class, so that an engine's test module has one line to write."""
+"""The conformance suite as one class."""
 
 from keyhouse.testing.conformance.batch_ids import BatchIdTests
 from keyhouse.testing.conformance.commits import CommitTests
@@ -28,4 +28,4 @@ class Conformance(
     SpaceTests,
     WatchTests,
 ):
-    """All of it. What a test needs beyond the contract, the engine declares in its capabilities."""
+    """All tests. Tests of optional parts run if the engine's capabilities declare them."""

@@ -1,4 +1,4 @@
-"""A watch is ordered, misses nothing, repeats nothing, and can be taken up again."""
+"""A watch is ordered, misses nothing, repeats nothing, and can be resumed."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from keyhouse.testing.conformance.harness import ALL, SPACE, Harness, leave, sce
 
 class WatchTests:
     @scenario()
-    async def test_changes_come_in_the_order_of_their_revisions(self, harness: Harness) -> None:
+    async def test_changes_are_delivered_in_revision_order(self, harness: Harness) -> None:
         start = await harness.put("before")
         revisions = [await harness.put(key, value=b'"%s"' % key.encode()) for key in "cab"]
         assert await harness.changes(since=start) == [
@@ -39,7 +39,7 @@ class WatchTests:
         ]
 
     @scenario()
-    async def test_only_keys_of_the_span_show(self, harness: Harness) -> None:
+    async def test_a_watch_shows_only_keys_of_its_span(self, harness: Harness) -> None:
         start = await harness.put("x")
         await harness.put("a", "b", "b/1", "b/2", "c")
         await harness.commit(deletes=("a", "b/1"))
@@ -47,7 +47,7 @@ class WatchTests:
         assert {change.key for change in changes} == {"b/1", "b/2"}
 
     @scenario()
-    async def test_what_wrote_nothing_does_not_show(self, harness: Harness) -> None:
+    async def test_a_commit_that_wrote_nothing_is_not_delivered(self, harness: Harness) -> None:
         start = await harness.put("a", value=b'"x"')
         assert await harness.commit(checks={"a": None}, puts={"a": b"1"}) is None
         with pytest.raises(CounterError):
@@ -55,7 +55,7 @@ class WatchTests:
         assert await harness.changes(since=start) == []
 
     @scenario()
-    async def test_a_sweep_shows_what_it_removed(self, harness: Harness) -> None:
+    async def test_a_watch_shows_rows_deleted_by_the_sweep(self, harness: Harness) -> None:
         await harness.put("a", "b", expires=harness.later(10))
         start = await harness.put("c")
         harness.clock.advance(milliseconds=10)
@@ -64,17 +64,15 @@ class WatchTests:
         assert {(change.key, change.value) for change in changes} == {("a", None), ("b", None)}
 
     @scenario()
-    async def test_an_expired_value_is_not_given_out(self, harness: Harness) -> None:
+    async def test_an_expired_value_is_not_delivered(self, harness: Harness) -> None:
         start = await harness.put("x")
         await harness.put("a", expires=harness.later(10))
         harness.clock.advance(milliseconds=10)
         assert all(change.value is None for change in await harness.changes(since=start))
 
     @scenario()
-    async def test_who_holds_a_value_hears_that_a_row_which_replaced_it_has_expired(
-        self, harness: Harness
-    ) -> None:
-        """Else a cache would go on with a value that is older than one that nobody may see any more."""
+    async def test_the_expiry_of_a_replacing_row_is_delivered(self, harness: Harness) -> None:
+        """Otherwise a cache would keep a value older than one that has expired."""
         await harness.put("a", value=b"1")
         page = await harness.engine.scan(SPACE, ALL, limit=10)
         await harness.put("a", value=b"2", expires=harness.later(10))
@@ -82,7 +80,7 @@ class WatchTests:
         assert _followed(page.rows, await harness.changes(since=page.revision)) == {}
 
     @scenario()
-    async def test_without_since_a_watch_starts_with_its_first_step(self, harness: Harness) -> None:
+    async def test_a_watch_without_since_starts_at_its_first_step(self, harness: Harness) -> None:
         await harness.put("earlier")
         watch = harness.engine.watch(SPACE, ALL)
         await harness.put("before the first step")
@@ -94,7 +92,7 @@ class WatchTests:
         await leave(watch)
 
     @scenario()
-    async def test_a_waiting_watch_is_told_of_a_commit(self, harness: Harness) -> None:
+    async def test_a_commit_wakes_a_waiting_watch(self, harness: Harness) -> None:
         start = await harness.put("a")
         watch = harness.engine.watch(SPACE, ALL, since=start)
         for number in range(20):
@@ -105,7 +103,7 @@ class WatchTests:
         await leave(watch)
 
     @scenario()
-    async def test_a_page_and_the_changes_since_are_the_state_now(self, harness: Harness) -> None:
+    async def test_a_page_plus_later_changes_is_the_current_state(self, harness: Harness) -> None:
         await harness.put("a", "b", "c", "d", value=b"1")
         page = await harness.engine.scan(SPACE, ALL, limit=100)
         await harness.put("a", "e", value=b"2")
@@ -115,13 +113,15 @@ class WatchTests:
         assert rows == {"a": b"2", "c": b"5", "d": b"1", "e": b"3"}
 
     @scenario()
-    async def test_the_page_of_an_empty_store_can_be_watched_from(self, harness: Harness) -> None:
+    async def test_a_watch_can_start_from_the_page_of_an_empty_store(
+        self, harness: Harness
+    ) -> None:
         page = await harness.engine.scan(SPACE, ALL, limit=1)
         revision = await harness.put("a")
         assert await harness.changes(since=page.revision) == [Change("a", revision, b"1")]
 
     @scenario()
-    async def test_a_watch_is_taken_up_again_where_it_stopped(self, harness: Harness) -> None:
+    async def test_a_watch_resumes_where_it_stopped(self, harness: Harness) -> None:
         position = await harness.put("start")
         expected = [
             Change(f"k{number:02d}", await harness.put(f"k{number:02d}"), b"1")
@@ -136,7 +136,7 @@ class WatchTests:
         assert found == expected
 
     @scenario()
-    async def test_a_watcher_that_is_behind_gets_the_newest_change_of_every_key(
+    async def test_a_slow_watcher_gets_the_newest_change_of_every_key(
         self, harness: Harness
     ) -> None:
         start = await harness.put("start")
@@ -148,7 +148,9 @@ class WatchTests:
         assert _ordered_once(changes)
 
     @scenario()
-    async def test_nothing_is_missed_or_repeated_while_many_write(self, harness: Harness) -> None:
+    async def test_a_watch_misses_and_repeats_nothing_while_many_write(
+        self, harness: Harness
+    ) -> None:
         start = await harness.put("start")
 
         async def write(writer: int) -> None:
@@ -170,9 +172,7 @@ class WatchTests:
             assert _ordered_once(changes)
 
     @scenario()
-    async def test_a_watch_that_is_given_up_leaves_the_engine_in_order(
-        self, harness: Harness
-    ) -> None:
+    async def test_a_cancelled_watch_does_not_disturb_the_engine(self, harness: Harness) -> None:
         start = await harness.put("a")
         for _ in range(5):
             waiting = asyncio.ensure_future(step(harness.engine.watch(SPACE, ALL, since=start)))
@@ -184,7 +184,7 @@ class WatchTests:
         assert await harness.changes(since=start) == [Change("b", revision, b"1")]
 
     @scenario(changes_kept=10)
-    async def test_a_revision_older_than_what_is_kept_is_refused(self, harness: Harness) -> None:
+    async def test_a_watch_from_a_pruned_revision_is_rejected(self, harness: Harness) -> None:
         old = await harness.put("a")
         for number in range(100):
             await harness.put(f"k{number}")
@@ -197,8 +197,8 @@ class WatchTests:
         assert await harness.changes(since=newest) == []
 
     @scenario()
-    async def test_a_revision_that_is_still_to_come_is_refused(self, harness: Harness) -> None:
-        """Whoever watched a store before it was restored would wait for its old revision, and miss what comes before it."""
+    async def test_a_watch_from_a_future_revision_is_rejected(self, harness: Harness) -> None:
+        """After a restore, a watcher would wait for its old revision and miss changes."""
         newest = await harness.put("a")
         for space in (SPACE, "never written"):
             with pytest.raises(WatchExpiredError):
@@ -206,10 +206,10 @@ class WatchTests:
         assert await harness.changes(since=newest) == []
 
     @scenario(changes_kept=50)
-    async def test_so_many_rows_and_batch_ids_back_a_watch_is_taken_up_again(
+    async def test_a_watch_resumes_across_changes_kept_rows_and_batch_ids(
         self, harness: Harness
     ) -> None:
-        """Whatever an engine counts, rows or commits, those of a space or of all: it keeps this much."""
+        """An engine may count rows or commits, per space or in all: it keeps at least this many."""
         start = await harness.put("start")
         expected: dict[str, bytes] = {}
         for number in range(5):
@@ -234,7 +234,7 @@ class WatchTests:
             await other.close()
 
     @scenario(durable=True)
-    async def test_a_watch_is_taken_up_again_after_reopening(self, harness: Harness) -> None:
+    async def test_a_watch_resumes_after_reopening(self, harness: Harness) -> None:
         start = await harness.put("a")
         revision = await harness.put("b")
         await harness.reopen()
@@ -251,7 +251,7 @@ async def _until(harness: Harness, last: str, since: int) -> list[Change]:
 
 
 def _followed(rows: list[Row], changes: list[Change]) -> dict[str, bytes]:
-    """What someone holds who had the rows and was told the changes."""
+    """Apply the changes to the rows."""
     held = {row.key: row.value for row in rows}
     for change in changes:
         if change.value is None:
