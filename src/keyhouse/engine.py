@@ -279,7 +279,9 @@ def check_limits(batch: Batch, capabilities: Capabilities) -> None:
             limit=capabilities.commit_rows_max,
             engine=capabilities.name,
         )
-    if sum([len(put.value) for put in batch.puts]) > VALUE_BYTES_MAX:
+    puts = batch.puts
+    size = len(puts[0].value) if len(puts) == 1 else sum([len(put.value) for put in puts])
+    if size > VALUE_BYTES_MAX:
         _check_sizes(batch, capabilities)
     if batch.id is not None and not _is_batch_id(batch.id):
         raise LimitError(

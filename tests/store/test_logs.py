@@ -203,7 +203,7 @@ async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(harness:
         (LINE, Line("x"), {"job": "j", "n": 0}),
     ]
     for log, value, fields in events:
-        with pytest.raises(UsageError, match="by `append`, which folds it too"):
+        with pytest.raises(UsageError, match="written by `append`, which also folds"):
             await store.put(log, value, **fields)
     async with store.transaction() as tx:
         with pytest.raises(UsageError, match="append"):

@@ -110,15 +110,15 @@ def test_whatever_hypothesis_does_the_store_is_the_model(engine: str) -> None:
 Method = Callable[..., Any]
 
 
-def keep_old_index_rows(own_rows: Method) -> Method:
+def keep_old_index_rows(owned_changes: Method) -> Method:
     return lambda *arguments: {
-        key: put for key, put in own_rows(*arguments).items() if put is not None
+        key: put for key, put in owned_changes(*arguments).items() if put is not None
     }
 
 
-def let_index_rows_live_on(own_rows: Method) -> Method:
+def let_index_rows_live_on(owned_changes: Method) -> Method:
     return lambda *arguments: {
-        key: put and Put(key, put.value) for key, put in own_rows(*arguments).items()
+        key: put and Put(key, put.value) for key, put in owned_changes(*arguments).items()
     }
 
 
@@ -138,8 +138,8 @@ def answer(value: object) -> Callable[[Method], Method]:
 
 
 PLANTED: dict[str, tuple[object, str, Callable[[Method], Method]]] = {
-    "an old index row stays": (write_plan, "own_rows", keep_old_index_rows),
-    "an index row outlives its record": (write_plan, "own_rows", let_index_rows_live_on),
+    "an old index row stays": (write_plan, "owned_changes", keep_old_index_rows),
+    "an index row outlives its record": (write_plan, "owned_changes", let_index_rows_live_on),
     "a refused put stays in its transaction": (
         Transaction,
         "_restore",

@@ -80,16 +80,16 @@ def derived_rows_before_the_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
-    whole = write_plan.own_rows
+    whole = write_plan.owned_changes
 
-    def own_rows(bound: Any, before: Any, after: Any) -> Any:
+    def owned_changes(bound: Any, before: Any, after: Any) -> Any:
         return {
             key: put
             for key, put in whole(bound, before, after).items()
             if put is not None or after is None
         }
 
-    patch.setattr(write_plan, "own_rows", own_rows)
+    patch.setattr(write_plan, "owned_changes", owned_changes)
 
 
 def old_title_kept(patch: pytest.MonkeyPatch) -> None:
@@ -139,25 +139,25 @@ def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
 
 
 def checks_dropped(patch: pytest.MonkeyPatch) -> None:
-    whole = Transaction._batch
+    whole = Transaction.batch
 
-    def batch(self: Transaction, batch_id: str | None) -> Batch:
+    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
         return msgspec.structs.replace(whole(self, batch_id), checks=())
 
-    patch.setattr(Transaction, "_batch", batch)
+    patch.setattr(Transaction, "batch", batch)
 
 
 def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Only rows that were there are checked: a name that was free is taken by two."""
-    whole = Transaction._batch
+    whole = Transaction.batch
 
-    def batch(self: Transaction, batch_id: str | None) -> Batch:
+    def batch(self: Transaction, batch_id: str | None = None) -> Batch:
         made = whole(self, batch_id)
         return msgspec.structs.replace(
             made, checks=tuple(c for c in made.checks if c.revision is not None)
         )
 
-    patch.setattr(Transaction, "_batch", batch)
+    patch.setattr(Transaction, "batch", batch)
 
 
 def expectation_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -182,14 +182,14 @@ def expiry_not_filtered_in_scans(patch: pytest.MonkeyPatch) -> None:
 
 
 def derived_rows_without_expiry(patch: pytest.MonkeyPatch) -> None:
-    whole = write_plan.own_rows
+    whole = write_plan.owned_changes
 
-    def own_rows(bound: Any, before: Any, after: Any) -> Any:
+    def owned_changes(bound: Any, before: Any, after: Any) -> Any:
         return whole(
             bound, before, None if after is None else msgspec.structs.replace(after, expires=None)
         )
 
-    patch.setattr(write_plan, "own_rows", own_rows)
+    patch.setattr(write_plan, "owned_changes", owned_changes)
 
 
 def escape_missing(patch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
         assert state is not None
         state = await jobs._advance(store, tx, state, over, step, chunk_rows)
         await tx.commit()
-        tx.forget()
+        tx.discard()
         later = Transaction(store.engine, store.space, store.binding)
         await later.put(record, state, name=name)
         await later.commit()

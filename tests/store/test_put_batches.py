@@ -1,4 +1,4 @@
-"""The short way of a put writes what a transaction would, for every kind of record that takes it."""
+"""A put commits the batch that a transaction of one put does, for every kind of record."""
 
 import asyncio
 import random

@@ -47,13 +47,13 @@ class Template:
 
     __slots__ = (
         "_build",
-        "_folds",
         "_join",
         "_match",
         "_read",
         "escape",
         "fields",
         "literals",
+        "normalizes",
         "segments",
         "text",
     )
@@ -82,7 +82,7 @@ class Template:
         self._build: Callable[[Any], str] = self._first_build
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
-        self._folds = any(
+        self.normalizes = any(
             isinstance(_inner(segment_), NormalizedText) for segment_ in self.segments
         )
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
@@ -185,7 +185,7 @@ class Template:
 
     def as_read(self, key: str, values: tuple[object, ...]) -> tuple[object, ...]:
         """Return the values as `split` returns them: normalized where the type does so."""
-        return self.split(key) or values if self._folds else values
+        return self.split(key) or values if self.normalizes else values
 
     def span(self, values: Mapping[str, object], *, prefix: str | None = None) -> Span:
         """Return the span of the keys whose leading fields have these values.

@@ -3,7 +3,8 @@
 Pure: no I/O, no clock, no async.
 """
 
-from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Summary, Unique
+from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
 from keyhouse.schema.log import Counter, FoldResult, Log, LogState

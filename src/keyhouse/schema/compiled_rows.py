@@ -1,34 +1,222 @@
-"""The derived rows that are one record's alone, all together: a write puts or deletes them without a look at them."""
+"""Derived rows, compiled: one generated function returns all rows that a record has by any number of rules.
 
-from collections.abc import Callable, Iterable
-from typing import Any
+Every put derives its rows twice, for the record before and after, so this is the hottest code of a schema. A loop over
+rules and fields costs several times as much as the straight-line code that `compile_rows` writes from them:
 
-from keyhouse.schema.derived import Derived, Keys
-from keyhouse.schema.row_compiler import compiled
-
-
-class OwnedRows:
-    """Those of `derived` that are the record's own. Where all of them are plain, one function makes them."""
-
-    __slots__ = ("_compiled", "_plain", "derived")
-
-    def __init__(self, derived: Iterable[Derived]) -> None:
-        self.derived = tuple(each for each in derived if each.strategy == "put")
-        plain = [each.plain for each in self.derived if each.plain is not None]
-        self._plain = plain if plain and len(plain) == len(self.derived) else None
-        self._compiled: Callable[[Any], dict[str, Any] | None] | None = None
-
-    def rows(self, record: Any, keys: Keys) -> dict[str, bytes]:
-        """The keys of the rows that the record earns, each with its value."""
-        if self._compiled is None and self._plain is not None:
-            self._compiled = compiled(self._plain)
-        if self._compiled is not None:
-            try:
-                if (found := self._compiled(record)) is not None:
-                    return found
-            except (ValueError, AttributeError):
-                pass  # each by itself says what is to blame, or does without
-        rows: dict[str, bytes] = {}
-        for each in self.derived:
-            rows |= each.rows(record, keys)
+    def rows(v, keys):
+        rows = {}
+        if w0(v):                                   # `when`; rules with the same one share the test
+            x0_0 = v.series_id
+            if x0_0 is not None:                    # a field that is None makes the index sparse
+                rows[<key of x0_0 and keys[0]>] = b"1"
+            for x1_0 in v.tags or ():               # `each`
+                if x1_0 is not None:
+                    rows[<key of x1_0 and keys[0]>] = b"1"
         return rows
+
+The generated function raises a bare ValueError where a field can't be written. `RowRule.field_values` is the readable
+definition of the same, which `RowSet` then uses: it raises an error that names the field.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from keyword import iskeyword
+from operator import attrgetter
+from types import CodeType
+from typing import Any, NamedTuple
+
+from keyhouse.keys.segments import Segment
+from keyhouse.keys.template import Template
+
+Keys = tuple[object, ...]
+"""The values of a record's key, in the order of its template's fields."""
+
+FieldSource = int | str | Callable[[Any], object]
+"""Where a key field comes from: a position in the record's key, an attribute's path, or a function of the record."""
+
+CompiledRows = Callable[[Any, Keys], dict[str, Any]]
+
+
+class RowRule(NamedTuple):
+    """How one kind of row is derived.
+
+    `sources` belong to the fields of `template`, and so do `required` (the value may be None, and then there is no row)
+    and `verbatim` (the value is known to be valid text, since the record's key holds it). `each_at` is the field that
+    takes every value of its source in turn. `value` is what each record contributes, or a function of the record and
+    its key.
+    """
+
+    template: Template
+    sources: tuple[FieldSource, ...]
+    required: tuple[bool, ...]
+    verbatim: tuple[bool, ...]
+    each_at: int | None
+    when: Callable[[Any], bool] | None
+    value: bytes | int | Callable[[Any, Keys], Any]
+
+    def contribution(self, record: Any, keys: Keys) -> Any:
+        return self.value(record, keys) if callable(self.value) else self.value
+
+    def field_values(self, record: Any, keys: Keys) -> Iterator[list[object]]:
+        """Return the field values of each row that the record has."""
+        if self.when is not None and not self.when(record):
+            return
+        values = [_read(source, record, keys) for source in self.sources]
+        many: Any = [None] if self.each_at is None else values[self.each_at]
+        for one in many or ():
+            if self.each_at is not None:
+                values[self.each_at] = one
+            if not any(
+                value is None and needed
+                for value, needed in zip(values, self.required, strict=True)
+            ):
+                yield values
+
+
+def attribute(path: str) -> Callable[[Any], Any]:
+    """Return a reader of an attribute, or with dots of a nested one. A None on the way makes the result None."""
+    if "." not in path:
+        return attrgetter(path)
+    names = path.split(".")
+
+    def read(value: Any) -> Any:
+        for name in names:
+            if value is None:
+                return None
+            value = getattr(value, name)
+        return value
+
+    return read
+
+
+def compile_rows(rules: Sequence[RowRule]) -> CompiledRows:
+    """Return a function of a record and its key values: the keys of all its rows, each with the contribution."""
+    scope: dict[str, Any] = {}
+    lines = ["def rows(v, keys):", " rows = {}"]
+    texts = _KeyTexts(rules, scope, lines)
+    when: Callable[[Any], bool] | None = None
+    for number, rule in enumerate(rules):
+        if rule.when is not None and rule.when is not when:
+            scope[f"w{number}"] = rule.when
+            lines.append(f" if w{number}(v):")
+        when = rule.when
+        indent = " " if when is None else "  "
+        lines += [indent + line for line in _rule_lines(rule, number, texts, scope)]
+    lines.append(" return rows")
+    exec(_code("\n".join(lines)), scope)
+    compiled: CompiledRows = scope["rows"]
+    return compiled
+
+
+class _KeyTexts:
+    """Fields of the record's key that several rules write alike: each is written once, before all rules."""
+
+    def __init__(self, rules: Sequence[RowRule], scope: dict[str, Any], lines: list[str]) -> None:
+        self._names: list[tuple[int, Segment, str]] = []
+        written = [
+            (source, rule.template.segments[at])
+            for rule in rules
+            for at, source in enumerate(rule.sources)
+            if isinstance(source, int) and not (rule.verbatim[at] or rule.required[at])
+        ]
+        for source, segment in written:
+            alike = [other for at, other in written if at == source and _alike(segment, other)]
+            if len(alike) > 1 and self.name(source, segment) is None:
+                name = f"t{len(self._names)}"
+                scope[f"f{name}"] = segment.format
+                lines.append(f" {name} = f{name}(keys[{source}])")
+                self._names.append((source, segment, name))
+
+    def name(self, source: FieldSource, segment: Segment) -> str | None:
+        """Return the variable that holds a field's text; None where the rule writes it itself."""
+        for at, other, name in self._names:
+            if at == source and _alike(segment, other):
+                return name
+        return None
+
+
+def _alike(one: Segment, other: Segment) -> bool:
+    return type(one) is type(other) and vars(one) == vars(other)
+
+
+def _rule_lines(
+    rule: RowRule, number: int, texts: _KeyTexts, scope: dict[str, Any]
+) -> Iterator[str]:
+    names, tests, verbatim = [], [], []
+    indent, loop = "", ""
+    for at, (field, source) in enumerate(zip(rule.template.fields, rule.sources, strict=True)):
+        text = texts.name(source, rule.template.segments[at])
+        name = f"x{number}_{at}"
+        expression = _expression(source, f"s{number}_{at}", scope)
+        if at == rule.each_at:
+            loop = f"for {name} in {expression} or ():"
+        elif isinstance(source, int):
+            name = text or expression
+        else:
+            yield f"{name} = {expression}"
+        names.append(name)
+        if rule.required[at]:
+            tests.append(f"{name} is not None")
+        if rule.verbatim[at] or text is not None:
+            verbatim.append(field)
+    if loop:
+        yield loop
+        indent += " "
+    if tests:
+        yield f"{indent}if {' and '.join(tests)}:"
+        indent += " "
+    key, key_scope = rule.template.expression(names, trusted=verbatim, mark=f"{number}_")
+    scope |= key_scope | {f"v{number}": rule.value}
+    value = f"v{number}(v, keys)" if callable(rule.value) else f"v{number}"
+    yield f"{indent}rows[{key}] = {value}"
+
+
+def _expression(source: FieldSource, name: str, scope: dict[str, Any]) -> str:
+    if isinstance(source, int):
+        return f"keys[{source}]"
+    if isinstance(source, str) and source.isidentifier() and not iskeyword(source):
+        return f"v.{source}"
+    scope[name] = source if callable(source) else attribute(source)
+    return f"{name}(v)"
+
+
+def _read(source: FieldSource, record: Any, keys: Keys) -> object:
+    if isinstance(source, int):
+        return keys[source]
+    return source(record) if callable(source) else attribute(source)(record)
+
+
+@lru_cache(1_000)
+def _code(source: str) -> CodeType:
+    """Compile a function. Spaces share it: they differ in what its names mean."""
+    return compile(source, "<derived rows>", "exec")
+
+
+class RowSet:
+    """Rows of several rules together, compiled when they are first needed: a service binds rules for each of its spaces."""
+
+    __slots__ = ("_compiled", "rules")
+
+    def __init__(self, rules: Iterable[RowRule]) -> None:
+        self.rules = tuple(rules)
+        self._compiled: CompiledRows | None = None if self.rules else _no_rows
+
+    def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
+        """Return the keys of the rows that the record has, each with its contribution.
+
+        Raises KeyFieldError, which names the field, where a field can't be written.
+        """
+        if self._compiled is None:
+            self._compiled = compile_rows(self.rules)
+        try:
+            return self._compiled(record, keys)
+        except ValueError:  # a field can't be written; the definition says which
+            return {
+                rule.template.join(values): rule.contribution(record, keys)
+                for rule in self.rules
+                for values in rule.field_values(record, keys)
+            }
+
+
+def _no_rows(record: Any, keys: Keys) -> dict[str, Any]:
+    return {}

@@ -13,10 +13,8 @@ attribute of that name. A field that is `None` earns no row, unless its segment 
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from keyword import iskeyword
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
 from keyhouse.arguments import checked
@@ -32,41 +30,21 @@ from keyhouse.keys.segments import (
     Day,
     FixedPoint,
     Integer,
-    NormalizedText,
     OptionalSegment,
     Segment,
     Ulid,
 )
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
-from keyhouse.schema.row_compiler import Plain, compiled
+from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet
 
 Source = str | Callable[[Any], object]
 """Where a field comes from: the name of an attribute, or a function of the record."""
-
-Keys = tuple[object, ...]
-"""The values of a record's key, in the order of its template's fields."""
 
 Strategy = Literal["put", "merge", "add"]
 
 NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, OptionalSegment)
 """Types of a key's field whose values are not text, and so do not come back from JSON's names."""
-
-
-def attribute(path: str) -> Callable[[Any], Any]:
-    """Reads an attribute, or with dots one of its own. Where a part on the way is `None`, so is what lies within."""
-    if "." not in path:
-        return attrgetter(path)
-    names = path.split(".")
-
-    def read(value: Any) -> Any:
-        for name in names:
-            if value is None:
-                return None
-            value = getattr(value, name)
-        return value
-
-    return read
 
 
 class Derived:
@@ -115,15 +93,8 @@ class Derived:
         self._record_fields = key.fields
         self._attributes = attributes
         self._renamed = renamed
-        self._sources = tuple(self._source(name, key) for name in self.template.fields)
-        self._needed = tuple(
-            not isinstance(segment, OptionalSegment) for segment in self.template.segments
-        )
-        self._each_at = next(
-            (i for i, name in enumerate(self.template.fields) if name in self.each), None
-        )
-        self.plain = self._plain(key)
-        self._compiled: Callable[[Any], dict[str, Any] | None] | None = None
+        self.rule = self._rule(key)
+        self._row_set = RowSet([self.rule])
         self._owner = tuple(self._origin(name, key) for name in key.fields)
         self._owner_at = tuple(origin for origin in self._owner if isinstance(origin, int))
         return self
@@ -136,29 +107,10 @@ class Derived:
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
         """The keys of the rows that the record earns, each with what it contributes there."""
-        if self.plain is not None:
-            if (
-                self._compiled is None
-            ):  # it waits until it is used: a service binds rows for each of its many spaces
-                self._compiled = compiled([self.plain])
-            try:
-                return self._compiled(record) or {}
-            except (ValueError, AttributeError):
-                pass  # the slow way says which field is to blame, and knows a part that is not there
-        if self.when is not None and not self.when(record):
-            return {}
-        values = [keys[s] if isinstance(s, int) else s(record) for s in self._sources]
-        if self._each_at is None:
-            return self._row(record, keys, values)
-        found: dict[str, Any] = {}
-        many: Iterable[object] = values[self._each_at]  # type: ignore[assignment]
-        for one in many or ():
-            values[self._each_at] = one
-            found.update(self._row(record, keys, values))
-        return found
+        return self._row_set.rows(record, keys)
 
-    def alike(self) -> object:
-        """What every record contributes alike; `None` where it depends on the record."""
+    def fixed_value(self) -> bytes | int | None:
+        """Return what every record contributes alike; None where it depends on the record."""
         return None
 
     def contribution(self, record: Any, keys: Keys) -> Any:
@@ -177,49 +129,34 @@ class Derived:
         """The record's own key field, where the row's value holds it."""
         return None
 
-    def _row(self, record: Any, keys: Keys, values: Sequence[object]) -> dict[str, Any]:
-        if None in values and any(
-            v is None and n for v, n in zip(values, self._needed, strict=True)
-        ):
-            return {}
-        return {self.template.join(values): self.contribution(record, keys)}
+    def _rule(self, key: Template) -> RowRule:
+        """Return the rule of these rows. A ULID of the record's key is valid there too, and is written as it is."""
+        fields, segments = self.template.fields, self.template.segments
+        sources = tuple(self._source(name, key) for name in fields)
+        fixed = self.fixed_value()
+        return RowRule(
+            self.template,
+            sources,
+            required=tuple(
+                not isinstance(segment, OptionalSegment)
+                and not (
+                    isinstance(source, int)
+                    and not isinstance(key.segments[source], OptionalSegment)
+                )
+                for source, segment in zip(sources, segments, strict=True)
+            ),
+            verbatim=tuple(
+                isinstance(source, int)
+                and isinstance(segment, Ulid)
+                and isinstance(key.segments[source], Ulid)
+                for source, segment in zip(sources, segments, strict=True)
+            ),
+            each_at=next((at for at, name in enumerate(fields) if name in self.each), None),
+            when=self.when,
+            value=self.contribution if fixed is None else fixed,
+        )
 
-    def _plain(self, key: Template) -> Plain | None:
-        """The row as an expression, where every field is an attribute of the record and all contribute alike. The record's
-        own ULID is written as it was into the record's key, which has checked it."""
-        names = [self.fields.get(name, name) for name in self.template.fields]
-        plain = [
-            name
-            for name in names
-            if isinstance(name, str) and name.partition(".")[0] in self._attributes
-        ]
-        own = [
-            name for name in self.template.fields if name in key.fields and name not in self.fields
-        ]
-        if self.when or self.each or self.alike() is None or len(plain) != len(names):
-            return None
-        if any(iskeyword(part) for name in plain for part in name.split(".")):
-            return None  # a Struct may have such an attribute, an expression can't name it
-        if any(
-            n not in self._attributes
-            or n in self._renamed
-            or isinstance(key.segment(n), NormalizedText)
-            for n in own
-        ):
-            return None
-        trusted = [
-            n
-            for n in own
-            if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)
-        ]
-        needed = zip(plain, self._needed, self.template.fields, strict=True)
-        maybe = [
-            f"v.{name} is None" for name, need, field in needed if need and field not in trusted
-        ]
-        sources = tuple([f"v.{name}" for name in plain])
-        return Plain(self.template, sources, tuple(trusted), " or ".join(maybe), self.alike())
-
-    def _source(self, name: str, key: Template) -> int | Callable[[Any], object]:
+    def _source(self, name: str, key: Template) -> FieldSource:
         source = self.each.get(name, self.fields.get(name))
         if callable(source):
             return source
@@ -235,7 +172,7 @@ class Derived:
                 template=self.template.text,
                 record=self.record_name,
             )
-        return attribute(path)
+        return path
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
         """Where a field of the record's key is found again: in the derived key, the row's value, or one of a few words."""
@@ -298,7 +235,7 @@ class Index(Derived):
         self._lead: Callable[[Keys], tuple[Keys, str]] = self._first_lead
         return super().attach(record_name, key, attributes, renamed)
 
-    def alike(self) -> object:
+    def fixed_value(self) -> bytes | None:
         return b"1" if self.value is None else None
 
     def contribution(self, record: Any, keys: Keys) -> bytes:
@@ -528,7 +465,7 @@ class Count(Derived):
 
     strategy = "add"
 
-    def alike(self) -> object:
+    def fixed_value(self) -> int:
         return 1
 
     def contribution(self, record: Any, keys: Keys) -> int:

@@ -6,6 +6,7 @@ parameter is what comes back. The value is a msgspec Struct, or any type that ms
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from keyword import iskeyword
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
@@ -23,11 +24,11 @@ from keyhouse.errors import (
     UsageError,
 )
 from keyhouse.keys.segments import Day
-from keyhouse.keys.template import Template
+from keyhouse.keys.template import Template, evaluated
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import OwnedRows
-from keyhouse.schema.derived import Count, Derived, First, Index, Keys, Source, Summary, attribute
+from keyhouse.schema.compiled_rows import Keys, RowSet, attribute
+from keyhouse.schema.derived import Count, Derived, First, Index, Source, Summary
 from keyhouse.schema.expiry import Expiry, check_seconds
 from keyhouse.schema.times import SECONDS, TimeFormat
 
@@ -91,6 +92,8 @@ class Record(Generic[T]):
         self.expiry = expiry
         self.upgrade = upgrade
         self.derived = derived
+        self._compiled_address: Callable[[T], tuple[Keys, str]] | None = None
+        self._is_addressable = False
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
         self._decoder = _decoder(type)
@@ -186,6 +189,31 @@ class Record(Generic[T]):
         except AttributeError as error:
             raise self.other_type(value, error) from error
 
+    def address(self, value: T, given: Mapping[str, object]) -> tuple[Keys, str]:
+        """Return the values of the record's key, as a read of the key gives them, and the key."""
+        if self._is_addressable and not given:
+            if self._compiled_address is None:
+                self._compiled_address = self._compile_address()
+            try:
+                return self._compiled_address(value)
+            except (ValueError, AttributeError):
+                pass  # what follows raises an error that names the field
+        keys = self.keys(value, given)
+        key = self.template.join(keys)
+        return self.template.as_read(key, keys), key
+
+    def _compile_address(self) -> Callable[[T], tuple[Keys, str]]:
+        """Compile `address` for a value that holds all fields of its key as attributes: every put needs it."""
+        sources = [f"v.{source}" for source in self._key_sources()]
+        key, scope = self.template.expression(sources)
+        compiled: Callable[[T], tuple[Keys, str]] = evaluated(
+            f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {key})", scope
+        )
+        return compiled
+
+    def _key_sources(self) -> list[Any]:
+        return [self.fields.get(name, name) for name in self.template.fields]
+
     def compute(self, value: T) -> T:
         """The value with its computed attributes set. The caller's own is left as it is."""
         if not self.computed:
@@ -198,7 +226,7 @@ class Record(Generic[T]):
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
         """The value with its version and times set: `before` is the record that it replaces."""
-        if not self._is_stamped:
+        if not self.is_stamped:
             return value
         changes: dict[str, object] = {}
         if self.version is not None:
@@ -237,14 +265,14 @@ class Record(Generic[T]):
 
     def written(self, value: T) -> tuple[bytes, T]:
         """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
-        if isinstance(value, document.Compact) and self.type is Any:
+        if self.type is Any and isinstance(value, document.Compact):
             return value.text, value
         if not self._unchecked:
             document.check(value)
         plain: object = value if self.unknown is None else self._with_unknown(value)
         data = document.encode_checked(plain)
         try:
-            read = self._read(data)
+            read = self._decoder.decode(data) if self.unknown is None else self._read(data)
         except msgspec.ValidationError as error:
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
@@ -322,16 +350,21 @@ class Record(Generic[T]):
     def _settle(self) -> None:
         self._held = tuple(self.holder(name) for name in self.template.fields)
         self._all_held = all(held is not None for held in self._held)
+        self._compiled_address = None
+        self._is_addressable = not self.template.normalizes and all(
+            source in self._attributes and not iskeyword(source) for source in self._key_sources()
+        )
         self._none_held = not any(held is not None for held in self._held)
         self._named = frozenset(self.template.fields)
-        self._is_stamped = any(
+        self.is_stamped = any(
             mark is not None for mark in (self.version, self.created, self.updated)
         )
 
     def _settle_rows(self) -> None:
         """`own`: derived rows that are this record's alone; `shared`: those that it shares with others. `single`: whether a
         put writes none that is shared; `alone`: and but one row, whatever was there before."""
-        self.owned_rows = OwnedRows(self.derived)
+        self.owned = tuple(each for each in self.derived if each.strategy == "put")
+        self.owned_rows = RowSet(each.rule for each in self.owned)
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
         self.owns_all_rows = not self.shared_rows and not self.appended and self.legacy is None
         self.is_single_row = self.owns_all_rows and not self.derived and not self.needs_previous

@@ -16,7 +16,7 @@ from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys.segments import Segment
 from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
-from keyhouse.schema.derived import Keys
+from keyhouse.schema.compiled_rows import Keys
 from keyhouse.schema.log import Log
 from keyhouse.schema.meta import Meta, Migration
 from keyhouse.schema.record import Declared, Record

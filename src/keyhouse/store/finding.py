@@ -38,9 +38,9 @@ async def confirmed(
         try:
             finding = await work(tx)
         except (DataError, KeyFieldError):
-            tx.forget()
+            tx.discard()
             return None, True  # the row has become unreadable, which is a separate finding
-        return finding, tx.pending > 0 or finding is None or await tx.holds()
+        return finding, tx.pending > 0 or finding is None or await tx.is_unchanged()
 
     for _ in range(_ATTEMPTS_MAX):
         finding, is_confirmed = await store.transact(attempt)

@@ -45,7 +45,7 @@ async def append_in(
     tx: Transaction, ids: IdSource, log: Log[T], event: T, /, **fields: Any
 ) -> Entry[T]:
     """Append within a transaction. If any part of it fails, nothing of it is written."""
-    with tx.whole():
+    with tx.savepoint():
         return await _append(tx, ids, log, event, fields)
 
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
-from keyhouse.engine import Change, Engine, Page, Row, Span, check_key, check_limits
+from keyhouse.engine import Change, Engine, Page, Row, Span, check_key
 from keyhouse.errors import (
     ContentionError,
     DataError,
@@ -52,8 +52,7 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.scan import Scan, check_page_limit, covering_span, records, records_by, usage
-from keyhouse.store.transaction import Transaction
-from keyhouse.store.write_plan import changed, keyed
+from keyhouse.store.transaction import Transaction, appended_error
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -108,7 +107,6 @@ class Store:
             ),
         )
         self._now = engine.clock.now
-        self._capabilities = engine.capabilities
         self._turn = asyncio.Lock()
         self._dated = schema.meta is not None
         self._looked = -_LOOK_MS
@@ -416,26 +414,19 @@ class Store:
         if self._dated and self._must_look():
             await self._refuse_newer()
         bound = self.binding.record(record)
-        for attempt in range(TRANSACTION_ATTEMPTS_MAX):
-            if bound.owns_all_rows and expect is ANY:
-                now = self._now()
-                checked, keys, key = keyed(bound, value, fields)
-                row = (
-                    None if bound.is_single_row else (await self.engine.read(self.space, (key,)))[0]
-                )
-                before = None if row is None else _entry(bound, row, keys)
-                entry, batch = changed(bound, checked, keys, key, before, ttl, now)
-                check_limits(batch, self._capabilities)
-                revision = await self.engine.commit(self.space, batch)
-            else:
-                tx = Transaction(self.engine, self.space, self.binding)
-                entry = await tx.put(record, value, ttl=ttl, expect=expect, **fields)
-                revision = await tx.commit()
-            if revision is not None:
-                return entry.at(revision)
-            if attempt:
-                await self._pause(attempt)
-        raise self._contended()
+        if bound.appended:
+            raise appended_error(bound)
+        tx = Transaction(self.engine, self.space, self.binding, self._now())
+        entry = await tx.apply_put(bound, value, ttl, expect, fields)
+        revision = await tx.commit()
+        if revision is None:
+
+            async def work(tx: Transaction) -> tuple[Entry[T], Transaction]:
+                return await tx.put(record, value, ttl=ttl, expect=expect, **fields), tx
+
+            entry, tx = await self._retry(work, None)
+            revision = tx.revision
+        return entry.at(revision)
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
@@ -462,6 +453,10 @@ class Store:
         result = await work(tx)
         if await tx.commit(batch_id=batch_id) is not None:
             return result
+        return await self._retry(work, batch_id)
+
+    async def _retry(self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None) -> R:
+        """Run work that has lost a race again, one at a time within this store, until it commits."""
         async with self._turn:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
                 tx = Transaction(self.engine, self.space, self.binding)
@@ -532,7 +527,3 @@ class Store:
             attempts=TRANSACTION_ATTEMPTS_MAX,
             space=self.space,
         )
-
-
-def _entry(bound: Record[T], row: Row, keys: Keys) -> Entry[T]:
-    return Entry(bound.decode(row.value, row.key), row.key, keys, row.revision, row.expires)

@@ -1,11 +1,25 @@
-"""A transaction: reads that are remembered, writes that wait, and one commit in which all of it still holds.
+"""Transactions: every write of records is one, and this module alone turns their changes into Batches.
 
-What one change of a record writes is `keyhouse.store.write_plan`'s. Every row that was read becomes a check on its revision (or
-absence); every record that is put or deleted carries its derived rows with it, by the difference between what the old
-record had and what the new one has. A row written here is seen by later reads here.
+Theory of operation. A transaction is optimistic: it takes no locks. It keeps three maps, by key:
 
-Reads by key are protected against change until the commit; a scan is not protected against rows that appear in it. Reads may
-be under way together; of writes there is one at a time.
+    _rows      each row that was read, as it was (None: absent)     -> a Check on its revision, or on its absence
+    _writes    each row to put, or None to delete                   -> Puts and deletes
+    _adds      what to add to each counter, without reading it      -> Adds
+
+`commit` makes one Batch of them, and the engine applies it if every check still holds, or not at all. A failed check is a
+lost race: the caller runs its work again in a new transaction (`Store.transact`). So all that was read by key is as it was
+read, at the moment of the commit; a scan is not protected against rows that appear in its span.
+
+A put or delete of a record goes through four steps:
+
+    1. read the record that it replaces (skipped where nothing depends on it: `Record.is_single_row`);
+    2. check `expect`, stamp version, times and expiry, and buffer the record's row;
+    3. buffer the difference in the rows that the record owns, from the record before and after (`write_plan`);
+    4. for each row that it shares with other records, read the row and merge the difference into it.
+
+Reads see what the transaction has buffered: `_writes` first, then `_rows` plus `_adds`. A write that raises half way leaves
+nothing behind: the buffers are restored to what they were before it, and what it read stays checked. Reads may run
+concurrently; writes may not, since each decides by rows that the other is about to write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +34,25 @@ from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, S
 from keyhouse.store import write_plan
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, RowChange, Unset, Written
-from keyhouse.store.write_plan import keyed, settled, stored_rows
+from keyhouse.store.write_plan import stamped, stored_rows
 
 T = TypeVar("T")
 
 Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
+Buffers = tuple[dict[str, Put | None], dict[str, int]]
+
+_SUCCESSOR_PAGE_ROWS = 8
+
 
 class Transaction:
+    """Reads and buffered writes of one space, committed together. See the head of this module."""
+
     __slots__ = (
         "_adds",
         "_engine",
-        "_is_whole",
+        "_in_savepoint",
         "_is_writing",
         "_now",
         "_rows",
@@ -42,21 +62,23 @@ class Transaction:
         "revision",
     )
 
-    def __init__(self, engine: Engine, space: str, binding: Binding) -> None:
+    def __init__(
+        self, engine: Engine, space: str, binding: Binding, now: int | None = None
+    ) -> None:
         self._engine = engine
         self._space = space
         self.binding = binding
-        self._now = engine.clock.now()
+        self._now = engine.clock.now() if now is None else now
         self._rows: dict[str, Row | None] = {}
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
-        self._is_writing = self._is_whole = False
+        self._is_writing = self._in_savepoint = False
         self.revision = 0
-        """Of the commit, once it was made: that of every row it wrote."""
+        """The revision of the commit, which is that of every row it wrote; 0 before."""
 
     @property
     def pending(self) -> int:
-        """How many rows a commit would write now."""
+        """Number of rows that a commit would write now."""
         return len(self._writes) + len(self._adds)
 
     @property
@@ -64,21 +86,23 @@ class Transaction:
         """The one time of this transaction, in the clock's milliseconds."""
         return self._now
 
+    # Reading
+
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
-        """The record, or `None`. An absent counter is 0."""
+        """Return the record, or None. An absent counter is 0."""
         found = await self.entry(record, **fields)
         if found is None and isinstance(record, Counter):
             return 0  # type: ignore[return-value]  # a Counter's T is int
         return None if found is None else found.record
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
-        """The record with its key, revision and expiry, or `None`."""
+        """Return the record with its key, revision and expiry, or None."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         return await self._entry(bound, key, _values(bound, key, fields))
 
     async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
-        """The record that a Unique or First row leads to, or `None`."""
+        """Return the record that a Unique or First row leads to, or None."""
         bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         if (written := await self.row(key)) is None:
@@ -86,6 +110,79 @@ class Transaction:
         values, owner = index.owner_at(key, written[0])
         found = await self._entry(bound, owner, values)
         return found if found is not None and key in index.rows(found.record, values) else None
+
+    async def row(self, key: str) -> Written | None:
+        """Return value and expiry of a row as this transaction sees it, or None."""
+        if key in self._writes:
+            put = self._writes[key]
+            return None if put is None else (put.value, put.expires)
+        row = await self._read(key)
+        value, expires = (None, None) if row is None else (row.value, row.expires)
+        if key in self._adds:
+            return sum_of(key, value, self._adds[key]), expires
+        return None if value is None else (value, expires)
+
+    async def prefetch(self, keys: Sequence[str]) -> None:
+        """Read rows that will be needed by one call of the engine."""
+        missing = [key for key in keys if key not in self._rows]
+        if missing:
+            rows = await self._engine.read(self._space, missing)
+            for key, row in zip(missing, rows, strict=True):
+                self._rows.setdefault(key, row)
+
+    async def stored_key(self, bound: Record[Any], key: str) -> str:
+        """Return the key at which a bound record is: its legacy key while there is no row at its current one."""
+        if bound.legacy is None:
+            return key
+        legacy = bound.legacy_key(key)
+        is_first_read = key not in self._rows and legacy not in self._rows
+        await self.prefetch((legacy, key))
+        if is_first_read and self._rows[key] is None and self._rows[legacy] is None:
+            # the rows of one read are not of one moment: it may have moved in between
+            [self._rows[key]] = await self._engine.read(self._space, (key,))
+        is_legacy = await self.row(key) is None and await self.row(legacy) is not None
+        return legacy if is_legacy else key
+
+    async def is_unchanged(self) -> bool:
+        """Tell whether all that was read here is still as it was: then it was so at one moment."""
+        keys = list(self._rows)
+        now = await self._engine.read(self._space, keys)
+        return all(
+            _revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True)
+        )
+
+    async def _read(self, key: str) -> Row | None:
+        if key not in self._rows:
+            row = (await self._engine.read(self._space, (key,)))[0]
+            self._rows.setdefault(key, row)  # of two concurrent reads, the first must hold
+        return self._rows[key]
+
+    async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        if bound.legacy is not None:
+            key = await self.stored_key(bound, key)
+        if key not in self._rows and key not in self._writes:
+            await self._read(key)
+        return self._seen(bound, key, keys)
+
+    def _seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        """Return a record whose row was read or written here, as this transaction sees it."""
+        if key in self._writes:
+            put, revision = self._writes[key], 0
+            if put is None:
+                return None
+            value, expires = put.value, put.expires
+        else:
+            row = self._rows[key]
+            if row is None and key not in self._adds:
+                return None
+            value, expires, revision = (
+                (b"0", None, 0) if row is None else (row.value, row.expires, row.revision)
+            )
+            if key in self._adds:
+                value = sum_of(key, None if row is None else value, self._adds[key])
+        return Entry(bound.decode(value, key), key, keys, revision, expires)
+
+    # Writing
 
     async def put(
         self,
@@ -97,28 +194,30 @@ class Transaction:
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
-        """Write the record, and every row derived from it. `expect`: the revision it must be at (`None`: be absent), else
-        RevisionError. The entry shows the record as stored: computed fields, version and times set."""
+        """Write the record and every row derived from it.
+
+        `expect` is the revision that it must be at (None: be absent), else RevisionError. The entry shows the record as
+        it is stored: computed attributes, version and times set.
+        """
         bound = self.binding.record(record)
         if bound.appended:
-            raise UsageError(
-                "An event enters its log by `append`, which folds it too; to write one anew as it was, use `restore`.",
-                log=bound.name,
-            )
-        self._begin()  # as `_alone` does, without its cost
-        kept = self._kept()
+            raise appended_error(bound)
+        if self._is_writing:  # what `_one_write` does, without the cost of a context manager
+            raise _concurrent_write()
+        self._is_writing = True
+        saved = self._saved()
         try:
-            return await self._put(bound, value, ttl, expect, fields)
+            return await self.apply_put(bound, value, ttl, expect, fields)
         except BaseException:
-            self._restore(kept)
+            self._restore(saved)
             raise
         finally:
             self._is_writing = False
 
     async def put_event(self, log: Log[T], event: T, /, **fields: Any) -> Entry[T]:
-        """Write an event at a place that is free: the half of `append` that does not fold."""
-        with self._alone():
-            return await self._put(self.binding.record(log), event, None, None, fields)
+        """Write an event at a key that is free: the half of `append` that does not fold."""
+        with self._one_write():
+            return await self.apply_put(self.binding.record(log), event, None, None, fields)
 
     async def restore(
         self,
@@ -130,9 +229,11 @@ class Transaction:
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
-        """Put a record as it was, or is elsewhere: the times that the value holds stay, and it expires at `expires`, in the
-        clock's milliseconds. For imports, for a record that comes from another key, and for migrations that change events
-        of a log: what was folded of them stays."""
+        """Put a record as it was: with the times that it holds, expiring at `expires` in the clock's milliseconds.
+
+        For imports, for records that come from another key, and for migrations that change events of a log, whose fold
+        they leave as it is.
+        """
         bound = self.binding.record(record)
         if expires is not None and bound.expiry is None:
             raise UsageError("The record is not declared to expire.", record=bound.name)
@@ -142,70 +243,70 @@ class Transaction:
                 expires=expires,
                 most=EXPIRES_MAX,
             )
-        with self._alone():
-            return await self._put(bound, value, None, expect, fields, kept=(expires,))
+        with self._one_write():
+            return await self.apply_put(bound, value, None, expect, fields, restored=(expires,))
 
-    async def _put(
+    async def apply_put(
         self,
         bound: Record[T],
         value: T,
         ttl: int | None,
         expect: int | Unset | None,
         fields: dict[str, Any],
-        *,
-        kept: tuple[int | None] | None = None,
+        restored: tuple[int | None] | None = None,
     ) -> Entry[T]:
-        """`kept`: when the record expires, if that and its times are settled."""
-        value, keys, key = keyed(bound, value, fields)
+        """Buffer a put of a bound record. If it raises half way, the buffers hold a part of it.
+
+        `put` guards against that; `Store.put` need not, since its transaction holds nothing else. `restored` holds the
+        expiry of a record that keeps its times.
+        """
+        if bound.is_struct and not isinstance(value, bound.type):
+            raise bound.other_type(value)
+        if bound.computed:
+            value = bound.compute(value)
+        keys, key = bound.address(value, fields)
         before: Entry[T] | None = None
-        if bound.legacy is not None:
-            return await self._put_at_either_key(bound, value, keys, key, ttl, expect, kept)
-        looks = not bound.is_single_row or expect is not ANY or key in self._adds
-        if looks and (
-            key in self._writes or key in self._adds or await self._read(key) is not None
-        ):
-            before = await self._entry(bound, key, keys)
-        if expect is not ANY:
-            self._check_expected(key, before, expect)
-        after, put = settled(bound, value, keys, key, before, ttl, self._now, kept)
+        if not bound.is_single_row or expect is not ANY or key in self._adds:
+            if bound.legacy is not None:
+                before = await self._entry(bound, key, keys)
+            else:
+                if key not in self._rows and key not in self._writes:
+                    row = (await self._engine.read(self._space, (key,)))[0]
+                    self._rows.setdefault(key, row)
+                before = self._seen(bound, key, keys)
+            if expect is not ANY:
+                self._check_expected(key, before, expect)
+            if bound.legacy is not None:
+                key = await self._leave_one_key(bound, key)
+        after, put = stamped(bound, value, keys, key, before, ttl, self._now, restored)
+        merges = self._derive(bound, before, after) if bound.derived else ()
         self._writes[key] = put
-        self._adds.pop(key, None)
-        for merge in self._derive(bound, before, after):
+        if self._adds:
+            self._adds.pop(key, None)
+        for merge in merges:
             await self.merge(*merge)
         return after
 
-    async def _put_at_either_key(
-        self,
-        bound: Record[T],
-        value: T,
-        keys: Keys,
-        key: str,
-        ttl: int | None,
-        expect: int | Unset | None,
-        kept: tuple[int | None] | None,
-    ) -> Entry[T]:
-        """Write a record that has legacy keys: at its current key, and then not at its legacy key; or at its legacy
-        key, if the store writes those and the record is not at its current key yet."""
-        before, legacy = await self._entry(bound, key, keys), bound.legacy_key(key)
-        if expect is not ANY:
-            self._check_expected(key, before, expect)
+    async def _leave_one_key(self, bound: Record[Any], key: str) -> str:
+        """Return the key at which to write a record that has legacy keys, and delete the row at the other one.
+
+        That is the current key; the legacy one, if the store writes those and the record is not at its current key.
+        """
+        legacy = bound.legacy_key(key)
         if self.binding.writes_legacy_keys and await self.row(key) is None:
             check_key(legacy)
-            key = legacy
-        elif await self.row(legacy) is not None:
+            return legacy
+        if await self.row(legacy) is not None:
             self._writes[legacy] = None
-        after, self._writes[key] = settled(bound, value, keys, key, before, ttl, self._now, kept)
-        for merge in self._derive(bound, before, after):
-            await self.merge(*merge)
-        return after
+        return key
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
     ) -> bool:
-        """Delete the record and every row derived from it; whether it was there."""
+        """Delete the record and every row derived from it; return whether it was there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
-        with self._alone():
+        with self._one_write():
             before = await self._entry(bound, key, _values(bound, key, fields))
             if expect is not ANY:
                 self._check_expected(key, before, expect)
@@ -220,7 +321,7 @@ class Transaction:
         return True
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
-        """Add to a counter, without reading it: adds of others between now and the commit are no conflict."""
+        """Add to a counter without reading it: concurrent adds do not conflict."""
         if type(by) is not int or abs(by) > COUNTER_MAX:
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
@@ -231,27 +332,19 @@ class Transaction:
             del self._adds[key]
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
-        """Write a record's derived rows again, whether or not it had them: for migrations that declare new ones. A put would not,
-        since by today's declaration the old record had them too. Counts are left as they are: `verify` recounts them."""
+        """Write a record's derived rows again, whether or not it had them: for migrations that declare new ones.
+
+        A put would not write them, since by today's declaration the old record had them too. Counts stay as they are:
+        `verify` recounts them.
+        """
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
             raise UsageError(
                 "The record is rewritten from its Entry, as a read or a scan gives it.", given=entry
             )
-        with self._alone():
+        with self._one_write():
             for merge in self._derive(bound, None, entry, counts=False):
                 await self.merge(*merge)
-
-    async def row(self, key: str) -> Written | None:
-        """The row as this transaction sees it: value and expiry."""
-        if key in self._writes:
-            put = self._writes[key]
-            return None if put is None else (put.value, put.expires)
-        row = await self._read(key)
-        value, expires = (None, None) if row is None else (row.value, row.expires)
-        if key in self._adds:
-            return sum_of(key, value, self._adds[key]), expires
-        return None if value is None else (value, expires)
 
     async def changes(self) -> list[RowChange]:
         """Return the rows that a commit would write now, each with its stored value and its new one.
@@ -271,86 +364,82 @@ class Transaction:
         return changes
 
     def write(self, key: str, written: Written | None) -> None:
-        """Put or delete one row as it is: for the store's own mending, where no record speaks for the row."""
+        """Put or delete one row as it is: for repairs of rows that no record accounts for."""
         self._writes[key] = None if written is None else Put(key, *written)
 
-    def forget(self) -> None:
-        """Drop what was to be written; what was read stays checked."""
+    def discard(self) -> None:
+        """Drop all buffered writes; what was read stays checked."""
         self._writes.clear()
         self._adds.clear()
 
     async def commit(self, *, batch_id: str | None = None) -> int | None:
-        """The revision; `None` when something read here has changed since. Nothing to write: revision 0."""
+        """Commit and return the revision; None when a row read here has changed since. Nothing to write: 0."""
         if not self._writes and not self._adds:
             return 0
-        batch = self._batch(batch_id)
-        check_limits(batch, self._engine.capabilities)
+        batch = self.batch(batch_id)
         revision = await self._engine.commit(self._space, batch)
         self.revision = revision or 0
         return revision
 
-    async def holds(self) -> bool:
-        """Whether all that was read here still is as it was: then it stood together at one moment."""
-        keys = list(self._rows)
-        now = await self._engine.read(self._space, keys)
-        return all(
-            _revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True)
-        )
-
-    def _batch(self, batch_id: str | None) -> Batch:
+    def batch(self, batch_id: str | None = None) -> Batch:
+        """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""
+        rows, writes = self._rows, self._writes
         checks = tuple(
-            [Check(key, None if row is None else row.revision) for key, row in self._rows.items()]
+            [Check(key, None if row is None else row.revision) for key, row in rows.items()]
         )
-        puts = tuple([put for put in self._writes.values() if put is not None])
-        gone: list[str] = []
-        if len(puts) < len(self._writes):
-            gone = [
-                key
-                for key, put in self._writes.items()
-                if put is None and self._rows.get(key, ...) is not None
-            ]
+        puts: tuple[Any, ...] = tuple(writes.values())
+        deletes: tuple[str, ...] = ()
+        if not all(puts):
+            puts = tuple([put for put in puts if put is not None])
+            absent = {key for key, row in rows.items() if row is None}
+            deletes = tuple(
+                [key for key, put in writes.items() if put is None and key not in absent]
+            )
         adds = tuple([Add(key, by) for key, by in self._adds.items()]) if self._adds else ()
-        return Batch(checks, puts, tuple(gone), adds, batch_id)
+        batch = Batch(checks, puts, deletes, adds, batch_id)
+        check_limits(batch, self._engine.capabilities)
+        return batch
 
-    async def _read(self, key: str) -> Row | None:
-        if key not in self._rows:
-            row = (await self._engine.read(self._space, (key,)))[0]
-            self._rows.setdefault(
-                key, row
-            )  # the first of two reads at once is the one that must hold
-        return self._rows[key]
+    # All or nothing
 
-    async def prefetch(self, keys: Sequence[str]) -> None:
-        """Read rows that will be needed in one call."""
-        missing = [key for key in keys if key not in self._rows]
-        if missing:
-            for key, row in zip(
-                missing, await self._engine.read(self._space, missing), strict=True
-            ):
-                self._rows.setdefault(key, row)
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do not nest."""
+        if self._in_savepoint:
+            raise _concurrent_write()
+        self._in_savepoint = True
+        try:
+            with self._all_or_nothing():
+                yield
+        finally:
+            self._in_savepoint = False
 
-    async def stored_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key at which a bound record is: its legacy key while there is no row at its current one."""
-        if bound.legacy is None:
-            return key
-        legacy = bound.legacy_key(key)
-        is_first_read = key not in self._rows and legacy not in self._rows
-        await self.prefetch((legacy, key))
-        if is_first_read and self._rows[key] is None and self._rows[legacy] is None:
-            # it may have moved between the two reads
-            [self._rows[key]] = await self._engine.read(self._space, (key,))
-        is_legacy = await self.row(key) is None and await self.row(legacy) is not None
-        return legacy if is_legacy else key
+    @contextmanager
+    def _one_write(self) -> Iterator[None]:
+        if self._is_writing:
+            raise _concurrent_write()
+        self._is_writing = True
+        try:
+            with self._all_or_nothing():
+                yield
+        finally:
+            self._is_writing = False
 
-    async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
-        if bound.legacy is not None:
-            key = await self.stored_key(bound, key)
-        written = await self.row(key)
-        if written is None:
-            return None
-        row = self._rows.get(key)
-        revision = row.revision if row is not None and key not in self._writes else 0
-        return Entry(bound.decode(written[0], key), key, keys, revision, written[1])
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        saved = self._saved()
+        try:
+            yield
+        except BaseException:
+            self._restore(saved)
+            raise
+
+    def _saved(self) -> Buffers | None:
+        """Return a copy of the buffered writes; None if there are none."""
+        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
+
+    def _restore(self, saved: Buffers | None) -> None:
+        self._writes, self._adds = ({}, {}) if saved is None else saved
 
     def _check_expected(
         self, key: str, before: Entry[Any] | None, expect: int | Unset | None
@@ -361,59 +450,7 @@ class Transaction:
                 "The record is not at the revision expected.", key=key, expected=expect, found=found
             )
 
-    def _add(self, key: str, by: int) -> None:
-        if key in self._writes:
-            put = self._writes[key]
-            value, expires = (None, None) if put is None else (put.value, put.expires)
-            self._writes[key] = Put(key, sum_of(key, value, by), expires)
-        else:  # where a Count comes to 0, it is written: `verify` tells by the row whether records came and went
-            self._adds[key] = self._adds.get(key, 0) + by
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """What is written within, by several calls, is written as a whole, or, when something of it is refused, not at all.
-        One at a time, and not within another."""
-        if self._is_whole:
-            raise _at_once()
-        self._is_whole = True
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._is_whole = False
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One call that writes: all of it, or nothing."""
-        self._begin()
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._is_writing = False
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        kept = self._kept()
-        try:
-            yield
-        except BaseException:
-            self._restore(kept)
-            raise
-
-    def _begin(self) -> None:
-        """Of two that write at once, each would decide by what it has read of a row that the other is about to write, and
-        take back the other's writes along with its own."""
-        if self._is_writing:
-            raise _at_once()
-        self._is_writing = True
-
-    def _kept(self) -> tuple[dict[str, Put | None], dict[str, int]] | None:
-        """What is to be written so far, to go back to when a call is refused half way."""
-        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
-
-    def _restore(self, kept: tuple[dict[str, Put | None], dict[str, int]] | None) -> None:
-        self._writes, self._adds = ({}, {}) if kept is None else kept
+    # Derived rows
 
     def _derive(
         self,
@@ -423,16 +460,24 @@ class Transaction:
         *,
         counts: bool = True,
     ) -> list[Merge]:
-        """Carry the difference between two states of one record into its derived rows; what must look at a row that others
-        share is left to `merge`."""
-        self._writes |= write_plan.own_rows(bound, before, after)
+        """Buffer the difference between two states of a record in its derived rows.
+
+        Returns the changes of rows that must be read first, because other records share them: each for `merge`.
+        """
+        changes = write_plan.owned_changes(bound, before, after)
+        if self._writes:
+            self._writes |= changes
+        else:
+            self._writes = changes
+        if not bound.shared_rows:
+            return []
         expires = None if after is None else after.expires
-        kept = before is not None and after is not None and before.expires == expires
+        same_expiry = before is not None and after is not None and before.expires == expires
         merges: list[Merge] = []
         for derived in bound.shared_rows:
             removed = {} if before is None else stored_rows(derived, before)
             added = {} if after is None else derived.rows(after.record, after.values)
-            if kept and removed == added:
+            if same_expiry and removed == added:
                 continue
             if derived.strategy == "add":
                 for key in removed.keys() ^ added.keys() if counts else ():
@@ -445,6 +490,14 @@ class Transaction:
                     )
         return merges
 
+    def _add(self, key: str, by: int) -> None:
+        if key in self._writes:
+            put = self._writes[key]
+            value, expires = (None, None) if put is None else (put.value, put.expires)
+            self._writes[key] = Put(key, sum_of(key, value, by), expires)
+        else:  # a Count that comes to 0 is kept: `verify` tells by the row that records came and went
+            self._adds[key] = self._adds.get(key, 0) + by
+
     async def merge(
         self,
         bound: Record[Any],
@@ -455,7 +508,7 @@ class Transaction:
         added: Any,
         expires: int | None,
     ) -> None:
-        """Carry one record's difference into one row that it shares with others."""
+        """Merge one record's change into one row that it shares with others."""
         written = await self.row(key)
         row = None if written is None else written[0]
         if (
@@ -468,9 +521,8 @@ class Transaction:
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._successor(derived, key, removed)
         if merged is not None:
-            if (
-                added is not None or merged != row
-            ):  # else it is another's, which has an expiry of its own
+            # an unchanged row of another record keeps the expiry of its own
+            if added is not None or merged != row:
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
             self._writes[key] = None
@@ -478,7 +530,7 @@ class Transaction:
     async def _still_listed(
         self, bound: Record[Any], derived: Derived, key: str, keys: Keys
     ) -> bool:
-        """Whether another record lists the same member there: then it stays."""
+        """Tell whether another record contributes the same member, which then stays."""
         for sibling in derived.siblings(keys):
             entry = await self._entry(bound, bound.template.join(sibling), sibling)
             if entry is not None and key in stored_rows(derived, entry):
@@ -486,40 +538,43 @@ class Transaction:
         return False
 
     async def _successor(self, derived: First, key: str, leaving: bytes) -> bytes | None:
-        """The next holder of a row whose first one leaves."""
+        """Return the value of a First row whose holder leaves: the first of the other records in `among`, or None."""
         values = derived.template.parse(key)
         assert values is not None
         span = derived.among.template.span(values)
-        new = (
-            (put.key, put.value)
+        buffered = sorted(
+            (put.key, successor)
             for put in self._writes.values()
-            if put is not None and put.key in span
-        )
-        successors = sorted(
-            (at, successor)
-            for at, value in new
-            if (successor := derived.successor(at, value)) != leaving
+            if put is not None
+            and put.key in span
+            and (successor := derived.successor(put.key, put.value)) != leaving
         )
         stored = await self._stored_successor(derived, span, leaving)
-        return min([*successors[:1], *stored], default=("", None))[1]
+        return min([*buffered[:1], *stored], default=("", None))[1]
 
     async def _stored_successor(
         self, derived: First, span: Span | None, leaving: bytes
     ) -> list[tuple[str, bytes]]:
         while span is not None:
-            page = await self._engine.scan(self._space, span, limit=8)
+            page = await self._engine.scan(self._space, span, limit=_SUCCESSOR_PAGE_ROWS)
             for row in page.rows:
-                if (
-                    successor := derived.successor(row.key, row.value)
-                ) != leaving and await self.row(row.key) is not None:
+                successor = derived.successor(row.key, row.value)
+                if successor != leaving and await self.row(row.key) is not None:
                     return [(row.key, successor)]
             span = span.after(page.rows[-1].key) if page.more else None
         return []
 
 
-def _at_once() -> UsageError:
+def appended_error(log: Record[Any]) -> UsageError:
     return UsageError(
-        "A transaction writes one record at a time: await each write before you begin the next."
+        "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
+        log=log.name,
+    )
+
+
+def _concurrent_write() -> UsageError:
+    return UsageError(
+        "A transaction writes one record at a time: await each write before you start the next."
     )
 
 

@@ -220,7 +220,7 @@ async def _repair_missing(
             tx.write(key, None)
             await tx.merge(record, derived, key, keys, None, expected[key], written[1])
         if not repair:
-            tx.forget()
+            tx.discard()
     return Finding(kind, key, record.name, detail, repair)
 
 
