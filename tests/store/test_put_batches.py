@@ -73,7 +73,6 @@ def test_a_put_commits_the_batch_that_a_transaction_does(
     clock = ManualClock()
     ours, theirs = Noting(clock), Noting(clock)
     short, long = Store(schema, ours, "a"), Store(schema, theirs, "a")
-    assert short.binding.record(record).owns_all_rows
 
     async def both(note: Note, ttl: int | None) -> tuple[Any, Any]:
         found: list[Any] = []

@@ -31,14 +31,17 @@ from keyhouse.keys.template import Template
 Keys = tuple[object, ...]
 """The values of a record's key, in the order of its template's fields."""
 
-FieldSource = int | str | Callable[[Any], object]
-"""Where a key field comes from: a position in the record's key, an attribute's path, or a function of the record."""
+Source = str | Callable[[Any], object]
+"""The origin of a field: an attribute's path, or a function of the record."""
+
+FieldSource = int | Source
+"""The origin of a field of a derived key: also a position in the record's key."""
 
 CompiledRows = Callable[[Any, Keys], dict[str, Any]]
 
 
 class RowRule(NamedTuple):
-    """How one kind of row is derived.
+    """The rule by which one kind of row is derived.
 
     `sources` belong to the fields of `template`, and so do `required` (the value may be None, and then there is no row)
     and `verbatim` (the value is known to be valid text, since the record's key holds it). `each_at` is the field that

@@ -36,10 +36,7 @@ from keyhouse.keys.segments import (
 )
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet
-
-Source = str | Callable[[Any], object]
-"""Where a field comes from: the name of an attribute, or a function of the record."""
+from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet, Source
 
 Strategy = Literal["put", "merge", "add"]
 

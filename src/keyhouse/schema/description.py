@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from keyhouse.keys.template import Template
-from keyhouse.schema.derived import Count, Derived, First, Index, Source, Summary, Unique
+from keyhouse.schema.compiled_rows import Source
+from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.log import Counter, Log
 from keyhouse.schema.record import Record

@@ -23,21 +23,16 @@ from keyhouse.errors import (
     UnreadableError,
     UsageError,
 )
-from keyhouse.keys.segments import Day
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.limits import TTL_SECONDS_MAX
 from keyhouse.schema import document
-from keyhouse.schema.compiled_rows import Keys, RowSet, attribute
-from keyhouse.schema.derived import Count, Derived, First, Index, Source, Summary
-from keyhouse.schema.expiry import Expiry, check_seconds
+from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
+from keyhouse.schema.derived import Derived, First
+from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.record_check import check_declaration, needs_check
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
-
-RESERVED = frozenset(
-    {"by", "cursor", "expect", "expires", "limit", "reverse", "since", "prefix", "ttl"}
-)
-"""Arguments of the store's own calls: a key field can't have such a name."""
 
 
 class Record(Generic[T]):
@@ -103,12 +98,12 @@ class Record(Generic[T]):
             else {}
         )
         self.is_struct = _is_struct(type)
-        self._attributes = frozenset(self._members)
-        self._unchecked = not _may_be_odd(inspect.type_info(type))
-        self._check_declaration()
+        self.attributes = frozenset(self._members)
+        self._unchecked = not needs_check(inspect.type_info(type))
+        check_declaration(self)
         self._settle()
         for each in derived:
-            each.attach(self.name, self.template, self._attributes, frozenset(self.fields))
+            each.attach(self.name, self.template, self.attributes, frozenset(self.fields))
         self._settle_rows()
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
@@ -352,7 +347,7 @@ class Record(Generic[T]):
         self._all_held = all(held is not None for held in self._held)
         self._compiled_address = None
         self._is_addressable = not self.template.normalizes and all(
-            source in self._attributes and not iskeyword(source) for source in self._key_sources()
+            source in self.attributes and not iskeyword(source) for source in self._key_sources()
         )
         self._none_held = not any(held is not None for held in self._held)
         self._named = frozenset(self.template.fields)
@@ -361,20 +356,21 @@ class Record(Generic[T]):
         )
 
     def _settle_rows(self) -> None:
-        """`own`: derived rows that are this record's alone; `shared`: those that it shares with others. `single`: whether a
-        put writes none that is shared; `alone`: and but one row, whatever was there before."""
+        """Sort the derived rows: `owned` ones belong to this record alone, `shared_rows` also to others.
+
+        `is_single_row`: a put writes one row, whatever was there before, so it need not read.
+        """
         self.owned = tuple(each for each in self.derived if each.strategy == "put")
         self.owned_rows = RowSet(each.rule for each in self.owned)
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
-        self.owns_all_rows = not self.shared_rows and not self.appended and self.legacy is None
-        self.is_single_row = self.owns_all_rows and not self.derived and not self.needs_previous
+        self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
         """How a key field is read from the value; `None` when the value does not hold it."""
         source = self.fields.get(name, name)
         if callable(source):
             return source
-        return attrgetter(source) if source.partition(".")[0] in self._attributes else None
+        return attrgetter(source) if source.partition(".")[0] in self.attributes else None
 
     def _key_values(self, value: T, given: Mapping[str, object]) -> Iterator[object]:
         if others := sorted(set(given) - set(self.template.fields)):
@@ -455,75 +451,6 @@ class Record(Generic[T]):
             "The value does not have its record's type.", record=self.name, found=found, **reason
         )
 
-    def _check_declaration(self) -> None:
-        sets = [
-            *self.computed,
-            *self.private,
-            *filter(None, (self.created, self.updated, self.unknown)),
-        ]
-        sets += [self.version[0]] if self.version else []
-        sets += [
-            source.partition(".")[0] for source in self.fields.values() if isinstance(source, str)
-        ]
-        sets += [
-            each.value
-            for each in self.derived
-            if isinstance(each, Index) and self._is_attribute(each.value)
-        ]
-        if self.expiry is not None and self.expiry.mode == "field":
-            sets.append(self.expiry.field.partition(".")[0])
-        elif self.expiry is not None and self.expiry.mode != "write":
-            check_seconds(self.expiry.seconds, self.name)
-        if others := sorted(self.fields.keys() - set(self.template.fields)):
-            raise DeclarationError(
-                "The record's key has no such fields.", record=self.name, fields=others
-            )
-        fields = {name for template in self.templates for name in template.fields}
-        if taken := sorted(RESERVED & fields):
-            raise DeclarationError(
-                "These names are the store's own arguments.", record=self.name, fields=taken
-            )
-        if unknown := sorted(set(sets) - self._attributes):
-            raise DeclarationError(
-                "The record's type has no such attributes.", record=self.name, attributes=unknown
-            )
-        if self.upgrade is not None and self.version is None:
-            raise DeclarationError("A record that upgrades needs a version.", record=self.name)
-        for each in self.derived:
-            if isinstance(each, First) and not self._lists_all(each.among, each):
-                raise DeclarationError(
-                    "A First row is among an index of its record with the same `when`, whose key begins with its fields.",
-                    record=self.name,
-                    row=each.template.text,
-                    among=each.among.template.text,
-                )
-        shared = [each for each in self.derived if isinstance(each, (Summary, Count, First))]
-        if self.expiry is not None and shared:
-            raise DeclarationError(
-                "A record that expires can't feed a row shared by several: that row would outlive it.",
-                record=self.name,
-                row=shared[0].template.text,
-            )
-
-    def _is_attribute(self, value: str | None) -> TypeGuard[str]:
-        """Whether an index's value must be one, because it is no field of the key that comes back from JSON as it is."""
-        if value is None or value not in self.template.fields:
-            return value is not None
-        if isinstance(self.template.segment(value), Day):
-            raise DeclarationError(
-                "A day does not come back from an index's value.", record=self.name, field=value
-            )
-        return False
-
-    def _lists_all(self, among: Index, first: First) -> bool:
-        count = len(first.template.fields)
-        own = any(among is each for each in self.derived)
-        return (
-            own
-            and among.template.fields[:count] == first.template.fields
-            and among.when is first.when
-        )
-
 
 Declared = Record[Any] | Derived
 """Whatever has a template: a record, or a row derived from one."""
@@ -560,24 +487,3 @@ def _checked_ttl(ttl: int, record: Record[Any]) -> int:
             "A TTL is a whole number of seconds.", ttl=ttl, least=1, most=TTL_SECONDS_MAX
         )
     return ttl
-
-
-def _may_be_odd(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
-    """Whether a value of the type could hold a float that isn't a number, which JSON would turn into null; or hold itself,
-    and be too deep."""
-    if isinstance(info, (inspect.FloatType, inspect.AnyType)):
-        return True
-    if isinstance(
-        info,
-        (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType),
-    ):
-        if info.cls in seen:
-            return True  # it holds itself
-        return any(_may_be_odd(field.type, seen | {info.cls}) for field in info.fields)
-    parts = [
-        getattr(info, name)
-        for name in ("item_type", "key_type", "value_type")
-        if hasattr(info, name)
-    ]
-    parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    return any(_may_be_odd(part, seen) for part in parts)

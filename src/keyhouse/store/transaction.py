@@ -1,6 +1,6 @@
-"""Transactions: every write of records is one, and this module alone turns their changes into Batches.
+"""Transactions: every write of records is one, and nothing else turns their changes into a Batch.
 
-Theory of operation. A transaction is optimistic: it takes no locks. It keeps three maps, by key:
+Theory of operation. A transaction is optimistic: it takes no locks. It keeps three maps by key (`row_buffer`):
 
     _rows      each row that was read, as it was (None: absent)     -> a Check on its revision, or on its absence
     _writes    each row to put, or None to delete                   -> Puts and deletes
@@ -22,18 +22,16 @@ nothing behind: the buffers are restored to what they were before it, and what i
 concurrently; writes may not, since each decides by rows that the other is about to write.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from keyhouse.counter import sum_of
-from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, Span, check_key, check_limits
+from keyhouse.engine import Put, Span, check_key
 from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
-from keyhouse.store.binding import Binding
-from keyhouse.store.entry import ANY, Entry, RowChange, Unset, Written
+from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.row_buffer import RowBuffer, concurrent_write
 from keyhouse.store.write_plan import stamped, stored_rows
 
 T = TypeVar("T")
@@ -41,50 +39,13 @@ T = TypeVar("T")
 Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 """The arguments of one `Transaction.merge`."""
 
-Buffers = tuple[dict[str, Put | None], dict[str, int]]
-
 _SUCCESSOR_PAGE_ROWS = 8
 
 
-class Transaction:
+class Transaction(RowBuffer):
     """Reads and buffered writes of one space, committed together. See the head of this module."""
 
-    __slots__ = (
-        "_adds",
-        "_engine",
-        "_in_savepoint",
-        "_is_writing",
-        "_now",
-        "_rows",
-        "_space",
-        "_writes",
-        "binding",
-        "revision",
-    )
-
-    def __init__(
-        self, engine: Engine, space: str, binding: Binding, now: int | None = None
-    ) -> None:
-        self._engine = engine
-        self._space = space
-        self.binding = binding
-        self._now = engine.clock.now() if now is None else now
-        self._rows: dict[str, Row | None] = {}
-        self._writes: dict[str, Put | None] = {}
-        self._adds: dict[str, int] = {}
-        self._is_writing = self._in_savepoint = False
-        self.revision = 0
-        """The revision of the commit, which is that of every row it wrote; 0 before."""
-
-    @property
-    def pending(self) -> int:
-        """Number of rows that a commit would write now."""
-        return len(self._writes) + len(self._adds)
-
-    @property
-    def now(self) -> int:
-        """The one time of this transaction, in the clock's milliseconds."""
-        return self._now
+    __slots__ = ()
 
     # Reading
 
@@ -111,25 +72,6 @@ class Transaction:
         found = await self._entry(bound, owner, values)
         return found if found is not None and key in index.rows(found.record, values) else None
 
-    async def row(self, key: str) -> Written | None:
-        """Return value and expiry of a row as this transaction sees it, or None."""
-        if key in self._writes:
-            put = self._writes[key]
-            return None if put is None else (put.value, put.expires)
-        row = await self._read(key)
-        value, expires = (None, None) if row is None else (row.value, row.expires)
-        if key in self._adds:
-            return sum_of(key, value, self._adds[key]), expires
-        return None if value is None else (value, expires)
-
-    async def prefetch(self, keys: Sequence[str]) -> None:
-        """Read rows that will be needed by one call of the engine."""
-        missing = [key for key in keys if key not in self._rows]
-        if missing:
-            rows = await self._engine.read(self._space, missing)
-            for key, row in zip(missing, rows, strict=True):
-                self._rows.setdefault(key, row)
-
     async def stored_key(self, bound: Record[Any], key: str) -> str:
         """Return the key at which a bound record is: its legacy key while there is no row at its current one."""
         if bound.legacy is None:
@@ -142,20 +84,6 @@ class Transaction:
             [self._rows[key]] = await self._engine.read(self._space, (key,))
         is_legacy = await self.row(key) is None and await self.row(legacy) is not None
         return legacy if is_legacy else key
-
-    async def is_unchanged(self) -> bool:
-        """Tell whether all that was read here is still as it was: then it was so at one moment."""
-        keys = list(self._rows)
-        now = await self._engine.read(self._space, keys)
-        return all(
-            _revision(self._rows[key]) == _revision(row) for key, row in zip(keys, now, strict=True)
-        )
-
-    async def _read(self, key: str) -> Row | None:
-        if key not in self._rows:
-            row = (await self._engine.read(self._space, (key,)))[0]
-            self._rows.setdefault(key, row)  # of two concurrent reads, the first must hold
-        return self._rows[key]
 
     async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         if bound.legacy is not None:
@@ -203,7 +131,7 @@ class Transaction:
         if bound.appended:
             raise appended_error(bound)
         if self._is_writing:  # what `_one_write` does, without the cost of a context manager
-            raise _concurrent_write()
+            raise concurrent_write()
         self._is_writing = True
         saved = self._saved()
         try:
@@ -346,101 +274,6 @@ class Transaction:
             for merge in self._derive(bound, None, entry, counts=False):
                 await self.merge(*merge)
 
-    async def changes(self) -> list[RowChange]:
-        """Return the rows that a commit would write now, each with its stored value and its new one.
-
-        Rows that were written without a read are read here, and checked by the commit. Rows that are only added to are
-        read without a check, so that adds still never conflict.
-        """
-        await self.prefetch([key for key in self._writes if key not in self._rows])
-        changes = [
-            RowChange(key, _value(self._rows[key]), None if put is None else put.value)
-            for key, put in self._writes.items()
-        ]
-        if self._adds:
-            stored = await self._engine.read(self._space, list(self._adds))
-            for (key, by), row in zip(self._adds.items(), stored, strict=True):
-                changes.append(RowChange(key, _value(row), sum_of(key, _value(row), by)))
-        return changes
-
-    def write(self, key: str, written: Written | None) -> None:
-        """Put or delete one row as it is: for repairs of rows that no record accounts for."""
-        self._writes[key] = None if written is None else Put(key, *written)
-
-    def discard(self) -> None:
-        """Drop all buffered writes; what was read stays checked."""
-        self._writes.clear()
-        self._adds.clear()
-
-    async def commit(self, *, batch_id: str | None = None) -> int | None:
-        """Commit and return the revision; None when a row read here has changed since. Nothing to write: 0."""
-        if not self._writes and not self._adds:
-            return 0
-        batch = self.batch(batch_id)
-        revision = await self._engine.commit(self._space, batch)
-        self.revision = revision or 0
-        return revision
-
-    def batch(self, batch_id: str | None = None) -> Batch:
-        """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""
-        rows, writes = self._rows, self._writes
-        checks = tuple(
-            [Check(key, None if row is None else row.revision) for key, row in rows.items()]
-        )
-        puts: tuple[Any, ...] = tuple(writes.values())
-        deletes: tuple[str, ...] = ()
-        if not all(puts):
-            puts = tuple([put for put in puts if put is not None])
-            absent = {key for key, row in rows.items() if row is None}
-            deletes = tuple(
-                [key for key, put in writes.items() if put is None and key not in absent]
-            )
-        adds = tuple([Add(key, by) for key, by in self._adds.items()]) if self._adds else ()
-        batch = Batch(checks, puts, deletes, adds, batch_id)
-        check_limits(batch, self._engine.capabilities)
-        return batch
-
-    # All or nothing
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do not nest."""
-        if self._in_savepoint:
-            raise _concurrent_write()
-        self._in_savepoint = True
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._in_savepoint = False
-
-    @contextmanager
-    def _one_write(self) -> Iterator[None]:
-        if self._is_writing:
-            raise _concurrent_write()
-        self._is_writing = True
-        try:
-            with self._all_or_nothing():
-                yield
-        finally:
-            self._is_writing = False
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        saved = self._saved()
-        try:
-            yield
-        except BaseException:
-            self._restore(saved)
-            raise
-
-    def _saved(self) -> Buffers | None:
-        """Return a copy of the buffered writes; None if there are none."""
-        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
-
-    def _restore(self, saved: Buffers | None) -> None:
-        self._writes, self._adds = ({}, {}) if saved is None else saved
-
     def _check_expected(
         self, key: str, before: Entry[Any] | None, expect: int | Unset | None
     ) -> None:
@@ -489,14 +322,6 @@ class Transaction:
                         (bound, derived, key, keys, removed.get(key), added.get(key), expires)
                     )
         return merges
-
-    def _add(self, key: str, by: int) -> None:
-        if key in self._writes:
-            put = self._writes[key]
-            value, expires = (None, None) if put is None else (put.value, put.expires)
-            self._writes[key] = Put(key, sum_of(key, value, by), expires)
-        else:  # a Count that comes to 0 is kept: `verify` tells by the row that records came and went
-            self._adds[key] = self._adds.get(key, 0) + by
 
     async def merge(
         self,
@@ -570,20 +395,6 @@ def appended_error(log: Record[Any]) -> UsageError:
         "Events are written by `append`, which also folds them; use `restore` to write one again as it was.",
         log=log.name,
     )
-
-
-def _concurrent_write() -> UsageError:
-    return UsageError(
-        "A transaction writes one record at a time: await each write before you start the next."
-    )
-
-
-def _revision(row: Row | None) -> int | None:
-    return None if row is None else row.revision
-
-
-def _value(row: Row | None) -> bytes | None:
-    return None if row is None else row.value
 
 
 def _values(bound: Record[Any], key: str, fields: dict[str, Any]) -> Keys:

@@ -1,0 +1,137 @@
+"""Checks of a record's declaration: names that do not exist, options that exclude each other, types that need care."""
+
+from typing import Any, Protocol, TypeGuard
+
+from msgspec import inspect
+
+from keyhouse.errors import DeclarationError
+from keyhouse.keys.segments import Day
+from keyhouse.keys.template import Template
+from keyhouse.schema.compiled_rows import Source
+from keyhouse.schema.derived import Count, Derived, First, Index, Summary
+from keyhouse.schema.expiry import Expiry, check_seconds
+
+RESERVED = frozenset(
+    {"after", "by", "cursor", "expect", "expires", "keys_only", "limit", "prefix", "reverse"}
+    | {"since", "ttl"}
+)
+"""Arguments of the store's own methods: a key field can't have such a name."""
+
+
+class Declaration(Protocol):
+    """The part of a Record that is checked."""
+
+    name: str
+    template: Template
+    fields: dict[str, Source]
+    computed: Any
+    private: tuple[str, ...]
+    created: str | None
+    updated: str | None
+    unknown: str | None
+    version: tuple[str, int] | None
+    upgrade: Any
+    expiry: Expiry | None
+    derived: tuple[Derived, ...]
+    attributes: frozenset[str]
+
+    @property
+    def templates(self) -> list[Template]: ...
+
+
+def check_declaration(record: Declaration) -> None:
+    """Raise DeclarationError unless the record's options name what its type and its key have."""
+    if record.expiry is not None and record.expiry.mode not in ("field", "write"):
+        check_seconds(record.expiry.seconds, record.name)
+    if others := sorted(record.fields.keys() - set(record.template.fields)):
+        raise DeclarationError(
+            "The record's key has no such fields.", record=record.name, fields=others
+        )
+    fields = {name for template in record.templates for name in template.fields}
+    if taken := sorted(RESERVED & fields):
+        raise DeclarationError(
+            "These names are the store's own arguments.", record=record.name, fields=taken
+        )
+    if unknown := sorted(set(_attributes_named(record)) - record.attributes):
+        raise DeclarationError(
+            "The record's type has no such attributes.", record=record.name, attributes=unknown
+        )
+    if record.upgrade is not None and record.version is None:
+        raise DeclarationError("A record that upgrades needs a version.", record=record.name)
+    for each in record.derived:
+        if isinstance(each, First) and not _lists_all(record, each):
+            raise DeclarationError(
+                "A First row is among an index of its record with the same `when`, whose key begins with its fields.",
+                record=record.name,
+                row=each.template.text,
+                among=each.among.template.text,
+            )
+    shared = [each for each in record.derived if isinstance(each, (Summary, Count, First))]
+    if record.expiry is not None and shared:
+        raise DeclarationError(
+            "A record that expires can't feed a row shared by several: that row would outlive it.",
+            record=record.name,
+            row=shared[0].template.text,
+        )
+
+
+def _attributes_named(record: Declaration) -> list[str]:
+    """Return all attributes that the record's options name."""
+    named = [
+        *record.computed,
+        *record.private,
+        *filter(None, (record.created, record.updated, record.unknown)),
+    ]
+    if record.version is not None:
+        named.append(record.version[0])
+    named += [path.partition(".")[0] for path in record.fields.values() if isinstance(path, str)]
+    named += [
+        each.value
+        for each in record.derived
+        if isinstance(each, Index) and _is_attribute(record, each.value)
+    ]
+    if record.expiry is not None and record.expiry.mode == "field":
+        named.append(record.expiry.field.partition(".")[0])
+    return named
+
+
+def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
+    """Tell whether an index's value must be an attribute, because it is not a field of the record's key."""
+    if value is None or value not in record.template.fields:
+        return value is not None
+    if isinstance(record.template.segment(value), Day):
+        raise DeclarationError(
+            "A day does not come back from an index's value.", record=record.name, field=value
+        )
+    return False
+
+
+def _lists_all(record: Declaration, first: First) -> bool:
+    """Tell whether the index that a First row is among lists every record that the row may name."""
+    among, count = first.among, len(first.template.fields)
+    return (
+        any(among is each for each in record.derived)
+        and among.template.fields[:count] == first.template.fields
+        and among.when is first.when
+    )
+
+
+def needs_check(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
+    """Tell whether a value of the type can hold what JSON would change: a float that is not a number, which becomes
+    null, or itself, which nests too deep."""
+    if isinstance(info, (inspect.FloatType, inspect.AnyType)):
+        return True
+    if isinstance(
+        info,
+        (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType),
+    ):
+        if info.cls in seen:
+            return True
+        return any(needs_check(field.type, seen | {info.cls}) for field in info.fields)
+    parts = [
+        getattr(info, name)
+        for name in ("item_type", "key_type", "value_type")
+        if hasattr(info, name)
+    ]
+    parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
+    return any(needs_check(part, seen) for part in parts)

@@ -1,0 +1,210 @@
+"""Row buffers: the rows of one space that a transaction has read and will write, and the Batch they become.
+
+They know keys and rows, and nothing of records: see `keyhouse.store.transaction` for how both work together.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from keyhouse.counter import sum_of
+from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, check_limits
+from keyhouse.errors import UsageError
+from keyhouse.store.binding import Binding
+from keyhouse.store.entry import RowChange, Written
+
+Buffers = tuple[dict[str, Put | None], dict[str, int]]
+
+
+class RowBuffer:
+    """Rows read, rows to write and counters to add to. `binding` is the schema of the records whose rows they are."""
+
+    __slots__ = (
+        "_adds",
+        "_engine",
+        "_in_savepoint",
+        "_is_writing",
+        "_now",
+        "_rows",
+        "_space",
+        "_writes",
+        "binding",
+        "revision",
+    )
+
+    def __init__(
+        self, engine: Engine, space: str, binding: Binding, now: int | None = None
+    ) -> None:
+        self._engine = engine
+        self._space = space
+        self.binding = binding
+        self._now = engine.clock.now() if now is None else now
+        self._rows: dict[str, Row | None] = {}
+        self._writes: dict[str, Put | None] = {}
+        self._adds: dict[str, int] = {}
+        self._is_writing = self._in_savepoint = False
+        self.revision = 0
+        """The revision of the commit, which is that of every row it wrote; 0 before."""
+
+    @property
+    def pending(self) -> int:
+        """Number of rows that a commit would write now."""
+        return len(self._writes) + len(self._adds)
+
+    @property
+    def now(self) -> int:
+        """The one time of this transaction, in the clock's milliseconds."""
+        return self._now
+
+    async def row(self, key: str) -> Written | None:
+        """Return value and expiry of a row as this transaction sees it, or None."""
+        if key in self._writes:
+            put = self._writes[key]
+            return None if put is None else (put.value, put.expires)
+        row = await self._read(key)
+        value, expires = (None, None) if row is None else (row.value, row.expires)
+        if key in self._adds:
+            return sum_of(key, value, self._adds[key]), expires
+        return None if value is None else (value, expires)
+
+    async def prefetch(self, keys: Sequence[str]) -> None:
+        """Read rows that will be needed by one call of the engine."""
+        missing = [key for key in keys if key not in self._rows]
+        if missing:
+            rows = await self._engine.read(self._space, missing)
+            for key, row in zip(missing, rows, strict=True):
+                self._rows.setdefault(key, row)
+
+    async def is_unchanged(self) -> bool:
+        """Tell whether all that was read here is still as it was: then it was so at one moment."""
+        keys = list(self._rows)
+        now = await self._engine.read(self._space, keys)
+        return all(
+            revision_of(self._rows[key]) == revision_of(row)
+            for key, row in zip(keys, now, strict=True)
+        )
+
+    async def _read(self, key: str) -> Row | None:
+        if key not in self._rows:
+            row = (await self._engine.read(self._space, (key,)))[0]
+            self._rows.setdefault(key, row)  # of two concurrent reads, the first must hold
+        return self._rows[key]
+
+    # Writing
+
+    def write(self, key: str, written: Written | None) -> None:
+        """Put or delete one row as it is: for repairs of rows that no record accounts for."""
+        self._writes[key] = None if written is None else Put(key, *written)
+
+    def discard(self) -> None:
+        """Drop all buffered writes; what was read stays checked."""
+        self._writes.clear()
+        self._adds.clear()
+
+    async def commit(self, *, batch_id: str | None = None) -> int | None:
+        """Commit and return the revision; None when a row read here has changed since. Nothing to write: 0."""
+        if not self._writes and not self._adds:
+            return 0
+        batch = self.batch(batch_id)
+        revision = await self._engine.commit(self._space, batch)
+        self.revision = revision or 0
+        return revision
+
+    def batch(self, batch_id: str | None = None) -> Batch:
+        """Return what a commit would send. Raises LimitError if it exceeds a limit of the engine."""
+        rows, writes = self._rows, self._writes
+        checks = tuple(
+            [Check(key, None if row is None else row.revision) for key, row in rows.items()]
+        )
+        puts: tuple[Any, ...] = tuple(writes.values())
+        deletes: tuple[str, ...] = ()
+        if not all(puts):
+            puts = tuple([put for put in puts if put is not None])
+            absent = {key for key, row in rows.items() if row is None}
+            deletes = tuple(
+                [key for key, put in writes.items() if put is None and key not in absent]
+            )
+        adds = tuple([Add(key, by) for key, by in self._adds.items()]) if self._adds else ()
+        batch = Batch(checks, puts, deletes, adds, batch_id)
+        check_limits(batch, self._engine.capabilities)
+        return batch
+
+    async def changes(self) -> list[RowChange]:
+        """Return the rows that a commit would write now, each with its stored value and its new one.
+
+        Rows that were written without a read are read here, and checked by the commit. Rows that are only added to are
+        read without a check, so that adds still never conflict.
+        """
+        await self.prefetch([key for key in self._writes if key not in self._rows])
+        changes = [
+            RowChange(key, _value(self._rows[key]), None if put is None else put.value)
+            for key, put in self._writes.items()
+        ]
+        if self._adds:
+            stored = await self._engine.read(self._space, list(self._adds))
+            for (key, by), row in zip(self._adds.items(), stored, strict=True):
+                changes.append(RowChange(key, _value(row), sum_of(key, _value(row), by)))
+        return changes
+
+    def _add(self, key: str, by: int) -> None:
+        if key in self._writes:
+            put = self._writes[key]
+            value, expires = (None, None) if put is None else (put.value, put.expires)
+            self._writes[key] = Put(key, sum_of(key, value, by), expires)
+        else:  # a Count that comes to 0 is kept: `verify` tells by the row that records came and went
+            self._adds[key] = self._adds.get(key, 0) + by
+
+    # All or nothing
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do not nest."""
+        if self._in_savepoint:
+            raise concurrent_write()
+        self._in_savepoint = True
+        try:
+            with self._all_or_nothing():
+                yield
+        finally:
+            self._in_savepoint = False
+
+    @contextmanager
+    def _one_write(self) -> Iterator[None]:
+        if self._is_writing:
+            raise concurrent_write()
+        self._is_writing = True
+        try:
+            with self._all_or_nothing():
+                yield
+        finally:
+            self._is_writing = False
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        saved = self._saved()
+        try:
+            yield
+        except BaseException:
+            self._restore(saved)
+            raise
+
+    def _saved(self) -> Buffers | None:
+        """Return a copy of the buffered writes; None if there are none."""
+        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
+
+    def _restore(self, saved: Buffers | None) -> None:
+        self._writes, self._adds = ({}, {}) if saved is None else saved
+
+
+def concurrent_write() -> UsageError:
+    return UsageError(
+        "A transaction writes one record at a time: await each write before you start the next."
+    )
+
+
+def revision_of(row: Row | None) -> int | None:
+    return None if row is None else row.revision
+
+
+def _value(row: Row | None) -> bytes | None:
+    return None if row is None else row.value
