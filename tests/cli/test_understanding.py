@@ -87,7 +87,7 @@ def test_each_thing_that_is_wrong_has_a_cure(folder: Path) -> None:
 
 def test_what_can_not_be_reached_is_a_finding(tmp_path: Path) -> None:
     found = facts("--store", "sqlite:gone.db", cwd=tmp_path, code=1)
-    assert found["reachable"]["state"] == "bad" and "no such file" in found["reachable"]["value"]
+    assert found["reachable"]["state"] == "bad" and "does not exist" in found["reachable"]["value"]
     url = "postgresql://ann:hush@127.0.0.1:1/gone"
     shown = run("doctor", "--store", url, cwd=tmp_path, code=1)
     assert "hush" not in shown.stdout + shown.stderr and "✗ reachable" in shown.stdout

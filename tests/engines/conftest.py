@@ -23,7 +23,7 @@ KNOWN_SKIPS: Final = (
     "the rocksdb engine does not declare shared",
     "the jetstream engine does not declare snapshots",
     "the dynamodb engine does not declare snapshots",
-    "this machine lets no process mount a disk of its own (unshare)",
+    "this machine does not allow a private mount (unshare)",
 )
 
 

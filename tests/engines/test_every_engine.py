@@ -148,7 +148,7 @@ def test_each_opener_opens_the_named_engine(name: str, tmp_path: Path) -> None:
         ("the rocksdb engine does not declare durable", False),
         ("the sqlite engine does not declare shared", False),
         ("no server", False),
-        ("this machine lets no process mount a disk of its own (unshare)", True),
+        ("this machine does not allow a private mount (unshare)", True),
     ],
 )
 def test_a_skip_without_a_known_reason_fails(reason: str, is_known: bool) -> None:

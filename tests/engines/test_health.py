@@ -21,7 +21,7 @@ def checks(url: str) -> dict[str, HealthCheck]:
         return await check_health(url)
 
     found = asyncio.run(run_checks())
-    assert all(check.fix for check in found if check.state != "ok"), "each finding has its cure"
+    assert all(check.fix for check in found if check.state != "ok"), "each finding has a fix"
     return {check.name: check for check in found}
 
 

@@ -111,7 +111,7 @@ def test_an_invalid_url_is_rejected_and_creates_nothing(
 def test_a_credentials_file_without_nkeys_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "some.creds").write_text("signed by a key of its own")
+    (tmp_path / "some.creds").write_text("signed by its own key")
     monkeypatch.setitem(sys.modules, "nkeys", None)
     with pytest.raises(ImportError, match=r"pip install 'nats-py\[nkeys\]'"):
         opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")

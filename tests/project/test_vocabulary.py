@@ -15,7 +15,6 @@ CHECKED = ("src", "tests", "benchmarks", "examples", "docs", "*.md")
 PENDING: tuple[str, ...] = (
     "src/keyhouse/auth",
     "src/keyhouse/cli",
-    "src/keyhouse/engines",
     "src/keyhouse/http",
     "src/keyhouse/layout.py",
     "src/keyhouse/metrics.py",

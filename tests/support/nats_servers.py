@@ -57,7 +57,7 @@ def name_of(folder: Path) -> str:
 
 
 class SharedBucket(NamedTuple):
-    """An engine on a bucket of its own, with a plain NATS client on the same bucket."""
+    """An engine on a private bucket, with a plain NATS client on the same bucket."""
 
     engine: JetstreamEngine
     url: str

@@ -30,7 +30,7 @@ KILLS = size(20, 200)
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """A server of its own, to be killed."""
+    """A private server, to be killed."""
     found = PostgresServer()
     yield found
     found.close()

@@ -77,7 +77,8 @@ async def _backups(client: Any, table: str) -> list[HealthCheck]:
         return [HealthCheck("point-in-time recovery", "on")]
     fix = (
         f"aws dynamodb update-continuous-backups --table-name {table} "
-        "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true; or run `keyhouse backup` each night."
+        "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true; "
+        "or run `keyhouse backup` each night."
     )
     return [HealthCheck("point-in-time recovery", "off", "warn", fix)]
 
@@ -95,6 +96,7 @@ async def _ttl(client: Any, settings: Settings) -> list[HealthCheck]:
         return [HealthCheck("time to live", f"on, by {settings.layout.ttl}")]
     fix = (
         f"aws dynamodb update-time-to-live --table-name {settings.table} "
-        f"--time-to-live-specification Enabled=true,AttributeName={settings.layout.ttl}; until then only a sweep removes."
+        f"--time-to-live-specification Enabled=true,AttributeName={settings.layout.ttl}; "
+        "until then only a sweep deletes expired rows."
     )
     return [HealthCheck("time to live", "off", "warn", fix)]

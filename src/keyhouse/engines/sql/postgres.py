@@ -4,7 +4,7 @@
 
 - First it locks the spaces with transaction-level advisory locks. A call for several spaces does
   not wait for a lock held by another process: it skips that space's batches and reports them as
-  busy, and the engine sends them again in a call of their own, which waits. So no transaction waits
+  busy, and the engine sends them again in a separate call, which waits. So no transaction waits
   while it holds a lock, which rules out deadlocks, and no space waits for another. Row locks are
   taken only under these locks.
 - Every later statement sees everything committed before the lock was acquired, because each
