@@ -36,14 +36,15 @@ test: check ## Run all checks and tests, with coverage of the core (ENGINES=sqli
 	@KEYHOUSE_ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --cov --cov-report=
 	@$(BIN)/coverage report --fail-under $(CORE_COVERAGE)
 
-# Tests that a change usually breaks: no servers, no process kills, nothing marked long.
-QUICK := tests/project tests/docs tests/base tests/keys tests/schema tests/store tests/http tests/serve \
-  tests/auth tests/settings tests/service tests/cli
+# Tests that a change usually breaks: few servers, no kills, nothing marked long. Each starts no or
+# few processes; tests/serve/test_serve.py and most of tests/cli start one program per test.
+QUICK := $(wildcard tests/project tests/docs tests/base tests/keys tests/schema tests/store tests/auth \
+  tests/http tests/nats tests/serve tests/service tests/cli/test_describe.py tests/cli/test_explain.py)
 
 .PHONY: quick
 quick: check ## Run the checks and the fast tests on memory and SQLite, under two minutes
 	@KEYHOUSE_ENGINES=memory,sqlite $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal \
-	  -m 'not long and not soak and not hypothesis' $(wildcard $(QUICK))
+	  -m 'not long and not soak and not hypothesis' --ignore tests/serve/test_serve.py $(QUICK)
 
 .PHONY: check
 check: .venv/installed ## Check format, lint and types
