@@ -1,5 +1,5 @@
-"""Where the program `keyhouse` starts. It stands beside the package, because a Ctrl-C while the package is still being
-loaded is an end like any other, and no traceback."""
+"""The entry point of `keyhouse`, outside the package: Ctrl-C while the package is imported exits
+with 130, without a traceback."""
 
 import sys
 

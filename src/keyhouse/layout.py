@@ -1,8 +1,9 @@
-"""Native layouts: how rows look in an engine's own tables, items and buckets, as pure data.
+"""Native layouts: the names and forms of rows in tables, items and buckets, as pure data.
 
-A layout renames the engine's own table; it is never a copy, and the engine's promises stay the same. A system declares its
-layouts in its `SYSTEM`, and a URL selects them by name: `sqlite:bot.db?layout=rosey`. Engines look names up here and know
-no system: whoever declares layouts registers a lookup with `register_layouts`.
+A layout renames the engine's own table; it is never a copy, and the engine's guarantees are the
+same. A system declares its layouts in its `SYSTEM`, and a URL selects them by name:
+`sqlite:bot.db?layout=rosey`. Engines look names up here and know no system: the registry of systems
+registers a lookup with `register_layouts`.
 """
 
 from collections.abc import Callable
@@ -125,7 +126,7 @@ class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JetstreamLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Buckets. `bucket_per_space`: each space is a bucket of its own, named by `prefix` and the space."""
+    """Buckets. `bucket_per_space`: one bucket per space, named by `prefix` and the space."""
 
     bucket_per_space: bool = False
     prefix: str = ""

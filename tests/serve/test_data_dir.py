@@ -24,7 +24,7 @@ from keyhouse.serve.data_dir import DataDir
 from keyhouse.serve.embedded_nats import embedded_nats
 
 async def main():
-    server.KERNEL_TELLS = sys.argv[2] == "kernel" and server.KERNEL_TELLS
+    server.HAS_PARENT_DEATH_SIGNAL = sys.argv[2] == "kernel" and server.HAS_PARENT_DEATH_SIGNAL
     async with embedded_nats(DataDir.take(Path(sys.argv[1])), 0) as nats:
         print(nats.process_id, flush=True)
         await asyncio.sleep(60)

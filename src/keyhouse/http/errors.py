@@ -96,7 +96,7 @@ class NestedError(msgspec.Struct):
 
 
 class ErrorFormat(msgspec.Struct, frozen=True):
-    """How a service renders errors, for every status, those of the HTTP layer included."""
+    """The body of a service's errors, for every status, including those of the HTTP layer."""
 
     name: str
     media_type: str

@@ -26,7 +26,7 @@ STRICT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-"""For a page that has its scripts and styles in files of its own."""
+"""For a page whose scripts and styles are separate files."""
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\b)")

