@@ -16,6 +16,7 @@ from keyhouse.http import HttpSettings, Response, Route, make_app
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.spec import ServiceSpec
+from keyhouse.settings import read_settings
 from tests.http.support.asgi_client import ask, asking
 from tests.http.support.shop import shop
 
@@ -412,3 +413,18 @@ def test_two_routes_of_one_address_are_refused() -> None:
 def test_settings_that_can_not_be_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         HttpSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("body_seconds_max", "body_timeout_seconds"),
+        ("head_seconds_max", "header_timeout_seconds"),
+        ("stall_seconds_max", "write_timeout_seconds"),
+        ("origins", "cors_origins"),
+    ],
+)
+def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(UsageError, match="renamed") as rejected:
+        read_settings(HttpSettings, {old: 5}, table="http")
+    assert rejected.value.fields == {"setting": f"http.{old}", "new_name": f"http.{new}"}

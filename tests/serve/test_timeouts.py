@@ -8,12 +8,12 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from keyhouse.http import make_app
-from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBufferLimit, one_write
+from keyhouse.serve.uvicorn_protocol import HttpProtocol, WriteBatch, WriteBufferLimit, coalesced
 from tests.http.support.shop import shop
 from tests.serve.support.raw_connections import (
     BRIEF,
     GET,
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Wide,
     problem,
     served,
@@ -71,7 +71,7 @@ def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte()
             began = asyncio.get_running_loop().time()
             writer.write(b"GET /shop HTTP/1.1\r\n")
             while (
-                not reader.at_eof() and asyncio.get_running_loop().time() < began + PATIENCE_SECONDS
+                not reader.at_eof() and asyncio.get_running_loop().time() < began + TIMEOUT_SECONDS
             ):
                 writer.write(b"A: b\r\n")
                 try:
@@ -81,7 +81,7 @@ def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte()
                     continue
                 except ConnectionError:
                     break
-            assert asyncio.get_running_loop().time() < began + PATIENCE_SECONDS
+            assert asyncio.get_running_loop().time() < began + TIMEOUT_SECONDS
             writer.close()
 
     story(told)
@@ -126,7 +126,7 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
             config,
             ServerState(),
             {},
-            header_timeout_seconds=PATIENCE_SECONDS,
+            header_timeout_seconds=TIMEOUT_SECONDS,
             write_timeout_seconds=0.001,
         )
         protocol.connection_made(under)
@@ -146,7 +146,7 @@ def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest
 
     async def told() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
-        unsent, patience = WriteBufferLimit(10), PATIENCE_SECONDS
+        unsent, patience = WriteBufferLimit(10), TIMEOUT_SECONDS
         unders = [Written() for _ in range(5)]
         protocols = [
             HttpProtocol(
@@ -199,23 +199,51 @@ class Written(asyncio.Transport):
         self.writes.append(bytes(data))
 
     def close(self) -> None:
-        self.closed_after = len(self.writes)
+        if self.closed_after is None:
+            self.closed_after = len(self.writes)
+
+    def is_closing(self) -> bool:
+        return self.closed_after is not None
+
+
+async def one_request(under: Written, *received: bytes) -> None:
+    batch = WriteBatch(asyncio.get_running_loop())
+    app = coalesced(make_app([shop()]), batch)
+    config = uvicorn.Config(app, lifespan="off", interface="asgi3")
+    config.load()
+    protocol = HttpProtocol(
+        config,
+        ServerState(),
+        {},
+        header_timeout_seconds=TIMEOUT_SECONDS,
+        write_timeout_seconds=TIMEOUT_SECONDS,
+        write_batch=batch,
+    )
+    protocol.connection_made(under)
+    for data in received:
+        protocol.data_received(data)
+        while not batch._pending and not under.writes:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    protocol.connection_lost(None)
 
 
 def test_a_whole_response_is_one_write() -> None:
     async def told() -> None:
-        config = uvicorn.Config(one_write(make_app([shop()])), lifespan="off", interface="asgi3")
-        config.load()
         under = Written()
-        protocol = HttpProtocol(
-            config, ServerState(), {}, header_timeout_seconds=9, write_timeout_seconds=9
-        )
-        protocol.connection_made(under)
-        protocol.data_received(GET)
-        await asyncio.sleep(0.01)
+        await one_request(under, GET)
         [response] = under.writes
         assert response.startswith(b"HTTP/1.1 200 OK\r\n") and response.endswith(b"}")
-        protocol.connection_lost(None)
+
+    story(told)
+
+
+def test_a_rejection_does_not_overtake_the_response_before_it() -> None:
+    async def told() -> None:
+        under = Written()
+        await one_request(under, GET, b"HELLO\r\n\r\n")
+        assert [response[:12] for response in under.writes] == [b"HTTP/1.1 200", b"HTTP/1.1 400"]
+        assert under.closed_after == 2
 
     story(told)
 

@@ -15,8 +15,9 @@ from keyhouse.limits import HTTP_HEADER_TIMEOUT_SECONDS, HTTP_WRITE_TIMEOUT_SECO
 from keyhouse.serve.uvicorn_protocol import (
     HttpProtocol,
     Reject,
+    WriteBatch,
     WriteBufferLimit,
-    one_write,
+    coalesced,
     reject,
 )
 from keyhouse.settings.settings import Address
@@ -70,15 +71,17 @@ async def listening(
     `reject` renders the response to requests that do not reach the application: invalid HTTP, or
     headers that are too large, too slow or without a host.
     """
+    batch = WriteBatch(asyncio.get_running_loop())
     protocol: Any = partial(
         HttpProtocol,
         header_timeout_seconds=header_timeout_seconds,
         write_timeout_seconds=write_timeout_seconds,
         reject=reject,
         write_buffer_limit=WriteBufferLimit(),
+        write_batch=batch,
     )
     config = uvicorn.Config(
-        one_write(app),
+        coalesced(app, batch),
         http=protocol,
         interface="asgi3",
         lifespan="off",

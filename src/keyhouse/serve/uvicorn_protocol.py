@@ -1,13 +1,15 @@
-"""HTTP/1.1 on uvicorn, with timeouts, limits, and whole responses in one write.
+"""HTTP/1.1 on uvicorn, with timeouts, limits and write coalescing.
 
 uvicorn buffers the head of a request without a limit, waits without a timeout for one that is
 incomplete and for a client that does not read its response, and rejects invalid requests with plain
 text. `HttpProtocol` adds the limits and the error format. A head that arrives in one piece, as nearly
 all do, starts no timer.
 
-uvicorn also validates each header with two regular expressions and writes the head and the body
-separately. `one_write` joins a response with a Content-Length and one body, checks it once, and
-writes it once. Other responses (streams, HEAD, a closing connection) are left to uvicorn.
+uvicorn also validates each header with two regular expressions, and writes the head and the body
+separately as soon as it has them. `coalesced` joins a response that has a Content-Length and one
+body, checks it once, and writes it once, at the end of the turn of the event loop (`WriteBatch`).
+Each write wakes the client: after all requests of a turn, most clients of a busy server are awake
+already, and a write costs half. Streams, HEAD and closing connections are left to uvicorn.
 
 Names of uvicorn in use that are not documented (checked by `tests/serve/test_uvicorn_names.py`):
 
@@ -15,7 +17,7 @@ Names of uvicorn in use that are not documented (checked by `tests/serve/test_uv
   `cycle`, `scope`, `url`, `headers`, `parser`, `flow`, `pipeline`, `loop`, `transport`,
   `server_state`, `on_headers_complete`; and `_unset_keepalive_if_required`, because `data_received`
   is replaced: uvicorn's sends plain text.
-- Of `RequestResponseCycle`, because `one_write` does what its `send` does for a whole response:
+- Of `RequestResponseCycle`, because `coalesced` does what its `send` does for a whole response:
   `send`, `scope`, `transport`, `flow`, `default_headers`, `keep_alive`, `disconnected`,
   `more_body`, `message_event`, `on_response`, `response_started`, `response_complete`,
   `waiting_for_100_continue`.
@@ -92,6 +94,31 @@ class WriteBufferLimit:
         self._total -= self._buffered.pop(connection, 0)
 
 
+class WriteBatch:
+    """Writes the responses of one turn of the event loop at its end.
+
+    `flush` must be called before a write or close that does not go through it. The task of the next
+    request on a connection starts in a later turn, so its response comes later.
+    """
+
+    __slots__ = ("_loop", "_pending")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pending: list[tuple[asyncio.Transport, bytes]] = []
+
+    def add(self, transport: asyncio.Transport, data: bytes) -> None:
+        if not self._pending:
+            self._loop.call_soon(self.flush)
+        self._pending.append((transport, data))
+
+    def flush(self) -> None:
+        pending, self._pending = self._pending, []
+        for transport, data in pending:
+            if not transport.is_closing():
+                transport.write(data)
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
@@ -109,6 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
         write_timeout_seconds: float,
         reject: Reject = reject,
         write_buffer_limit: WriteBufferLimit | None = None,
+        write_batch: WriteBatch | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
@@ -116,6 +144,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._write_buffer_limit = (
             WriteBufferLimit() if write_buffer_limit is None else write_buffer_limit
         )
+        self._flush = _nothing if write_batch is None else write_batch.flush
         self._header_timeout_seconds = header_timeout_seconds
         self._write_timeout_seconds = write_timeout_seconds
         self._header_timer: Timer | None = None
@@ -134,6 +163,10 @@ class HttpProtocol(HttpToolsProtocol):
                 timer.cancel()
         self._write_buffer_limit.remove(self)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self._flush()
+        super().shutdown()
 
     # Reading
 
@@ -201,6 +234,7 @@ class HttpProtocol(HttpToolsProtocol):
             )
 
     def _header_timed_out(self) -> None:
+        self._flush()
         self._header_timer = None
         if self._in_head:
             self._respond_error(SlowError("The headers were not received in time."))
@@ -243,6 +277,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _respond_error(self, error: KeyhouseError) -> None:
         """Respond and close; only close if the response would be taken for another request's."""
+        self._flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:  # an earlier request, whose response is sent first and last
@@ -279,25 +314,29 @@ def _encoded(response: EncodedResponse, default_headers: HeaderPairs) -> bytes:
     return STATUS_LINE[response.status] + lines + b"\r\n" + body
 
 
-# Responses in one write
+def _nothing() -> None: ...
 
 
-def one_write(app: Any) -> Any:
+# Write coalescing
+
+
+def coalesced(app: Any, batch: WriteBatch) -> Any:
     """Return the ASGI application with whole responses in one write. Only for `HttpProtocol`."""
 
     def application(scope: Any, receive: Any, send: Any) -> Any:
-        return app(scope, receive, _OneWrite(send.__self__).send)
+        return app(scope, receive, _CoalescedSend(send.__self__, batch).send)
 
     return application
 
 
-class _OneWrite:
+class _CoalescedSend:
     """Sends the response of one request."""
 
-    __slots__ = ("_cycle", "_start")
+    __slots__ = ("_batch", "_cycle", "_start")
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
+    def __init__(self, cycle: RequestResponseCycle, batch: WriteBatch) -> None:
         self._cycle = cycle
+        self._batch = batch
         self._start: Message = None
 
     async def send(self, message: Message) -> None:
@@ -320,7 +359,7 @@ class _OneWrite:
             return
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
-        cycle.transport.write(whole)
+        self._batch.add(cycle.transport, whole)
         cycle.message_event.set()
         cycle.on_response()
 

@@ -15,7 +15,7 @@ from keyhouse.settings.settings import Address
 from tests.http.support.shop import shop
 
 GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\n\r\n"
-PATIENCE_SECONDS = 10
+TIMEOUT_SECONDS = 10
 BRIEF = 0.1
 
 
@@ -67,7 +67,7 @@ async def served(
 
 def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(3 * PATIENCE_SECONDS):
+        async with asyncio.timeout(3 * TIMEOUT_SECONDS):
             await told()
 
     asyncio.run(limited())
@@ -81,7 +81,7 @@ async def to_the_end(port: int, *pieces: bytes) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.01)  # so that the server sees them one by one
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await reader.read()
     finally:
         writer.close()
