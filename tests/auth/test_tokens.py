@@ -295,6 +295,6 @@ def test_only_a_secret_mints_and_for_a_year_at_most(tmp_path: Path) -> None:
 
 def test_a_token_names_its_subject_and_roles() -> None:
     named = told(auth(), hs(GOOD | {"sub": "ann", "roles": ["owner", 5, "reader"]}))
-    assert (named.subject, named.roles) == ("ann", {"owner", "reader"})
+    assert (named.subject, named.roles) == ("ann", frozenset({"owner", "reader"}))
     plain = told(auth(), hs(GOOD | {"sub": 5, "roles": "owner"}))
     assert (plain.subject, plain.roles) == ("", frozenset())
