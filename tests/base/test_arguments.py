@@ -44,7 +44,7 @@ class Kept:
         ((), {"make": len, "a": int, "segment": Ulid(), "anything": object(), "further": b"x"}),
     ],
 )
-def test_what_has_its_annotation_is_let_through(
+def test_an_argument_that_matches_its_annotation_is_accepted(
     args: tuple[Any, ...], named: dict[str, Any]
 ) -> None:
     assert called(*args, **named) == (args[0] if args else "")
@@ -71,7 +71,7 @@ def test_what_has_its_annotation_is_let_through(
         ((), {"further": "x"}, "further"),
     ],
 )
-def test_what_has_not_is_refused_by_its_name(
+def test_an_argument_that_does_not_match_is_rejected_by_name(
     args: tuple[Any, ...], named: dict[str, Any], argument: str
 ) -> None:
     with pytest.raises(UsageError, match=r"An argument has the wrong type\.") as refused:
@@ -79,7 +79,7 @@ def test_what_has_not_is_refused_by_its_name(
     assert refused.value.fields["of"] == "called" and refused.value.fields["argument"] == argument
 
 
-def test_the_refusal_says_what_was_needed_without_the_names_of_modules() -> None:
+def test_the_error_names_the_needed_type_without_its_module() -> None:
     with pytest.raises(UsageError) as refused:
         called(named=1)  # type: ignore[arg-type]
     assert refused.value.fields["needed"] == "Mapping[str, str | int] | None"
@@ -90,7 +90,7 @@ def test_the_refusal_says_what_was_needed_without_the_names_of_modules() -> None
     )
 
 
-def test_the_number_and_the_names_of_arguments_are_left_to_python() -> None:
+def test_python_checks_the_number_and_names_of_arguments() -> None:
     with pytest.raises(TypeError, match="takes 2 positional arguments"):
         Kept(1, 2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument"):

@@ -35,24 +35,24 @@ def test_ulids_sort_as_their_numbers(pair: tuple[int, int]) -> None:
         "é" * 26,
     ],
 )
-def test_what_is_no_ulid_is_refused(text: str) -> None:
+def test_text_that_is_not_a_ulid_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="ULID"):
         ulid_number(text)
 
 
-def test_a_ulid_is_the_one_that_others_write() -> None:
+def test_a_ulid_matches_other_implementations() -> None:
     assert ulid_number("01ARZ3NDEKTSV4RRFFQ69G5FAV") >> 80 == 1_469_922_850_259
     assert ulid_text(2**128 - 1) == "7" + "Z" * 25
 
 
 @given(now=st.integers(0, 2**48 - 1))
-def test_the_least_ulid_of_a_moment_divides_before_from_after(now: int) -> None:
+def test_the_smallest_ulid_of_a_time_separates_before_from_after(now: int) -> None:
     assert ulid_number(ulid_at(now)) == now << 80
     assert ulid_at(-5) == ulid_at(0)
 
 
 @given(steps=st.lists(st.integers(-10_000, 10_000), max_size=30))
-def test_a_source_only_grows_though_its_clock_steps_back(steps: list[int]) -> None:
+def test_a_source_increases_even_if_its_clock_steps_back(steps: list[int]) -> None:
     clock = ManualClock()
     source = UlidSource(clock, seed=1)
     drawn = [source.new()]
@@ -62,26 +62,26 @@ def test_a_source_only_grows_though_its_clock_steps_back(steps: list[int]) -> No
     assert drawn == sorted(set(drawn))
 
 
-def test_an_id_follows_the_one_it_must_be_after() -> None:
+def test_an_id_is_greater_than_after() -> None:
     source = UlidSource(ManualClock(), seed=1)
     later = ulid_at(ManualClock().now() + 10**9)
     assert source.new(after=later) > later
     assert source.new() > later, "and all that come after it do so too"
 
 
-def test_the_greatest_ulid_has_no_follower() -> None:
+def test_the_greatest_ulid_has_no_successor() -> None:
     source = UlidSource(ManualClock())
     with pytest.raises((KeyhouseError, OverflowError)):
         source.new(after="7" + "Z" * 25)
 
 
-def test_sources_of_one_seed_draw_alike_and_others_do_not() -> None:
+def test_sources_with_one_seed_generate_the_same_ids_and_others_do_not() -> None:
     clock = ManualClock()
     assert UlidSource(clock, seed=5).new() == UlidSource(clock, seed=5).new()
     assert UlidSource(clock).new() != UlidSource(clock).new()
 
 
-def test_a_manual_clock_moves_when_told() -> None:
+def test_a_manual_clock_moves_only_by_advance_and_set() -> None:
     clock = ManualClock(1_000)
     assert clock.now() == 1_000
     assert clock.advance(seconds=1.5) == 2_500 and clock.advance(milliseconds=-500) == 2_000
@@ -89,6 +89,6 @@ def test_a_manual_clock_moves_when_told() -> None:
     assert clock.now() == 7
 
 
-def test_the_system_clock_tells_milliseconds() -> None:
+def test_the_system_clock_returns_milliseconds() -> None:
     before = time.time_ns() // 1_000_000
     assert before <= SystemClock().now() <= before + 60_000

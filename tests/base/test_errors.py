@@ -33,7 +33,7 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_tree_is_drawn_as_it_is() -> None:
+def test_the_documented_error_tree_is_the_real_one() -> None:
     actual = {
         name: kind.__bases__[0].__name__ if kind is not KeyhouseError else ""
         for name, kind in tree().items()
@@ -53,11 +53,11 @@ def test_an_error_is_a_sentence_and_its_fields() -> None:
     assert str(LimitError("Too many rows.")) == "Too many rows."
 
 
-def test_a_long_field_is_shown_by_its_ends() -> None:
+def test_a_long_field_is_abbreviated() -> None:
     shown = str(LimitError("Too long.", value="x" * 10_000 + "end"))
     assert len(shown) < 250 and "…" in shown and shown.endswith("end')")
 
 
-def test_an_error_can_always_be_shown() -> None:
+def test_an_error_can_always_be_printed() -> None:
     """A whole number of 5,000 digits is more than Python prints: the error about it could not be printed either."""
     assert "too long to show" in str(LimitError("Too large.", value=10**5_000))

@@ -49,7 +49,7 @@ def test_a_batch_within_the_limits_is_accepted() -> None:
         "an id that is no text",
     ],
 )
-def test_a_batch_beyond_a_limit_is_refused(batch: Batch) -> None:
+def test_a_batch_beyond_a_limit_is_rejected(batch: Batch) -> None:
     with pytest.raises(LimitError) as refused:
         check_limits(batch, SMALL)
     assert "limit" in refused.value.fields

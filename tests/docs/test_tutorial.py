@@ -33,7 +33,7 @@ def test_the_tutorial_takes_less_than_eighty_lines() -> None:
     assert sum(len(block.splitlines()) for block in blocks(PAGE, "python")) < LINES_MAX
 
 
-def test_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_tutorial_prints_the_output_it_shows(tmp_path: Path) -> None:
     (tmp_path / "clips.py").write_text(program())
     ran = run(program=("clips.py",), cwd=tmp_path)
     shown = next(block for block in blocks(PAGE, "text") if block.startswith("stored "))
@@ -42,7 +42,7 @@ def test_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     assert "migrated: []" in again.stdout
 
 
-def test_the_commands_of_the_tutorial_work_on_what_it_made(tmp_path: Path) -> None:
+def test_the_tutorials_commands_work_on_its_file(tmp_path: Path) -> None:
     (tmp_path / "clips.py").write_text(program())
     run(program=("clips.py",), cwd=tmp_path)
     [describe, explain] = "".join(blocks(PAGE, "sh")).splitlines()
@@ -53,7 +53,7 @@ def test_the_commands_of_the_tutorial_work_on_what_it_made(tmp_path: Path) -> No
     assert run(*explain.split()[1:], cwd=tmp_path).stdout.startswith(shown)
 
 
-def test_the_mistake_of_the_tutorial_is_refused_as_it_says() -> None:
+def test_the_tutorials_mistake_is_rejected_as_shown() -> None:
     from keyhouse.demo.clips import BOARD, CLIP
 
     screen = Record(str, "clip:screen", name="on screen")
@@ -62,7 +62,7 @@ def test_the_mistake_of_the_tutorial_is_refused_as_it_says() -> None:
     assert f"keyhouse.errors.DeclarationError: {refused.value}\n" in blocks(PAGE, "text")
 
 
-def test_the_types_of_the_tutorial_hold(tmp_path: Path) -> None:
+def test_the_tutorial_is_typed(tmp_path: Path) -> None:
     """An editor infers that `entry.record` is a Clip."""
     (tmp_path / "check.py").write_text(
         program() + "\n\nasync def kind(store: Store) -> None:\n" + CHECK

@@ -24,7 +24,7 @@ escapes = pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 
 @escapes
 @given(text=keys.texts)
-def test_what_is_escaped_reads_back(escape: Escape, text: str) -> None:
+def test_escaped_text_unescapes(escape: Escape, text: str) -> None:
     assert escape.unescape(escape.escape(text)) == text
 
 
@@ -37,7 +37,7 @@ def test_two_texts_never_have_one_escaped_form(escape: Escape, pair: tuple[str, 
 
 @escapes
 @given(text=st.text(string.hexdigits + "%=.-/ax"), data=st.data())
-def test_a_text_that_unescapes_is_the_escaped_form_of_what_it_unescapes_to(
+def test_text_that_unescapes_has_one_escaped_form(
     escape: Escape, text: str, data: st.DataObject
 ) -> None:
     plain = escape.unescape(text)
@@ -47,14 +47,14 @@ def test_a_text_that_unescapes_is_the_escaped_form_of_what_it_unescapes_to(
 
 @pytest.mark.parametrize("escape", [NATS, NATS_KEY, NATS.and_also("-")])
 @given(text=keys.plain_texts)
-def test_escaped_for_nats_is_a_key_that_nats_takes(escape: Escape, text: str) -> None:
+def test_text_escaped_for_nats_is_a_valid_nats_key(escape: Escape, text: str) -> None:
     written = escape.escape(text)
     assert NATS_SAYS.fullmatch(written)
     assert not written.startswith(".") and not written.endswith(".") and ".." not in written
 
 
 @given(text=keys.texts)
-def test_one_field_for_nats_never_holds_the_slash_that_divides_fields(text: str) -> None:
+def test_a_field_escaped_for_nats_never_contains_a_slash(text: str) -> None:
     assert "/" not in NATS.escape(text)
 
 
@@ -73,14 +73,14 @@ def test_one_field_for_nats_never_holds_the_slash_that_divides_fields(text: str)
         ("2001:db8::1", "2001=3Adb8=3A=3A1"),
     ],
 )
-def test_the_poison_of_nats_is_escaped_as_documented(text: str, written: str) -> None:
+def test_text_hostile_to_nats_is_escaped_as_documented(text: str, written: str) -> None:
     assert NATS.escape(text) == written
 
 
 @pytest.mark.parametrize(
     "text", ["%3a", "%zz", "%", "%3", "%41", "%C3", "%C3%28", "%FF", "a:b", "%ED%A0%80", "%25%3"]
 )
-def test_a_second_spelling_is_refused(text: str) -> None:
+def test_a_second_spelling_is_rejected(text: str) -> None:
     """Lower case, a needless escape, half a character, a raw delimiter: a key never has two spellings."""
     assert PLAIN.and_also(":").unescape(text) is None
 

@@ -44,7 +44,7 @@ def test_the_span_of_one_key_holds_that_key_alone(key: str, other: str) -> None:
 
 
 @given(span=st.tuples(edges, edges), seen=edges.filter(bool), key=edges.filter(bool))
-def test_going_on_behind_a_key_leaves_what_was_not_seen(
+def test_the_span_after_or_before_a_key_is_the_rest(
     span: tuple[str, str], seen: str, key: str
 ) -> None:
     start, stop = sorted(span)
@@ -63,7 +63,7 @@ def test_the_order_of_python_text_is_the_order_of_utf_8(pair: tuple[str, str]) -
     "key",
     ["", "a\0b", "\ud800", "a\udfffb", "x" * (KEY_BYTES_MAX + 1), "é" * (KEY_BYTES_MAX // 2 + 1)],
 )
-def test_what_no_engine_keeps_is_no_key(key: str) -> None:
+def test_text_that_no_engine_stores_is_not_a_key(key: str) -> None:
     with pytest.raises(KeyFieldError):
         check_key(key)
 

@@ -33,7 +33,7 @@ def at_end_of(kind: keys.Kind, tail: str) -> Segment:
 
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
 @given(data=st.data(), tail=st.sampled_from(TAILS))
-def test_what_a_segment_writes_matches_its_pattern_and_reads_back(
+def test_a_formatted_value_matches_the_pattern_and_parses_back(
     kind: keys.Kind, data: st.DataObject, tail: str
 ) -> None:
     template = Template("{x}" + tail, x=kind.segment)
@@ -43,7 +43,7 @@ def test_what_a_segment_writes_matches_its_pattern_and_reads_back(
 
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
 @given(data=st.data(), tail=st.sampled_from(TAILS))
-def test_every_text_that_a_segment_reads_is_the_one_it_writes(
+def test_every_parsed_text_is_the_formatted_one(
     kind: keys.Kind, data: st.DataObject, tail: str
 ) -> None:
     template = Template("{x}" + tail, x=kind.segment)
@@ -66,7 +66,7 @@ def test_every_text_that_a_segment_reads_is_the_one_it_writes(
         st.datetimes(),
     )
 )
-def test_any_value_at_all_is_written_or_refused_by_name(kind: keys.Kind, value: object) -> None:
+def test_any_value_is_formatted_or_rejected_by_name(kind: keys.Kind, value: object) -> None:
     template = Template("{x}:", x=kind.segment)
     try:
         key = template.build({"x": value})
@@ -129,7 +129,7 @@ NONSENSE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(
     ("spec", "value"), NONSENSE, ids=[f"{spec} {at}" for at, (spec, _) in enumerate(NONSENSE)]
 )
-def test_what_cannot_be_represented_is_refused_naming_the_field(spec: str, value: Any) -> None:
+def test_an_invalid_value_is_rejected_with_its_field(spec: str, value: Any) -> None:
     template = Template("k:{first:04d}:{second:" + spec + "}")
     with pytest.raises(KeyFieldError) as refused:
         template.build({"first": 1, "second": value})
@@ -137,7 +137,7 @@ def test_what_cannot_be_represented_is_refused_naming_the_field(spec: str, value
     assert str(refused.value), "the refusal can be shown, whatever the value"
 
 
-def test_a_missing_field_is_refused_by_name() -> None:
+def test_a_missing_field_is_rejected_by_name() -> None:
     with pytest.raises(KeyFieldError) as refused:
         Template("k:{first}:{second}").build({"first": "1"})
     assert refused.value.fields["field"] == "second"
@@ -153,7 +153,7 @@ scaled = st.none() | st.integers(0, 9_999_999).map(lambda whole: whole / 1_000)
 
 
 @given(pair=st.tuples(scaled, scaled))
-def test_scaled_numbers_sort_as_numbers_and_an_unset_one_comes_last(
+def test_fixed_point_numbers_sort_as_numbers_and_null_comes_last(
     pair: tuple[float | None, float | None],
 ) -> None:
     one, other = (Template("{n:07.3f?}:").build({"n": number}) for number in pair)
@@ -168,7 +168,7 @@ def test_days_sort_as_days(pair: tuple[date, date]) -> None:
 
 
 @given(pair=st.tuples(st.integers(0, 2**128 - 1), st.integers(0, 2**128 - 1)))
-def test_ulids_sort_as_their_numbers_and_an_unset_one_comes_last(pair: tuple[int, int]) -> None:
+def test_ulids_sort_as_their_numbers_and_null_comes_last(pair: tuple[int, int]) -> None:
     one, other = (Template("{u:ulid?}").build({"u": ulid_text(number)}) for number in pair)
     assert (one < other) == (pair[0] < pair[1])
     assert one < Template("{u:ulid?}").build({"u": None})
@@ -185,17 +185,17 @@ def test_ulids_sort_as_their_numbers_and_an_unset_one_comes_last(pair: tuple[int
         (1e3, "1000000"),
     ],
 )
-def test_a_scaled_number_is_written_exactly(value: object, text: str) -> None:
+def test_a_fixed_point_number_is_written_exactly(value: object, text: str) -> None:
     assert Template("{n:07.3f}").build({"n": value}) == text
 
 
-def test_a_scaled_number_of_more_decimals_than_a_context_holds_is_refused_not_rounded() -> None:
+def test_too_many_decimals_are_rejected_and_not_rounded() -> None:
     """Decimal multiplication rounds to 28 digits: 1.5 and a tiny bit was written as 1.5, and read back as another number."""
     with pytest.raises(KeyFieldError, match="at most 3 decimals"):
         Template("{n:010.3f}").build({"n": Decimal("1.50000000000000000000000000000001")})
 
 
-def test_a_scaled_number_too_wide_to_read_back_exactly_is_refused_when_declared() -> None:
+def test_a_fixed_point_type_wider_than_a_float_is_rejected_when_declared() -> None:
     """It reads as a float, which has 15 decimal digits: `12345678901234567890` read, and written again, was another key."""
     with pytest.raises(DeclarationError):
         Template("{n:020.3f}")
@@ -204,13 +204,13 @@ def test_a_scaled_number_too_wide_to_read_back_exactly_is_refused_when_declared(
 
 
 @pytest.mark.parametrize("spec", ["00d", "00.0f", "0d", "d", "ulyd", "04f", "4d", "04d!", "a,b"])
-def test_a_segment_type_that_does_not_exist_is_refused_when_declared(spec: str) -> None:
+def test_an_unknown_segment_type_is_rejected_when_declared(spec: str) -> None:
     """`00d`, no digit at all, was once accepted: its pattern covers nothing that it writes."""
     with pytest.raises(DeclarationError):
         segment(spec)
 
 
-def test_a_match_refuses_what_a_key_cannot_hold_even_where_its_pattern_covers_it() -> None:
+def test_a_regex_field_rejects_u_0000_even_if_its_pattern_matches_it() -> None:
     """`[^:]+` covers U+0000, and a short key of ASCII was not looked at again: it reached the engine."""
     template = Template("k:{x}", x=Regex("[^:]*"))
     for value in ("a\0b", "\ud800"):
@@ -218,18 +218,18 @@ def test_a_match_refuses_what_a_key_cannot_hold_even_where_its_pattern_covers_it
             template.build({"x": value})
 
 
-def test_a_match_whose_pattern_has_groups_of_its_own_is_refused_when_declared() -> None:
+def test_a_regex_with_capturing_groups_is_rejected_when_declared() -> None:
     """Its groups were counted among the template's fields: no key of it could be read."""
     with pytest.raises(DeclarationError):
         Regex("(a|b)+")
 
 
-def test_a_match_that_covers_the_empty_text_builds_no_empty_key() -> None:
+def test_a_regex_that_matches_the_empty_text_builds_no_empty_key() -> None:
     with pytest.raises(KeyFieldError):
         Template("{x}", x=Regex("[a-z]*")).build({"x": ""})
 
 
-def test_a_match_without_some_text_refuses_it_across_the_border_with_what_follows() -> None:
+def test_a_regex_rejects_excluded_text_that_spans_the_next_literal() -> None:
     """Customer `12_streamkit` and then `_streamkit_…`: a reader from the left would find the delimiter too early."""
     template = Template(
         "cust_{customer}_streamkit_{id}",
@@ -241,7 +241,7 @@ def test_a_match_without_some_text_refuses_it_across_the_border_with_what_follow
             template.build({"customer": hostile, "id": "1"})
 
 
-def test_a_match_may_be_followed_by_text_that_it_cannot_hold() -> None:
+def test_a_regex_may_be_followed_by_text_that_it_excludes() -> None:
     """The text that is refused may stand anywhere in the literal behind it: only what the value takes part in counts."""
     template = Template("c_{x}__k_{y}", x=Regex("[a-z_]+", without=("_k_",)))
     assert template.build({"x": "abc", "y": "1"}) == "c_abc__k_1"
@@ -294,12 +294,12 @@ def test_text_counts_its_characters_before_they_are_escaped() -> None:
 
 
 @pytest.mark.parametrize("kind", keys.KINDS, ids=lambda kind: kind.name)
-def test_a_segment_says_in_words_what_it_holds(kind: keys.Kind) -> None:
+def test_a_segment_has_a_description(kind: keys.Kind) -> None:
     assert kind.segment.description
     assert at_end_of(kind, ":").description
 
 
-def test_text_that_is_not_searched_in_a_narrow_alphabet_says_so() -> None:
+def test_text_in_the_nats_alphabet_cannot_be_searched_by_prefix() -> None:
     with pytest.raises(ValueError, match="by prefix"):
         Text(escape=NATS).format_prefix("a")
 
@@ -319,6 +319,6 @@ def test_a_choice_writes_the_text_of_an_enum_and_not_its_name() -> None:
     assert template.build({"kind": Kind.PODCAST}) == "k:podcast"
 
 
-def test_a_scaled_number_reads_as_an_int_where_it_is_one() -> None:
+def test_a_fixed_point_number_without_decimals_parses_as_an_int() -> None:
     assert FixedPoint(4, 1).parse("0010") == 1
     assert FixedPoint(4, 1).parse("0015") == 1.5

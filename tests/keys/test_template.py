@@ -27,7 +27,7 @@ def built(drawn: keys.Drawn, values: dict[str, Any]) -> str:
 
 
 @given(data=st.data(), drawn=keys.templates())
-def test_what_is_built_reads_back(data: st.DataObject, drawn: keys.Drawn) -> None:
+def test_a_built_key_parses_back(data: st.DataObject, drawn: keys.Drawn) -> None:
     assume(proof.ambiguity(drawn.template) is None)
     values = data.draw(keys.values_of(drawn))
     key = built(drawn, values)
@@ -37,7 +37,7 @@ def test_what_is_built_reads_back(data: st.DataObject, drawn: keys.Drawn) -> Non
 
 
 @given(data=st.data(), drawn=keys.templates())
-def test_a_key_that_reads_is_the_key_that_is_built_from_what_was_read(
+def test_a_parsed_key_is_built_again_from_its_values(
     data: st.DataObject, drawn: keys.Drawn
 ) -> None:
     assume(proof.ambiguity(drawn.template) is None)
@@ -94,7 +94,7 @@ searched = [keys.BY_NAME["text"], keys.BY_NAME["norm"]]
 
 
 @given(data=st.data(), drawn=keys.templates(kinds=searched), start=keys.texts)
-def test_a_search_by_first_characters_finds_what_starts_so_and_nothing_else(
+def test_a_prefix_search_finds_exactly_the_matching_values(
     data: st.DataObject, drawn: keys.Drawn, start: str
 ) -> None:
     assume(drawn.template.escape is not NATS and drawn.kinds[0].name == "text" and sound(drawn))
@@ -106,9 +106,7 @@ def test_a_search_by_first_characters_finds_what_starts_so_and_nothing_else(
 
 
 @given(text=keys.texts, start=keys.texts)
-def test_a_search_in_normal_text_ignores_what_the_normal_form_ignores(
-    text: str, start: str
-) -> None:
+def test_a_prefix_search_in_normalized_text_normalizes_the_prefix(text: str, start: str) -> None:
     template = Template("n:{name:norm}:")
     assume(normal(text) and normal(start))
     found = template.build({"name": text}) in template.span({}, prefix=start)
@@ -144,7 +142,7 @@ def test_a_choice_that_ends_itself_does_not_spill() -> None:
 
 
 @pytest.mark.parametrize("mark", ["%", "0", "5", "A", "F"])
-def test_text_followed_by_what_an_escape_is_made_of_is_refused_when_declared(mark: str) -> None:
+def test_text_followed_by_an_escape_character_is_rejected_when_declared(mark: str) -> None:
     """The escape of a character is `%` and digits: were one of them the delimiter, `%30` would end in its midst, and what
     was built could not be read."""
     with pytest.raises(DeclarationError):
@@ -152,7 +150,7 @@ def test_text_followed_by_what_an_escape_is_made_of_is_refused_when_declared(mar
 
 
 @pytest.mark.parametrize("text", ["{a}{b}", "{a}{b:ulid}", "{a:norm}{b:04d}", "{a:text?}{b:x|y}"])
-def test_text_with_nothing_to_end_it_is_refused_when_declared(text: str) -> None:
+def test_text_without_a_delimiter_is_rejected_when_declared(text: str) -> None:
     """A scan bound by it would cover longer texts too; and to prove anything of `{a}{b:ulid}` took forever: each of the 26
     characters could be the first, which is 2**26 states."""
     with pytest.raises(DeclarationError):
@@ -181,7 +179,7 @@ def test_a_template_none_of_whose_fields_is_fixed_is_itself() -> None:
 
 
 @pytest.mark.parametrize("given", [{"zz": 1}, {"a": "1", "zz": 1}, {"a": "1", "b": "2", "zz": 1}])
-def test_a_span_by_a_field_that_does_not_exist_is_refused(given: dict[str, Any]) -> None:
+def test_a_span_by_an_unknown_field_is_rejected(given: dict[str, Any]) -> None:
     """With all fields and one more, the misspelt one was ignored, and the span was of every key that starts so."""
     with pytest.raises(UsageError, match="no such field") as refused:
         Template("x:{a}:{b}").span(given)
@@ -199,13 +197,13 @@ def test_a_key_is_built_from_its_own_fields_alone() -> None:
 
 
 @pytest.mark.parametrize("start", ["\ud800", "a\0"])
-def test_a_search_for_what_no_key_holds_is_refused(start: str) -> None:
+def test_a_prefix_that_no_key_can_have_is_rejected(start: str) -> None:
     """A lone surrogate came as far as the engine's driver, which raised an error of its own."""
     with pytest.raises(UsageError):
         Template("x:{a}").span({}, prefix=start)
 
 
-def test_a_search_for_nothing_is_for_all() -> None:
+def test_an_empty_prefix_finds_all_values() -> None:
     assert Template("x:{a}:").span({}, prefix="") == Template("x:{a}:").span({})
 
 
@@ -218,9 +216,7 @@ def test_a_search_for_nothing_is_for_all() -> None:
         (Template("x:{a}", escape=NATS), {}),
     ],
 )
-def test_only_text_is_searched_by_its_first_characters(
-    template: Template, values: dict[str, Any]
-) -> None:
+def test_only_text_is_searched_by_prefix(template: Template, values: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"The next field|all fields"):
         template.span(values, prefix="0")
 
@@ -229,18 +225,18 @@ def test_only_text_is_searched_by_its_first_characters(
     "text",
     ["", "a{b", "a}b", "{A}", "{a-b}", "{a}:{a}", "a\0{b}", "{}", "{a:{b}}", "{a:nope}", "{1a}"],
 )
-def test_a_template_that_says_nothing_clear_is_refused_when_declared(text: str) -> None:
+def test_a_malformed_template_is_rejected_when_declared(text: str) -> None:
     with pytest.raises(DeclarationError):
         Template(text)
 
 
-def test_a_type_for_a_field_that_is_not_there_is_refused_when_declared() -> None:
+def test_a_type_for_an_unknown_field_is_rejected_when_declared() -> None:
     with pytest.raises(DeclarationError) as refused:
         Template("{a}", b=Text())
     assert refused.value.fields["fields"] == ["b"]
 
 
-def test_a_key_at_the_limit_is_built_and_one_over_it_is_refused() -> None:
+def test_a_key_at_the_limit_is_built_and_one_over_it_is_rejected() -> None:
     template = Template("k:{x}:")
     room = KEY_BYTES_MAX - len("k::")
     for fill in ("a" * room, "é" * (room // 2)):
@@ -250,7 +246,7 @@ def test_a_key_at_the_limit_is_built_and_one_over_it_is_refused() -> None:
             template.build({"x": fill})
 
 
-POISON = [
+HOSTILE = [
     "..",
     "a..b",
     ">",
@@ -268,7 +264,7 @@ POISON = [
     "%2e%2e",
     "e\u0301",
 ]
-POISON += [
+HOSTILE += [
     "\u00e9",
     "\u202e",
     "\u200b",
@@ -281,15 +277,15 @@ POISON += [
 
 @pytest.mark.parametrize("text", ["k:{x}", "k:{x}:{y}", "k/{x}/{y}"])
 @pytest.mark.parametrize("escape", [Template("a").escape, NATS], ids=["plain", "nats"])
-def test_poison_in_a_field_stays_in_its_field(text: str, escape: Any) -> None:
+def test_hostile_text_stays_in_its_field(text: str, escape: Any) -> None:
     template = Template(text, escape=escape)
     seen = set()
-    for poison in POISON:
-        values = dict.fromkeys(template.fields, poison)
+    for text in HOSTILE:
+        values = dict.fromkeys(template.fields, text)
         key = template.build(values)
         assert template.parse(key) == values
         seen.add(key)
-    assert len(seen) == len(POISON), "two different texts share one key"
+    assert len(seen) == len(HOSTILE), "two different texts share one key"
 
 
 def test_a_template_without_fields_is_one_key() -> None:
@@ -300,7 +296,7 @@ def test_a_template_without_fields_is_one_key() -> None:
     assert template.parse("meta:versions") is None
 
 
-def test_a_template_shows_itself() -> None:
+def test_a_template_has_a_readable_repr() -> None:
     assert repr(Template("b:{id}")) == "Template('b:{id}')"
     assert Template("b:{id}").head == "b:"
 
@@ -315,7 +311,7 @@ def test_a_choice_longest_word_first_reads_every_word() -> None:
         }
 
 
-def test_a_match_is_ended_by_what_it_cannot_hold() -> None:
+def test_a_regex_field_ends_at_text_it_cannot_contain() -> None:
     customer = Regex("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",))
     template = Template("cust_{customer}_streamkit_notes_{id}", customer=customer)
     assert template.parse("cust_12_streamkit_notes_a_streamkit_notes_b") == {

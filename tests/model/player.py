@@ -51,7 +51,7 @@ STREAMS: Final = sorted(USERS, key=lambda user: f"{written(user)}:")
 """The streams of a log in the order of their keys, which is that in which they are folded and pruned."""
 
 
-async def play(operations: Iterable[Operation], opener: Opener, *, told: str = "a script") -> int:
+async def play(operations: Iterable[Operation], opener: Opener, *, label: str = "a script") -> int:
     """Play them all, and check everything at the end; how many operations were played."""
     player = await Player.open(opener)
     last: deque[str] = deque(maxlen=SHOWN)
@@ -69,7 +69,7 @@ async def play(operations: Iterable[Operation], opener: Opener, *, told: str = "
     except Exception as error:
         shown = "\n".join(last)
         raise Difference(
-            f"{told}, operation {number}: {error!r}\nthe last operations:\n{shown}"
+            f"{label}, operation {number}: {error!r}\nthe last operations:\n{shown}"
         ) from error
     finally:
         await player.close()

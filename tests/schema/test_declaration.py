@@ -333,7 +333,7 @@ SPACES: dict[str, tuple[Space, str]] = {
 
 
 @pytest.mark.parametrize(("space", "name"), SPACES.values(), ids=SPACES)
-def test_a_name_that_is_no_space_is_refused(space: Space, name: str) -> None:
+def test_an_invalid_space_name_is_rejected(space: Space, name: str) -> None:
     with pytest.raises(KeyFieldError):
         space.bound(name)
 

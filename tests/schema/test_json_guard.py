@@ -87,7 +87,7 @@ def test_the_values_are_those_that_begin_outside_of_strings(
 
 
 @given(text=anything, window=st.integers(1, 40))
-def test_what_is_no_json_is_refused_as_it_was(text: bytes, window: int) -> None:
+def test_invalid_json_is_rejected_unchanged(text: bytes, window: int) -> None:
     """An escape outside of a string is told otherwise than by a look at each byte: no parser comes past it."""
     with small(window=window):
         refused = refuses(lambda: document.parse(text))
@@ -130,9 +130,9 @@ def test_no_text_is_looked_at_byte_by_byte(text: bytes) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    begun = time.thread_time()
+    started = time.thread_time()
     work()
-    return time.thread_time() - begun
+    return time.thread_time() - started
 
 
 def test_a_large_text_is_checked_in_short_steps() -> None:
@@ -141,7 +141,7 @@ def test_a_large_text_is_checked_in_short_steps() -> None:
     assert len(steps) >= SIZE // 65_536
 
 
-def test_what_is_too_deep_is_told_at_once() -> None:
+def test_text_nested_too_deep_is_rejected_at_once() -> None:
     """All strings of it were taken out first."""
     text = b'{"a":' * (SIZE // 5)
     assert len(list(json_guard._outside(text, b""))) == SIZE // 65_536
@@ -149,7 +149,7 @@ def test_what_is_too_deep_is_told_at_once() -> None:
         next(json_guard.depth_checks(text))
 
 
-def test_more_values_than_may_be_are_refused_before_any_is_made() -> None:
+def test_too_many_values_are_rejected_before_parsing() -> None:
     """A body of 33 MB of empty lists became 1.4 GB of them."""
     with pytest.raises(LimitError, match="too many values"):
         list(document.text_checks(b"[" + b"[]," * 1_000 + b"[]]", values_max=1_000))

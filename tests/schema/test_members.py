@@ -20,9 +20,7 @@ class Note(msgspec.Struct, kw_only=True, rename="camel"):
 NOTE = Record(Note, "n:{id}", unknown="extra", private=("secret_word",))
 
 
-def test_an_unknown_member_is_kept_even_when_it_is_called_like_the_attribute_that_keeps_them() -> (
-    None
-):
+def test_an_unknown_member_named_like_the_attribute_for_unknown_members_is_stored() -> None:
     """`{"extra": 5}` was refused, and `{"extra": {…}}` lost: it was read into the attribute, then replaced."""
     every: list[Any] = [5, {"a": 1}, None, {"extra": {}}]
     for extra in every:

@@ -122,7 +122,7 @@ def test_a_record_reads_back_as_it_was_stored(value: User) -> None:
     assert USER.decode(USER.encode(value)) == value
 
 
-def test_members_that_this_code_does_not_know_are_kept() -> None:
+def test_unknown_members_are_stored() -> None:
     row = b'{"id":"1","displayName":"Ann","schemaVersion":3,"newThing":{"a":[1]},"extra":"theirs","z":null}'
     value = USER.decode(row)
     assert value.extra == {"newThing": {"a": [1]}, "extra": "theirs", "z": None}
@@ -149,7 +149,7 @@ def test_a_record_that_omits_defaults_keeps_unknown_members_too() -> None:
 # What leaves the store
 
 
-def test_what_is_private_is_not_shown_under_the_name_it_has_in_json() -> None:
+def test_a_private_member_is_hidden_under_its_json_name() -> None:
     """It was looked for under the attribute's name; a renamed one, `passwordHash`, went out."""
     shown = USER.shown(user(password_hash="secret", extra={"more": 1}))
     assert "secret" not in msgspec.json.encode(shown).decode()
@@ -210,7 +210,7 @@ HELD = Record(Held, "h:{id}")
     ],
     ids=["optional", "infinity", "list", "dataclass", "named tuple", "typed dict", "any"],
 )
-def test_a_number_that_is_none_is_refused_and_not_stored_as_null(value: Held) -> None:
+def test_nan_is_rejected_and_not_stored_as_null(value: Held) -> None:
     with pytest.raises(DocumentError):
         HELD.encode(value)
 
@@ -229,7 +229,7 @@ def test_a_type_with_a_number_somewhere_inside_is_always_looked_into(type_: Any)
         Record(Holder, "h:{id}").encode(Holder("1", part))
 
 
-def test_a_type_that_holds_itself_is_refused_when_a_value_is_too_deep() -> None:
+def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
     """It can hold no float, so it was never looked into: 500 levels were stored, and no other program could read them."""
     record = Record(Deep, "d:{id}")
     value: Deep | None = None
@@ -440,7 +440,7 @@ def test_a_sliding_expiry_is_that_of_the_last_write() -> None:
     assert record.expires(Session("1"), NOW + 10, 5, NOW) == NOW + 5_000
 
 
-def test_an_expiry_per_write_is_what_the_write_says() -> None:
+def test_an_expiry_per_write_is_the_ttl_of_the_write() -> None:
     record = session(expiry=per_write())
     assert record.expires(Session("1"), NOW + 10, None, NOW) is None
     assert record.expires(Session("1"), None, 5, NOW) == NOW + 5_000

@@ -88,7 +88,7 @@ def test_a_hostile_store_comes_back_whole_on_every_engine(kind: str, tmp_path: P
 @pytest.mark.parametrize(
     "kind", [kind for kind in OPENERS if kind in ("memory", "sqlite", "rocksdb", "postgres")]
 )
-def test_it_is_of_one_moment_while_writers_write(kind: str, tmp_path: Path) -> None:
+def test_a_backup_is_of_one_moment_while_others_write(kind: str, tmp_path: Path) -> None:
     """Each commit changes a row at either end of a space, and each space after the other: none may be seen half."""
 
     async def scenario() -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_was_cut_off_or_changed_restores_nothing(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_a_store_that_holds_other_rows_is_refused_unless_told(tmp_path: Path) -> None:
+def test_a_store_with_other_rows_is_rejected_unless_replace(tmp_path: Path) -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(ManualClock()), MemoryEngine(ManualClock())
         await fill(source, spaces=2, rows=50)
@@ -198,7 +198,7 @@ def test_a_store_that_holds_other_rows_is_refused_unless_told(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_restore_that_was_cut_off_goes_on_and_no_other_does(tmp_path: Path) -> None:
+def test_an_interrupted_restore_resumes_only_from_its_backup(tmp_path: Path) -> None:
     async def scenario() -> None:
         source = MemoryEngine(ManualClock())
         await fill(source, spaces=3, rows=700)
@@ -220,7 +220,7 @@ def test_a_restore_that_was_cut_off_goes_on_and_no_other_does(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_what_has_expired_since_is_not_restored(tmp_path: Path) -> None:
+def test_rows_expired_since_the_backup_are_not_restored(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         source, target = MemoryEngine(clock), MemoryEngine(clock)

@@ -174,7 +174,7 @@ async def test_a_row_is_shown_whatever_it_is(harness: Harness) -> None:
 
 
 @everywhere
-async def test_rows_of_newer_code_are_refused_and_kept(harness: Harness) -> None:
+async def test_rows_of_newer_code_are_rejected_and_left_unchanged(harness: Harness) -> None:
     class Old(msgspec.Struct):
         id: str
         v: int = 0

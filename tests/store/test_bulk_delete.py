@@ -40,17 +40,17 @@ async def fill(store: Store, count: int) -> None:
 
 
 @awaited
-async def test_records_go_with_what_follows_from_them_and_others_stay() -> None:
+async def test_records_are_deleted_with_their_rows_and_others_stay() -> None:
     engine = MemoryEngine()
     store = Store(BOARD, engine, "a")
     await fill(store, 130)
-    told: list[int] = []
-    removal = BulkDelete(BOARD, engine, "a", told.append)
+    reported: list[int] = []
+    removal = BulkDelete(BOARD, engine, "a", reported.append)
     assert [row.key async for row, _ in removal.records(Span.prefix("clip:00"))] == [
         f"clip:{n:04d}" for n in range(100)
     ]
     assert await removal.run(Span.prefix("clip:00")) == BulkDeleteResult(100, 0)
-    assert told[-1] == 100
+    assert reported[-1] == 100
     assert await store.count(CLIP) == 30
     assert len(await everything(engine)) == 30 * 4
     assert [finding async for finding in verify(store)] == []
@@ -66,7 +66,7 @@ async def test_rows_that_are_derived_are_not_removed_by_their_own_keys() -> None
 
 
 @awaited
-async def test_what_can_not_be_read_stays_and_is_counted() -> None:
+async def test_an_unreadable_record_stays_and_is_counted() -> None:
     engine = MemoryEngine()
     await fill(Store(BOARD, engine, "a"), 7)
     await engine.commit("a", Batch(puts=(Put("clip:0003", b"{"),)))
@@ -108,7 +108,7 @@ async def test_a_space_is_emptied_of_all_that_it_holds_and_others_are_not() -> N
 
 
 @awaited
-async def test_a_space_that_others_go_on_writing_is_not_said_to_be_empty() -> None:
+async def test_a_space_that_is_still_written_is_not_reported_empty() -> None:
     class Busy(MemoryEngine):
         async def commit(self, space: str, batch: Batch) -> int | None:
             done = await super().commit(space, batch)

@@ -90,7 +90,7 @@ def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_store_that_does_not_check_what_it_read_is_found_out(
+def test_a_store_that_does_not_check_its_reads_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The race above can be lost: it is, when the engine is sent no checks."""

@@ -61,7 +61,7 @@ async def test_only_a_counter_is_added_to(harness: Harness) -> None:
 
 
 @everywhere
-async def test_a_row_that_is_no_counter_is_not_added_to(harness: Harness) -> None:
+async def test_an_add_to_a_row_that_is_not_a_counter_is_rejected(harness: Harness) -> None:
     store = harness.store()
     for row in (b'"x"', b"1.5", b"--5", b"007", b"9" * 5_000):
         await harness.plant({"hits:a": row})

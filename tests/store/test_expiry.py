@@ -27,7 +27,7 @@ async def expiries(harness: Harness) -> set[int | None]:
 
 
 @everywhere
-async def test_a_record_and_its_rows_expire_at_the_same_moment(harness: Harness) -> None:
+async def test_a_record_and_its_rows_expire_together(harness: Harness) -> None:
     store = harness.store()
     entry = await store.put(SLIDING, session())
     assert entry.expires == START + 60_000 and await expiries(harness) == {START + 60_000}
@@ -136,7 +136,7 @@ async def test_an_expiry_at_a_field_follows_the_field(harness: Harness) -> None:
 
 
 @everywhere
-async def test_a_ttl_shortens_or_prolongs_what_was_declared(harness: Harness) -> None:
+async def test_a_ttl_overrides_the_declared_expiry(harness: Harness) -> None:
     store = harness.store()
     for record in (SLIDING, FIXED):
         await store.put(record, session(), ttl=5)
@@ -166,7 +166,7 @@ async def test_a_put_over_an_expired_record_is_a_put_of_a_new_one(harness: Harne
 
 
 @everywhere
-async def test_a_unique_name_is_free_the_moment_its_holder_expires(harness: Harness) -> None:
+async def test_a_unique_value_is_free_as_soon_as_its_holder_expires(harness: Harness) -> None:
     store = harness.store()
     await store.put(FIXED, session("1", token="t"))
     with pytest.raises(UniqueError):
@@ -218,7 +218,7 @@ async def fill(store: Store, records: list[Record[Session]], count: int) -> None
 
 
 @everywhere
-async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_else(
+async def test_the_sweep_deletes_only_expired_rows_in_bounded_steps(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -227,9 +227,9 @@ async def test_the_sweep_takes_what_has_expired_in_bounded_steps_and_nothing_els
     await store.put(SLIDING, session("new"), ttl=600)
     harness.clock.advance(seconds=60)
     engine = harness.faulty()
-    told: list[int] = []
-    assert await sweep(engine, chunk_rows=7, on_progress=told.append) == 60
-    assert told == [7, 14, 21, 28, 35, 42, 49, 56, 60] and engine.calls["sweep"] == 9
+    reported: list[int] = []
+    assert await sweep(engine, chunk_rows=7, on_progress=reported.append) == 60
+    assert reported == [7, 14, 21, 28, 35, 42, 49, 56, 60] and engine.calls["sweep"] == 9
     assert await sweep(engine) == 0
     assert len(await harness.rows()) == 6
     await clean(store)

@@ -82,7 +82,7 @@ async def hostile(engine: Engine) -> None:
     for number, key in enumerate(keys):
         expires = later + number if number % 4 == 0 else None
         await engine.commit(
-            "poison", Batch(puts=(Put(key, values[number % len(values)], expires),))
+            "hostile", Batch(puts=(Put(key, values[number % len(values)], expires),))
         )
 
 
@@ -127,7 +127,7 @@ def test_every_value_is_one_line_and_comes_back_to_the_byte(value: bytes) -> Non
     asyncio.run(scenario())
 
 
-def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> None:
+def test_rows_that_imitate_others_when_concatenated_are_distinguished() -> None:
     for values in (
         [b"[1", b"2]", b"3,4"],
         [b'1,"expires":5', b"1"],
@@ -146,7 +146,7 @@ def test_rows_that_pretend_to_be_others_when_put_together_are_told_apart() -> No
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_lines_at_once_are_what_each_of_them_is(seed: int) -> None:
+def test_many_lines_decode_like_each_of_them(seed: int) -> None:
     draw = random.Random(seed)
     some = (*VALUES, *ODD_VALUES, b"1", b'{"a":1}')
     rows = [
@@ -158,7 +158,7 @@ def test_many_lines_at_once_are_what_each_of_them_is(seed: int) -> None:
     assert decode_all(lines, 1) == [decode(line, 1) for line in lines]
 
 
-def test_what_a_store_writes_stands_in_the_line_as_json() -> None:
+def test_values_of_a_store_are_exported_as_json() -> None:
     assert b'"value":{"a":[1,-0.0,"\\u0000"]}' in encode_row(
         "s", Put("k", b'{"a":[1,-0.0,"\\u0000"]}')
     )
@@ -229,7 +229,7 @@ def test_rows_that_have_expired_are_neither_exported_nor_imported() -> None:
     asyncio.run(scenario())
 
 
-def test_it_is_written_a_little_at_a_time_and_says_how_far_it_is() -> None:
+def test_a_backup_is_written_in_blocks_with_progress() -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         await fill(engine, rows=3_000)
@@ -250,7 +250,7 @@ def test_it_is_written_a_little_at_a_time_and_says_how_far_it_is() -> None:
 # Cut off
 
 
-def test_an_export_cut_off_at_any_byte_goes_on_and_is_the_same() -> None:
+def test_an_export_truncated_at_any_byte_resumes_and_is_the_same() -> None:
     async def scenario() -> None:
         engine = MemoryEngine(ManualClock())
         await fill(engine, spaces=2, rows=4)
@@ -304,7 +304,7 @@ def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right(
 
 
 @pytest.mark.parametrize("between", [b"", b'{"space":"t","key":"k","value":1}\n'])
-def test_a_key_that_comes_twice_is_as_its_last_line_says(between: bytes) -> None:
+def test_the_last_line_of_a_key_wins(between: bytes) -> None:
     """With another space between the two lines they were two commits at once, of which either could be the last."""
     lines = (
         b'{"space":"s","key":"k","value":1}\n' + between + b'{"space":"s","key":"k","value":2}\n'
@@ -324,7 +324,7 @@ def test_a_key_that_comes_twice_is_as_its_last_line_says(between: bytes) -> None
 # What is refused
 
 
-def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None:
+def test_a_truncated_or_changed_file_is_rejected() -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         await fill(engine)
@@ -377,9 +377,7 @@ def test_a_file_that_was_cut_off_or_changed_is_not_taken_for_the_whole() -> None
         (b'{"space":"s","key":"k","shown":1}', UsageError),
     ],
 )
-def test_a_line_that_is_no_row_is_refused_with_its_number(
-    line: bytes, error: type[CallerError]
-) -> None:
+def test_an_invalid_line_is_rejected_with_its_number(line: bytes, error: type[CallerError]) -> None:
     data = b'{"space":"s","key":"before","value":1}\n\n' + line + b"\n"
     with pytest.raises(error) as refusal:
         asyncio.run(imported(MemoryEngine(), data))
@@ -426,7 +424,7 @@ def shown_export() -> bytes:
     return line + encode_trailer(checksum.trailer())
 
 
-def test_a_file_that_is_wrong_far_behind_says_how_much_of_it_may_be_written() -> None:
+def test_an_error_late_in_a_file_states_how_much_was_written() -> None:
     async def scenario() -> None:
         good = [encode_row("s", Put(f"k{at:05d}", b"1")) for at in range(BLOCK_LINES)]
         for lines, fields in ((good, {"written_up_to": BLOCK_LINES}), (good[:-1], {})):
@@ -486,7 +484,7 @@ def test_a_space_that_is_none_of_the_schema_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("schemas", [[], [ACCOUNTS]])
-def test_an_export_goes_on_as_it_was_begun(schemas: list[Schema]) -> None:
+def test_an_export_resumes_only_as_it_was_started(schemas: list[Schema]) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         for name in ("ann", "bob", "cy"):

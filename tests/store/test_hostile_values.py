@@ -94,7 +94,7 @@ KINDS = {
 
 @pytest.mark.parametrize("engine", OPENERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_bad_is_refused_by_name_and_nothing_is_written(
+def test_a_hostile_call_is_rejected_by_name_and_writes_nothing(
     engine: str, kind: str, tmp_path: Path
 ) -> None:
     async def scenario(opened: Engine) -> None:
@@ -143,7 +143,7 @@ def test_a_bad_part_of_a_transaction_leaves_nothing_of_the_rest(
 @pytest.mark.parametrize(
     "space", ["", "\0", "a\0", "\ud800", "x" * 256, "é" * 128, None, 5, b"x", [], [SPACE]]
 )
-def test_what_can_not_name_a_space_opens_no_store(space: Any, tmp_path: Path) -> None:
+def test_an_invalid_space_name_opens_no_store(space: Any, tmp_path: Path) -> None:
     async def scenario(opened: Engine) -> None:
         with pytest.raises(KeyFieldError):
             Store(SCHEMA, opened, space)
@@ -151,13 +151,13 @@ def test_what_can_not_name_a_space_opens_no_store(space: Any, tmp_path: Path) ->
     driven("memory", tmp_path, scenario)
 
 
-def test_text_that_is_no_document_is_refused_by_name() -> None:
+def test_text_that_is_not_a_document_is_rejected() -> None:
     for text in hostile_calls.BAD_JSON:
         with pytest.raises(DocumentError):
             document.parse(text)
 
 
-def test_a_document_that_was_cut_off_is_refused_wherever_it_was() -> None:
+def test_a_truncated_document_is_rejected() -> None:
     whole = document.encode({"a": [1, 2.5, "é\0", None, True], "b": {"c": "x" * 20}})
     for length in range(len(whole)):
         with pytest.raises(DocumentError):
@@ -165,7 +165,7 @@ def test_a_document_that_was_cut_off_is_refused_wherever_it_was() -> None:
 
 
 @pytest.mark.parametrize("engine", OPENERS)
-def test_what_is_fine_is_kept_to_the_byte_and_read_as_it_was(engine: str, tmp_path: Path) -> None:
+def test_valid_json_is_stored_byte_for_byte(engine: str, tmp_path: Path) -> None:
     async def scenario(opened: Engine) -> None:
         store = Store(SCHEMA, opened, SPACE)
         for number, (text, stored) in enumerate(GOOD_JSON):
@@ -249,7 +249,7 @@ def test_every_pair_of_texts_is_a_key_of_its_own_and_a_scan_by_the_first_gives_o
 
 
 @pytest.mark.parametrize("engine", OPENERS)
-def test_keys_and_values_at_the_limit_are_kept(engine: str, tmp_path: Path) -> None:
+def test_keys_and_values_at_the_limit_are_restored(engine: str, tmp_path: Path) -> None:
     async def scenario(opened: Engine) -> None:
         store = Store(SCHEMA, opened, SPACE)
         for longest in (

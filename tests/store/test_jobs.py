@@ -50,17 +50,17 @@ async def once_each(store: Store, books: int = 250) -> None:
 @everywhere
 async def test_a_job_works_on_every_record_once_and_tells_how_far_it_is(harness: Harness) -> None:
     store = await filled(harness)
-    told: list[int] = []
-    state = await run_job(store, "count", BOOK, count, on_progress=told.append)
+    reported: list[int] = []
+    state = await run_job(store, "count", BOOK, count, on_progress=reported.append)
     assert (
         state is not None
         and state.finished
         and state.done == 250
-        and told[-1] == 250
-        and told == sorted(told)
+        and reported[-1] == 250
+        and reported == sorted(reported)
     )
     await once_each(store)
-    again = await run_job(store, "count", BOOK, count, on_progress=told.append)
+    again = await run_job(store, "count", BOOK, count, on_progress=reported.append)
     assert again is not None and again.done == 250 and await store.get(HITS, page="all") == 250, (
         "a finished job stays finished"
     )
@@ -76,7 +76,7 @@ async def test_a_job_over_nothing_is_finished_at_once(harness: Harness) -> None:
 
 @pytest.mark.parametrize("raises", [Killed, UnknownOutcomeError, UnavailableError])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(
+def test_a_job_killed_at_any_commit_resumes_and_repeats_nothing(
     raises: type[BaseException], after: bool
 ) -> None:
     if after and raises is UnavailableError:
@@ -107,7 +107,7 @@ def test_a_job_that_ends_at_any_commit_goes_on_and_repeats_nothing(
 
 
 @everywhere
-async def test_one_runner_works_and_another_is_told_so(harness: Harness) -> None:
+async def test_a_second_runner_gets_a_lease_error(harness: Harness) -> None:
     store = await filled(harness)
     with pytest.raises(Killed):
         await run_job(harness.store(engine=harness.faulty(fail(3, Killed))), "count", BOOK, count)
@@ -179,22 +179,22 @@ async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(harness: 
 
 
 @everywhere
-async def test_a_job_that_is_cancelled_goes_on_at_once_when_it_is_run_again(
+async def test_a_cancelled_job_resumes_at_once(
     harness: Harness,
 ) -> None:
     """Ctrl-C cancels. It left the lease behind, and who ran the same command again, as he was told to, was refused for a
     minute."""
     store = await filled(harness)
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def slow(tx: Transaction, entry: Entry[Book]) -> None:
         if entry.key == "b:150":
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
         await count(tx, entry)
 
     running = asyncio.ensure_future(run_job(store, "count", BOOK, slow))
-    await begun.wait()
+    await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -244,7 +244,7 @@ async def test_a_job_takes_smaller_steps_where_a_commit_holds_less(harness: Harn
 
 
 @everywhere
-async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(harness: Harness) -> None:
+async def test_a_step_larger_than_a_commit_is_rejected(harness: Harness) -> None:
     await filled(harness, 10)
 
     async def much(tx: Transaction, entry: Entry[Book]) -> None:
@@ -262,12 +262,12 @@ async def test_a_step_that_alone_is_more_than_a_commit_holds_is_refused(harness:
 
 
 @everywhere
-async def test_a_try_writes_nothing_and_says_what_would_be(harness: Harness) -> None:
+async def test_a_dry_run_of_a_job_writes_nothing_and_returns_its_result(harness: Harness) -> None:
     store = await filled(harness)
     before = await harness.rows()
-    told: list[int] = []
-    state = await try_job(store, BOOK, count, on_progress=told.append)
-    assert state.done == 250 and state.changed > 250 and told[-1] == 250
+    reported: list[int] = []
+    state = await try_job(store, BOOK, count, on_progress=reported.append)
+    assert state.done == 250 and state.changed > 250 and reported[-1] == 250
     assert await harness.rows() == before
 
 

@@ -269,7 +269,7 @@ async def test_current_and_legacy_reach_one_key_alone(harness: Harness) -> None:
 
 
 @everywhere
-async def test_a_watch_shows_a_record_that_moves_as_changed_and_not_as_gone(
+async def test_a_watch_shows_a_moved_record_as_changed(
     harness: Harness,
 ) -> None:
     old, new = stores(harness)

@@ -60,7 +60,7 @@ async def test_events_come_in_the_order_in_which_they_were_appended(harness: Har
 
 
 @everywhere
-async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_the_same(
+async def test_an_event_of_a_process_with_a_slow_clock_is_last_too(
     harness: Harness,
 ) -> None:
     """Its ULID would be less than the last one folded: it would never be folded, or not in order."""
@@ -76,7 +76,7 @@ async def test_an_event_of_another_process_whose_clock_is_behind_comes_last_all_
 
 
 @everywhere
-async def test_an_import_may_give_an_events_place_behind_what_was_folded(harness: Harness) -> None:
+async def test_an_import_may_set_an_events_position_after_the_folded_ones(harness: Harness) -> None:
     store = harness.store()
     first = ulid_at(1_000)
     await append(store, HEARD, heard(1), at=first)
@@ -117,7 +117,7 @@ async def test_events_are_appended_within_a_larger_transaction(harness: Harness)
 
 
 @everywhere
-async def test_what_folding_needs_is_read_in_the_same_transaction(harness: Harness) -> None:
+async def test_records_that_folding_needs_are_read_in_its_transaction(harness: Harness) -> None:
     class Rate(msgspec.Struct):
         book: str
         factor: int
@@ -193,7 +193,7 @@ async def test_many_append_at_once_and_every_event_counts_once(harness: Harness)
 
 
 @everywhere
-async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(harness: Harness) -> None:
+async def test_a_put_of_an_event_is_rejected_with_the_function_to_call(harness: Harness) -> None:
     """It was stored and never folded: no count knew of it, and a sequence gave its place away a second time."""
     store = harness.store()
     event = Heard(user="ann", book="b", seconds=5, at=ulid_at(1_000))
@@ -212,7 +212,7 @@ async def test_a_put_of_an_event_is_refused_by_the_name_of_what_to_call(harness:
 
 
 @everywhere
-async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(
+async def test_a_migration_changes_events_by_restore_and_keeps_the_state(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -225,7 +225,7 @@ async def test_a_migration_changes_events_by_restore_and_what_was_folded_stays(
 
 
 @everywhere
-async def test_an_event_that_is_refused_in_a_transaction_leaves_nothing_of_it(
+async def test_a_rejected_event_leaves_nothing_in_the_transaction(
     harness: Harness,
 ) -> None:
     """The caller catches the refusal and goes on: the sequence had counted the line that is not there, and an event whose

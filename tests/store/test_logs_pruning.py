@@ -29,7 +29,7 @@ async def filled(harness: Harness, *, users: tuple[str, ...] = ("ann",), count: 
 
 
 @everywhere
-async def test_pruning_takes_what_is_older_and_leaves_the_rest(harness: Harness) -> None:
+async def test_pruning_deletes_only_older_events(harness: Harness) -> None:
     store = await filled(harness)
     start = harness.clock.now() - 10_000
     assert await pruned(store, before=start + 4_000) == [4]
@@ -109,7 +109,7 @@ def test_a_prune_that_is_killed_at_any_commit_prunes_and_folds_exactly_once(afte
 
 
 @everywhere
-async def test_an_event_that_arrives_late_while_pruning_is_folded_and_kept(
+async def test_an_event_appended_during_pruning_is_folded_and_stored(
     harness: Harness,
 ) -> None:
     store = await filled(harness)

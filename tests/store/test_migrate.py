@@ -126,13 +126,13 @@ def _parsed(value: bytes) -> Any:
 @everywhere
 async def test_old_data_migrated_equals_new_data_written(harness: Harness) -> None:
     store = await old(harness)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     harness.clock.advance(seconds=5)
     done = await migrate(
-        store, on_progress=lambda migration, records: told.append((migration.id, records))
+        store, on_progress=lambda migration, records: reported.append((migration.id, records))
     )
     assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE), (2, PEOPLE)]
-    assert told[0] == (1, 100) and told[-1] == (2, PEOPLE) and told == sorted(told)
+    assert reported[0] == (1, 100) and reported[-1] == (2, PEOPLE) and reported == sorted(reported)
     assert await version(store) == 2
     await migrated(harness, store)
     record = await store.get(META.done, id=1)
@@ -146,7 +146,7 @@ async def test_old_data_migrated_equals_new_data_written(harness: Harness) -> No
 
 
 @everywhere
-async def test_what_was_migrated_is_not_migrated_again(harness: Harness) -> None:
+async def test_a_migrated_store_is_not_migrated_again(harness: Harness) -> None:
     store = await old(harness, people=10)
     await migrate(Store(V1, harness.engine, "space"))
     assert [step.migration.id for step in await migrate(store)] == [2]
@@ -167,7 +167,7 @@ async def test_an_empty_store_is_at_the_newest_version_once_it_is_opened(harness
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_migration_killed_at_any_commit_goes_on_and_repeats_nothing(after: bool) -> None:
+def test_a_migration_killed_at_any_commit_resumes_and_repeats_nothing(after: bool) -> None:
     async def story(harness: Harness) -> None:
         through = 0
         for at in range(1, 13):
@@ -236,7 +236,7 @@ async def test_two_runners_at_once_migrate_once(harness: Harness) -> None:
 
 
 @everywhere
-async def test_a_plain_store_of_older_code_refuses_to_write_what_newer_code_has_migrated(
+async def test_a_store_of_older_code_does_not_write_to_a_newer_space(
     harness: Harness,
 ) -> None:
     """`open_store` and the command line refused; a store that was simply made went on to write rows of the old shape."""
@@ -304,7 +304,7 @@ async def test_the_version_is_looked_at_once_in_a_while_and_not_at_each_write(
 
 
 @everywhere
-async def test_a_newer_store_is_refused_and_left_untouched(harness: Harness) -> None:
+async def test_a_newer_store_is_rejected_and_left_unchanged(harness: Harness) -> None:
     store = await old(harness, people=5)
     await migrate(store)
     before = await harness.rows()
@@ -320,18 +320,18 @@ async def test_a_newer_store_is_refused_and_left_untouched(harness: Harness) -> 
 
 
 @everywhere
-async def test_a_dry_run_says_what_would_be_done_and_writes_nothing(harness: Harness) -> None:
+async def test_a_dry_run_returns_counts_and_writes_nothing(harness: Harness) -> None:
     store = Store(V1, harness.engine, "space")
     await old(harness)
     before = await harness.rows()
-    told: list[int] = []
+    reported: list[int] = []
     done = await migrate(
-        store, dry_run=True, on_progress=lambda migration, records: told.append(records)
+        store, dry_run=True, on_progress=lambda migration, records: reported.append(records)
     )
     assert [(step.migration.id, step.records) for step in done] == [(1, PEOPLE)] and done[
         0
     ].rows > PEOPLE
-    assert told[-1] == PEOPLE
+    assert reported[-1] == PEOPLE
     assert await harness.rows() == before
 
 

@@ -50,8 +50,8 @@ def drawn() -> int:
 
 
 def run(seed: int, engine: str, folder: Path, operations: int) -> int:
-    told = f"KEYHOUSE_SEED={seed} on {engine}"
-    return asyncio.run(play(generate(seed, operations), ALL[engine](folder), told=told))
+    label = f"KEYHOUSE_SEED={seed} on {engine}"
+    return asyncio.run(play(generate(seed, operations), ALL[engine](folder), label=label))
 
 
 @pytest.mark.long
@@ -59,9 +59,7 @@ def run(seed: int, engine: str, folder: Path, operations: int) -> int:
 @pytest.mark.parametrize(
     ("engine", "number"), [(name, n) for name in OPENERS for n in range(RUNS.get(name, 1))]
 )
-def test_the_store_answers_and_holds_what_the_model_says(
-    engine: str, number: int, tmp_path: Path
-) -> None:
+def test_the_store_matches_the_model(engine: str, number: int, tmp_path: Path) -> None:
     operations = FEWER_OPERATIONS.get(engine, OPERATIONS)
     assert run(drawn(), engine, tmp_path, operations) == operations
 
@@ -174,7 +172,9 @@ def test_the_model_finds_a_planted_bug(
     assert isinstance(found.value.__cause__, (Difference, KeyhouseError))
 
 
-def test_a_failure_says_what_replays_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failure_prints_the_script_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(Transaction, "_successor", answer(None)(Transaction._successor))
     with pytest.raises(Difference) as first:
         run(7, "memory", tmp_path, PLANTED_OPERATIONS)

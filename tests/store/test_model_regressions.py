@@ -14,7 +14,7 @@ from tests.model.keyspace import LOGS, SCHEMA, Played
 Story = Callable[[Store, ManualClock], Awaitable[None]]
 
 
-def told(story: Story) -> None:
+def run_story(story: Story) -> None:
     async def run() -> None:
         clock = ManualClock()
         store = Store(SCHEMA, MemoryEngine(clock), "space")
@@ -24,7 +24,7 @@ def told(story: Story) -> None:
     asyncio.run(run())
 
 
-def test_two_sources_whose_clock_is_behind_draw_different_places() -> None:
+def test_two_sources_with_slow_clocks_get_different_positions() -> None:
     """Behind a clock that was set back, an id is the next after the last one folded. A second process drew that same id, and
     was refused with a RevisionError, until the log was folded."""
 
@@ -40,7 +40,7 @@ def test_two_sources_whose_clock_is_behind_draw_different_places() -> None:
         assert drawn == sorted(set(drawn))
         assert await fold(store, later, user="u") == 4
 
-    told(story)
+    run_story(story)
 
 
 def test_the_state_of_a_deferred_log_may_have_fields_that_go_by_position() -> None:

@@ -38,9 +38,9 @@ def test_a_store_with_hostile_names_goes_round_through_all_engines(tmp_path: Pat
             for number, key in enumerate(keys):
                 expires = clock.now() + 1_000 + number if number % 5 == 0 else None
                 await first.commit(
-                    "poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
+                    "hostile", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
                 )
-            await first.commit("poison", Batch(puts=(Put("expired", b"1", clock.now()),)))
+            await first.commit("hostile", Batch(puts=(Put("expired", b"1", clock.now()),)))
             await first.commit("gone", Batch(puts=(Put("expired", b"1", clock.now()),)))
             expected, whole = await digests(first), await contents(first)
             stations = [first, file, folder, last]
@@ -116,7 +116,7 @@ def test_a_digest_tells_every_difference_between_two_spaces() -> None:
     asyncio.run(scenario())
 
 
-def test_commits_keep_to_what_the_target_takes() -> None:
+def test_commits_respect_the_targets_limits() -> None:
     async def scenario() -> None:
         source = MemoryEngine(ManualClock())
         target = FaultyEngine(MemoryEngine(source.clock), rows=7, bytes=1_000)
@@ -190,7 +190,7 @@ def test_a_second_run_finds_the_same_and_writes_nothing() -> None:
 @pytest.mark.parametrize(
     "theirs", [Put("other", b"1"), Put("k00001", b"7"), Put("k00001", b'{"n":1}', 2**52)]
 )
-def test_a_target_with_other_rows_is_refused_and_left_alone(theirs: Put) -> None:
+def test_a_target_with_other_rows_is_rejected_and_left_unchanged(theirs: Put) -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
@@ -205,7 +205,7 @@ def test_a_target_with_other_rows_is_refused_and_left_alone(theirs: Put) -> None
     asyncio.run(scenario())
 
 
-def test_the_target_of_another_move_is_refused() -> None:
+def test_the_target_of_another_move_is_rejected() -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
@@ -218,7 +218,7 @@ def test_the_target_of_another_move_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_a_target_that_was_not_moved_to_the_end_is_no_source() -> None:
+def test_the_target_of_an_unfinished_move_is_not_a_source() -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
         await fill(source)
@@ -230,7 +230,7 @@ def test_a_target_that_was_not_moved_to_the_end_is_no_source() -> None:
     asyncio.run(scenario())
 
 
-def test_a_mark_that_can_not_be_read_is_said_so() -> None:
+def test_an_unreadable_marker_row_is_reported() -> None:
     async def scenario() -> None:
         target = MemoryEngine()
         await target.commit(MARK_SPACE, Batch(puts=(Put(MARK_KEY, b"7"),)))
@@ -240,7 +240,7 @@ def test_a_mark_that_can_not_be_read_is_said_so() -> None:
     asyncio.run(scenario())
 
 
-def test_of_two_moves_that_begin_at_the_same_moment_one_is_told() -> None:
+def test_of_two_concurrent_moves_one_fails() -> None:
     async def scenario() -> None:
         source, target = MemoryEngine(), MemoryEngine()
 

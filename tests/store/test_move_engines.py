@@ -29,7 +29,7 @@ async def hostile(clock: ManualClock) -> MemoryEngine:
     for number, key in enumerate(keys):
         expires = clock.now() + 3_600_000 + number if number % 5 == 0 else None
         await engine.commit(
-            "poison", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
+            "hostile", Batch(puts=(Put(key, VALUES[number % len(VALUES)], expires),))
         )
     return engine
 

@@ -25,7 +25,7 @@ from tests.store.support.filled_engines import contents, fill, opened
 
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("late", [False, True])
-def test_killed_at_any_call_it_is_run_again_and_arrives(side: str, late: bool) -> None:
+def test_a_move_killed_at_any_call_is_run_again_and_finishes(side: str, late: bool) -> None:
     async def scenario() -> None:
         killed = 0
         while True:
@@ -89,7 +89,7 @@ def test_killed_again_and_again_it_comes_further_each_time(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_what_changed_at_the_source_since_the_kill_arrives_as_well() -> None:
+def test_changes_at_the_source_since_the_kill_are_moved_too() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         source, target = MemoryEngine(clock), MemoryEngine(clock)
@@ -144,7 +144,7 @@ def test_an_engine_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.Mo
     asyncio.run(scenario())
 
 
-def test_rows_that_expire_on_the_way_are_no_difference() -> None:
+def test_rows_that_expire_during_the_move_are_not_differences() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         inner, target = MemoryEngine(clock), MemoryEngine(clock)
@@ -183,7 +183,7 @@ def test_a_source_that_is_written_for_a_while_is_compared_until_it_is_the_same()
     asyncio.run(scenario())
 
 
-def test_a_source_that_is_always_written_is_told_to_stop_its_writers() -> None:
+def test_a_source_that_is_always_written_fails_the_move() -> None:
     async def scenario() -> None:
         inner, target = MemoryEngine(), MemoryEngine()
         await fill(inner)

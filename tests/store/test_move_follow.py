@@ -103,7 +103,7 @@ def test_changes_that_were_pruned_before_they_were_followed_are_copied(
     asyncio.run(scenario())
 
 
-def test_a_watch_that_breaks_off_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "DISCOVER_SECONDS", 0.01)
 
     async def scenario() -> None:

@@ -89,7 +89,7 @@ def test_a_fold_and_a_pruning_take_fewer_events_where_one_commit_holds_little() 
     asyncio.run(scenario())
 
 
-def test_what_is_pruned_or_removed_together_is_read_together() -> None:
+def test_rows_deleted_in_one_commit_are_read_at_once() -> None:
     """Each event was read by a call of its own before it was deleted: behind a network, fifty round trips for one commit."""
 
     async def scenario() -> None:
@@ -117,7 +117,7 @@ def shelf() -> Store:
     "attributes",
     [{"number": math.nan}, {"text": math.inf}, {"text": b"\xff"}, {"tags": ["a", b"b"]}],
 )
-def test_a_value_that_json_would_quietly_turn_into_another_is_refused(attributes: Any) -> None:
+def test_a_value_that_json_would_change_is_rejected(attributes: Any) -> None:
     """JSON's encoder writes null for NaN and base 64 for bytes. A record whose type holds no float is not looked through
     for NaN, and where it allows null or text, what was stored read back well: as something that nobody had written."""
 
@@ -146,7 +146,7 @@ def test_a_counter_is_not_put_where_it_could_never_be_added_to_again(value: int)
     asyncio.run(scenario())
 
 
-def test_nothing_can_be_appended_behind_the_last_ulid_there_is_and_the_error_has_a_name() -> None:
+def test_an_append_after_the_last_ulid_raises_limit_error() -> None:
     """An import may give an event's place, and so the very last one. Python's own error met every append after it."""
 
     async def scenario() -> None:
@@ -178,7 +178,7 @@ def test_a_space_that_is_not_text_is_refused_by_name(space: Any) -> None:
         Store(hostile_calls.SCHEMA, MemoryEngine(), space)
 
 
-def test_a_cursor_with_anything_between_its_characters_is_refused() -> None:
+def test_a_cursor_with_extra_characters_is_rejected() -> None:
     """Characters outside the alphabet were left out in silence, so one cursor had endlessly many spellings."""
 
     async def scenario() -> None:
@@ -231,7 +231,7 @@ def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_start_behind_the_last_field_is_refused_as_that() -> None:
+def test_a_prefix_after_the_last_field_is_rejected_with_its_reason() -> None:
     """It said of a field that is not there that it is not text."""
     with pytest.raises(UsageError, match="all fields of the key are given"):
         asyncio.run(shelf().page(DOC, id="a", prefix="x"))

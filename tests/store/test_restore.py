@@ -13,7 +13,7 @@ OLD = "2020-02-02T02:02:02.002Z"
 
 
 @everywhere
-async def test_a_restored_record_keeps_its_times_and_earns_its_rows(harness: Harness) -> None:
+async def test_a_restored_record_keeps_its_times_and_has_its_rows(harness: Harness) -> None:
     store = harness.store()
     was = book(
         isbn="9", series="s", position=1.5, year=5, shelf="top", created_at=OLD, updated_at=OLD
@@ -42,7 +42,7 @@ async def test_a_restored_record_expires_when_it_would_have(harness: Harness) ->
 
 
 @everywhere
-async def test_what_can_not_be_restored_changes_nothing(harness: Harness) -> None:
+async def test_an_invalid_backup_changes_nothing(harness: Harness) -> None:
     store = harness.store()
     async with store.transaction() as tx:
         with pytest.raises(UsageError):

@@ -253,7 +253,7 @@ async def test_a_count_counts_the_records_that_earn_it(harness: Harness) -> None
 
 
 @everywhere
-async def test_a_count_row_that_is_no_number_is_unreadable(harness: Harness) -> None:
+async def test_a_count_row_that_is_not_a_number_is_unreadable(harness: Harness) -> None:
     store = harness.store()
     for row in (b'"x"', b"1.5", b"--5", b"", b"9" * 5_000):
         await harness.plant({"year:1965": row})

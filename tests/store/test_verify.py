@@ -14,10 +14,10 @@ from tests.store.support.harness import (
     clean,
     everywhere,
     findings,
+    kinds_and_keys,
     played,
     session,
     sound,
-    told,
 )
 from tests.store.support.library_schema import (
     BOOK,
@@ -33,7 +33,7 @@ OPEN, DONE = (
     b'{"state":"done","asset":"7","topic":"t"}',
 )
 
-MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
+REPAIRED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "an index row is gone": ({"idx:tag:x:1": None}, [("missing", "idx:tag:x:1")]),
     "an index row says something else": (
         {"idx:title:title 1:1": b'"2"'},
@@ -100,9 +100,9 @@ MENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MENDED)
-def test_what_is_wrong_is_found_and_mended(name: str) -> None:
-    damage, expected = MENDED[name]
+@pytest.mark.parametrize("name", REPAIRED)
+def test_a_wrong_row_is_found_and_repaired(name: str) -> None:
+    damage, expected = REPAIRED[name]
 
     async def story(harness: Harness) -> None:
         store = await sound(harness)
@@ -110,12 +110,12 @@ def test_what_is_wrong_is_found_and_mended(name: str) -> None:
         await harness.plant(damage)
         damaged = await harness.rows()
         found = await findings(store)
-        assert {kind for kind, _ in told(found)} >= {expected[0][0]} and not any(
+        assert {kind for kind, _ in kinds_and_keys(found)} >= {expected[0][0]} and not any(
             finding.repaired for finding in found
         )
         assert await harness.rows() == damaged, "without repair, nothing is written"
         found = await findings(store, repair=True)
-        assert sorted(told(found)) == sorted(expected) and all(
+        assert sorted(kinds_and_keys(found)) == sorted(expected) and all(
             finding.repaired for finding in found
         )
         await clean(store)
@@ -161,7 +161,7 @@ UNMENDED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("name", UNMENDED)
-def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_drop(
+def test_unrepairable_rows_are_reported_and_left_until_drop(
     name: str,
 ) -> None:
     damage, expected = UNMENDED[name]
@@ -173,10 +173,12 @@ def test_what_there_is_nothing_to_go_by_is_told_and_left_until_a_person_says_dro
         damaged = await harness.rows()
         for options in ({}, {"repair": True}):
             found = await findings(store, **options)
-            assert told(found) == expected and not any(finding.repaired for finding in found)
+            assert kinds_and_keys(found) == expected and not any(
+                finding.repaired for finding in found
+            )
         assert await harness.rows() == damaged
         found = await findings(store, drop=True)
-        assert told(found) == expected and all(finding.repaired for finding in found)
+        assert kinds_and_keys(found) == expected and all(finding.repaired for finding in found)
         assert await harness.rows() == before
 
     run(story)
@@ -192,7 +194,7 @@ async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_deci
     for repair in (False, True):
         found = await findings(store, repair=repair)
         assert (
-            told(found) == [("conflict", "isbn:9")]
+            kinds_and_keys(found) == [("conflict", "isbn:9")]
             and not found[0].repaired
             and found[0].of == "book"
         )
@@ -207,8 +209,8 @@ async def test_a_record_that_no_longer_reads_keeps_its_rows(harness: Harness) ->
     store = await sound(harness)
     await harness.plant({"b:2": b"{"})
     found = await findings(store, repair=True)
-    assert ("unreadable", "b:2") in told(found) and not [
-        key for kind, key in told(found) if kind == "dangling"
+    assert ("unreadable", "b:2") in kinds_and_keys(found) and not [
+        key for kind, key in kinds_and_keys(found) if kind == "dangling"
     ]
     assert "idx:tag:y:2" in await harness.rows() and "isbn:8" in await harness.rows()
 
@@ -242,7 +244,7 @@ async def test_a_row_that_expires_at_another_time_than_its_record_is_wrong(
     await harness.plant(
         {"sliding:user:ann:1": b"1", "until:token:tu": b'"u"'}, expires=START + 5_000
     )
-    assert sorted(told(await findings(store))) == [
+    assert sorted(kinds_and_keys(await findings(store))) == [
         ("wrong", "sliding:user:ann:1"),
         ("wrong", "until:token:tu"),
     ]

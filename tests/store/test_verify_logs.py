@@ -6,7 +6,7 @@ from keyhouse.clock import ulid_at
 from keyhouse.errors import RevisionError, UnreadableError
 from keyhouse.store import Finding, append, fold
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.support.harness import Harness, clean, everywhere, findings, told
+from tests.store.support.harness import Harness, clean, everywhere, findings, kinds_and_keys
 from tests.store.support.library_schema import (
     HEARD,
     HEARING,
@@ -35,9 +35,12 @@ async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harn
         await tx.restore(HEARD, _heard(7, at=later))
         await tx.restore(HEARD, _heard(9, user="bob", at=later))
     wrong = [("unfolded", "heard:state:ann"), ("unfolded", "heard:state:bob")]
-    assert told(await findings(store)) == wrong and await store.get(SECONDS_OF, user="ann") == 5
+    assert (
+        kinds_and_keys(await findings(store)) == wrong
+        and await store.get(SECONDS_OF, user="ann") == 5
+    )
     repaired = await findings(store, repair=True)
-    assert told(repaired) == wrong and all(finding.repaired for finding in repaired)
+    assert kinds_and_keys(repaired) == wrong and all(finding.repaired for finding in repaired)
     assert (
         await store.get(SECONDS_OF, user="ann") == 12
         and await store.get(SECONDS_OF, user="bob") == 9
@@ -64,7 +67,7 @@ async def test_a_state_that_was_set_back_is_found(harness: Harness) -> None:
 
 
 @everywhere
-async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_append(
+async def test_a_state_with_an_invalid_position_is_found_and_repaired(
     harness: Harness,
 ) -> None:
     """An append fell over with a bare ValueError."""
@@ -75,7 +78,11 @@ async def test_a_state_that_names_no_event_is_found_mended_and_named_by_an_appen
     with pytest.raises(UnreadableError, match="keyhouse verify"):
         await append(store, HEARD, _heard(6))
     wrong = [("wrong", "heard:state:ann"), ("wrong", "heard:state:cy")]
-    assert told(await findings(store)) == wrong == told(await findings(store, repair=True))
+    assert (
+        kinds_and_keys(await findings(store))
+        == wrong
+        == kinds_and_keys(await findings(store, repair=True))
+    )
     ann, cy = await store.get(HEARING, user="ann"), await store.get(HEARING, user="cy")
     assert (
         ann is not None and ann.through == entry.values[-1] and cy is not None and cy.through == ""
@@ -107,7 +114,7 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
 
 
 @everywhere
-async def test_a_sequence_that_was_set_back_is_found_and_mended(harness: Harness) -> None:
+async def test_a_sequence_that_was_set_back_is_found_and_repaired(harness: Harness) -> None:
     """No line could be appended any more: its place was taken."""
     store = harness.store()
     for text in "abc":
@@ -120,7 +127,7 @@ async def test_a_sequence_that_was_set_back_is_found_and_mended(harness: Harness
     await append(store, LINE, Line("d"), job="j")
     assert await store.get(NEXT_LINE, job="j") == 4
     await harness.plant({"line:next:j": None})
-    assert told(await findings(store, repair=True)) == [("wrong", "line:next:j")]
+    assert kinds_and_keys(await findings(store, repair=True)) == [("wrong", "line:next:j")]
     await clean(store)
 
 

@@ -7,7 +7,15 @@ import msgspec
 from keyhouse.schema import Record, Schema, Space, Summary
 from keyhouse.store import Store, Transaction
 from keyhouse.testing.faults import FaultyEngine, meanwhile
-from tests.store.support.harness import Harness, book, clean, everywhere, findings, sound, told
+from tests.store.support.harness import (
+    Harness,
+    book,
+    clean,
+    everywhere,
+    findings,
+    kinds_and_keys,
+    sound,
+)
 from tests.store.support.library_schema import (
     BOOK,
     FIRST_IN_SERIES,
@@ -61,7 +69,7 @@ async def test_verify_finds_nothing_while_writers_write(harness: Harness) -> Non
 
 
 @everywhere
-async def test_a_name_that_changes_hands_while_it_is_looked_at_is_not_taken_from_its_new_holder(
+async def test_a_unique_row_that_changes_owner_during_verify_is_not_deleted(
     harness: Harness,
 ) -> None:
     """The page shows that 1 has the name. It gives it to 2. Record 1 does not earn the row any more: it was found
@@ -80,7 +88,7 @@ async def test_a_name_that_changes_hands_while_it_is_looked_at_is_not_taken_from
 
 
 @everywhere
-async def test_a_record_that_changes_between_two_looks_is_no_finding(harness: Harness) -> None:
+async def test_a_record_that_changes_between_two_reads_is_not_a_finding(harness: Harness) -> None:
     """The record is read, it changes, its row is read: nothing was wrong at any moment. A look that writes nothing must hold
     together as one that does."""
     store = await sound(harness)
@@ -121,12 +129,12 @@ async def test_a_count_is_right_though_one_record_came_as_another_went(harness: 
     recount = plain.calls["scan"] - 2  # the second page of the recount
     engine = FaultyEngine(harness.engine, meanwhile(recount, swap, call="scan"))
     found = await findings(harness.store(engine=engine), repair=True)
-    assert swaps == 1 and told(found) == [("miscounted", "year:0007")]
+    assert swaps == 1 and kinds_and_keys(found) == [("miscounted", "year:0007")]
     await clean(store)
 
 
 @everywhere
-async def test_a_count_that_changes_as_it_is_mended_is_counted_again(harness: Harness) -> None:
+async def test_a_count_that_changes_during_repair_is_counted_again(harness: Harness) -> None:
     store = await sound(harness)
     await harness.plant({"year:0001": b"9"})
 
@@ -134,14 +142,14 @@ async def test_a_count_that_changes_as_it_is_mended_is_counted_again(harness: Ha
         await store.put(BOOK, book("4", year=1))
 
     engine = FaultyEngine(harness.engine, meanwhile(1, change, call="commit"))
-    assert told(await findings(harness.store(engine=engine), repair=True)) == [
+    assert kinds_and_keys(await findings(harness.store(engine=engine), repair=True)) == [
         ("miscounted", "year:0001")
     ]
     await clean(store)
 
 
 @everywhere
-async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_run(
+async def test_a_row_that_becomes_unreadable_does_not_stop_verify(
     harness: Harness,
 ) -> None:
     await sound(harness)
@@ -160,12 +168,12 @@ async def test_what_becomes_unreadable_while_it_is_looked_at_does_not_end_the_ru
 
 
 @everywhere
-async def test_a_row_that_is_mended_by_others_meanwhile_is_not_dropped(harness: Harness) -> None:
+async def test_a_row_repaired_by_others_meanwhile_is_not_dropped(harness: Harness) -> None:
     """`drop` deleted whatever stood at the key by then: a record that its owner had just written anew."""
     store = await sound(harness)
     await harness.plant({"b:3": b"{", "shelf:a": b"{"})
 
-    async def mend() -> None:
+    async def rewrite() -> None:
         await harness.plant({"b:3": None, "shelf:a": None})
         await store.put(BOOK, book("3", year=2))
         for id in ("1", "2"):
@@ -174,7 +182,7 @@ async def test_a_row_that_is_mended_by_others_meanwhile_is_not_dropped(harness: 
             await store.put(BOOK, msgspec.structs.replace(found, shelf="b"))
             await store.put(BOOK, found)
 
-    engine = FaultyEngine(harness.engine, meanwhile(1, mend, call="scan", after=True))
+    engine = FaultyEngine(harness.engine, meanwhile(1, rewrite, call="scan", after=True))
     await findings(harness.store(engine=engine), repair=True, drop=True)
     assert await store.get(BOOK, id="3") is not None
     assert (await harness.rows())["shelf:a"]
@@ -190,7 +198,7 @@ async def test_an_heir_is_chosen_when_the_holder_of_a_first_row_was_lost(harness
 
 
 @everywhere
-async def test_a_member_behind_which_one_of_two_records_stands_is_no_finding(
+async def test_a_summary_member_of_one_of_two_records_is_not_a_finding(
     harness: Harness,
 ) -> None:
     store = await sound(harness)

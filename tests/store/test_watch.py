@@ -38,7 +38,7 @@ async def test_a_watch_gives_records_as_they_are_put_and_go(harness: Harness) ->
 
 
 @everywhere
-async def test_a_watch_goes_on_from_the_revision_of_a_page_without_a_gap(harness: Harness) -> None:
+async def test_a_watch_from_a_pages_revision_has_no_gap(harness: Harness) -> None:
     store = harness.store()
     await store.put(BOOK, book("1"))
     page = await store.page(BOOK)
@@ -94,7 +94,7 @@ async def test_a_watch_is_bound_by_leading_fields_or_first_characters(harness: H
 
 
 @everywhere
-async def test_a_watch_from_now_on_shows_what_comes(harness: Harness) -> None:
+async def test_a_watch_without_since_shows_later_changes(harness: Harness) -> None:
     store = harness.store()
     await store.put(BOOK, book("old"))
     async with aclosing(store.watch(BOOK)) as watch:
@@ -116,7 +116,7 @@ async def test_an_expiry_is_a_change_when_it_is_swept(harness: Harness) -> None:
 
 
 @everywhere
-async def test_an_event_says_when_its_record_expires(harness: Harness) -> None:
+async def test_an_event_has_the_expiry_of_its_record(harness: Harness) -> None:
     store = harness.store()
     since = (await store.page(SLIDING)).revision
     entry = await store.put(SLIDING, session())

@@ -238,7 +238,7 @@ def _wrong(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", DECLARING)
-def test_a_declaration_of_junk_is_refused_or_taken_but_never_falls_over(name: str) -> None:
+def test_a_declaration_of_junk_is_rejected_or_accepted_but_never_crashes(name: str) -> None:
     """`Schema("q", "x")` was an AttributeError of a line within, and `{x:|b}` an enumeration with no word."""
     refused = 0
     for args, named in _wrong(DECLARING[name]):
@@ -327,7 +327,7 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", ASKING)
-def test_a_call_with_junk_is_refused_or_done_but_never_falls_over(name: str) -> None:
+def test_a_call_with_junk_is_rejected_or_done_but_never_crashes(name: str) -> None:
     """`watch(since="1")` was a TypeError of the engine's comparison; a negative `keep` an IndexError."""
 
     async def story() -> int:
@@ -405,7 +405,7 @@ STORIES: dict[str, tuple[Callable[[], object], type[KeyhouseError], str]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_the_refusal_says_what_to_do(story: str) -> None:
+def test_the_error_explains_the_fix(story: str) -> None:
     call, error, says = STORIES[story]
     with pytest.raises(error, match=says):
         call()

@@ -164,5 +164,5 @@ async def sound(harness: Harness) -> Store:
     return store
 
 
-def told(found: list[Finding]) -> list[tuple[str, str]]:
+def kinds_and_keys(found: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.kind, finding.key) for finding in found]

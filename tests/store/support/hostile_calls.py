@@ -88,7 +88,7 @@ PASS = Record(Pass, "pass:{id}", expiry=at_field("until"))
 HITS = Counter("hits:{id}", name="hits")
 EVENT = Log(Event, "event:{stream}:{at:ulid}")
 RECORDS = (NOTE, PLAIN, DOC, PAIR, DOTTED, NUMBERED, NAMED, TICKET, SESSION, PASS, HITS, EVENT)
-SCHEMA = Schema("poison", *RECORDS, space=Space("a tenant"))
+SCHEMA = Schema("hostile", *RECORDS, space=Space("a tenant"))
 
 
 class Bad:
