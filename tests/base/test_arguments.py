@@ -1,4 +1,4 @@
-"""Arguments held to their annotations: what each kind of annotation takes, and what the refusal says."""
+"""Arguments are checked against each kind of annotation, and errors name the needed type."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

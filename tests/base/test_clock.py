@@ -1,4 +1,4 @@
-"""Time and ids: a clock that moves when told, and ULIDs that only ever grow."""
+"""Clocks and ULIDs."""
 
 import time
 
@@ -66,7 +66,7 @@ def test_an_id_is_greater_than_after() -> None:
     source = UlidSource(ManualClock(), seed=1)
     later = ulid_at(ManualClock().now() + 10**9)
     assert source.new(after=later) > later
-    assert source.new() > later, "and all that come after it do so too"
+    assert source.new() > later, "later ids are greater too"
 
 
 def test_the_greatest_ulid_has_no_successor() -> None:

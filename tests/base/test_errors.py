@@ -1,4 +1,6 @@
-"""Errors: a fixed sentence and its fields, a status and a code for every face, and the tree as it is drawn."""
+"""Errors have a fixed sentence and fields, a status and a code; the documented tree is the real
+one.
+"""
 
 import ast
 import re
@@ -21,7 +23,7 @@ def tree() -> dict[str, type[KeyhouseError]]:
 
 
 def drawn() -> dict[str, str]:
-    """Each error of the picture at the head of the file, with the one it stands under."""
+    """Return each error of the module's docstring, with its parent."""
     picture = ast.get_docstring(ast.parse(Path(errors.__file__).read_text())) or ""
     parents: dict[str, str] = {}
     stack: list[str] = []
@@ -59,5 +61,5 @@ def test_a_long_field_is_abbreviated() -> None:
 
 
 def test_an_error_can_always_be_printed() -> None:
-    """A whole number of 5,000 digits is more than Python prints: the error about it could not be printed either."""
+    """Python does not print an integer of 5,000 digits, so its error could not be printed."""
     assert "too long to show" in str(LimitError("Too large.", value=10**5_000))

@@ -1,4 +1,4 @@
-"""What no engine can take is refused before any is asked, with the limit in the error."""
+"""A batch beyond the limits is rejected before an engine is called; the error has the limit."""
 
 import pytest
 

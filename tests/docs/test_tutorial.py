@@ -1,4 +1,6 @@
-"""The tutorial is a program: its blocks, one after the other, run, and print what it says they print."""
+"""The tutorial is a program: its blocks, one after the other, run, and print what it says they
+print.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Random keys: every segment type with the values it must be able to write, and templates put together from them."""
+"""Random values of every segment type, and random templates."""
 
 import string
 from collections.abc import Callable
@@ -57,7 +57,7 @@ ODD += [
     "..",
     "ﬀ",
 ]
-"""Texts that have broken key builders before: delimiters, marks, escapes, code points at an edge."""
+"""Texts that break key builders: delimiters, marks, escapes, code points at range limits."""
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 texts = st.lists(
@@ -73,7 +73,7 @@ days = st.dates(min_value=date(1, 1, 1), max_value=date(9999, 12, 31))
 
 
 class Kind(NamedTuple):
-    """One segment type: how it is made, values it can write, and what a value reads back as."""
+    """One segment type, a strategy for its values, and the parsed form of a value."""
 
     name: str
     segment: Segment
@@ -152,7 +152,7 @@ class Drawn(NamedTuple):
     kinds: list[Kind]
 
     def read(self, values: dict[str, Any]) -> dict[str, Any]:
-        """What these values read back as."""
+        """Return the parsed form of these values."""
         return {
             name: kind.reads_as(values[name])
             for name, kind in zip(self.template.fields, self.kinds, strict=True)
@@ -161,7 +161,7 @@ class Drawn(NamedTuple):
 
 @st.composite
 def templates(draw: st.DrawFn, *, fields_max: int = 4, kinds: list[Kind] | None = None) -> Drawn:
-    """Templates as authors write them: fields divided by literal text, in either alphabet."""
+    """Draw templates as authors write them: fields separated by literals, in either alphabet."""
     escape: Escape = draw(st.sampled_from([PLAIN, PLAIN, PLAIN, NATS]))
     chosen = draw(st.lists(st.sampled_from(kinds or KINDS), min_size=1, max_size=fields_max))
     divider = literals if escape is PLAIN else nats_literals
@@ -189,7 +189,7 @@ def values_of(draw: st.DrawFn, drawn: Drawn) -> dict[str, Any]:
 
 @st.composite
 def mutations(draw: st.DrawFn, key: str) -> str:
-    """The key with a little damage: what a program that builds keys by hand might write."""
+    """Draw a slightly damaged key, as a program that builds keys by hand might write it."""
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(key)))
         cut = draw(st.integers(0, 2))

@@ -17,7 +17,7 @@ ESCAPES = {
     "nats and -": NATS.and_also("-"),
 }
 NATS_SAYS = re.compile(r"[-/_=.a-zA-Z0-9]+")
-"""What a NATS server accepts as a key, but for the rules about dots."""
+"""Characters that a NATS server accepts in a key, apart from the rules about dots."""
 
 escapes = pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 
@@ -81,7 +81,7 @@ def test_text_hostile_to_nats_is_escaped_as_documented(text: str, written: str) 
     "text", ["%3a", "%zz", "%", "%3", "%41", "%C3", "%C3%28", "%FF", "a:b", "%ED%A0%80", "%25%3"]
 )
 def test_a_second_spelling_is_rejected(text: str) -> None:
-    """Lower case, a needless escape, half a character, a raw delimiter: a key never has two spellings."""
+    """Lower case, a needless escape, half a character, a raw delimiter."""
     assert PLAIN.and_also(":").unescape(text) is None
 
 

@@ -1,4 +1,4 @@
-"""Spans hold exactly what they say, up to the edges of Unicode; and a key is text that every engine keeps."""
+"""Spans contain exactly their keys, up to the limits of Unicode; keys are valid text."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_a_prefix_span_holds_the_keys_that_start_with_it_and_no_other(
 
 @given(prefix=edges)
 def test_the_end_of_a_prefix_span_is_text(prefix: str) -> None:
-    """The code point behind U+D7FF is a surrogate, which no engine could be asked for."""
+    """The code point after U+D7FF is a surrogate, which no engine accepts."""
     stop = Span.prefix(prefix).stop
     assert stop is None or stop.encode()
 

@@ -1,4 +1,4 @@
-"""The prover is right: whatever it calls apart is apart, and what it shows is a key with two readings."""
+"""The prover is right: accepted templates do not conflict, and every witness is a real key."""
 
 import re
 import time
@@ -24,7 +24,7 @@ from keyhouse.keys import (
 
 
 def readings(template: Template, key: str) -> list[tuple[str, ...]]:
-    """Every way to cut the key into the template's fields: written apart from the code under test, by plain regexes."""
+    """Return every way to split the key into fields, without the code under test."""
 
     def cuts(rest: str, index: int) -> list[tuple[str, ...]]:
         if not rest.startswith(template.literals[index]):
@@ -55,8 +55,9 @@ AMBIGUOUS = [
 
 @pytest.mark.parametrize("template", AMBIGUOUS, ids=repr)
 def test_an_ambiguous_template_shows_a_key_with_two_parses(template: Template) -> None:
-    """The witness was once the shortest text of the field and then what could follow some other text of it: no key at all,
-    and for any field but the first the fields in front were missing."""
+    """The witness was once not a key of the template, and lacked the fields before the ambiguous
+    one.
+    """
     witness = proof.ambiguity(template)
     assert witness is not None
     assert len(readings(template, witness)) >= 2, witness
@@ -218,7 +219,7 @@ def small_templates(draw: st.DrawFn) -> Template:
 
 
 def built_keys(template: Template) -> dict[str, set[tuple[str, ...]]]:
-    """Every short key that the template builds, with the values that build it: by trying all values."""
+    """Return every short key of the template with its values, by trying all values."""
     options: list[list[object]] = []
     for segment in template.segments:
         written: list[object] = []
@@ -234,7 +235,7 @@ def built_keys(template: Template) -> dict[str, set[tuple[str, ...]]]:
         try:
             key = template.join(values)
         except KeyFieldError:
-            continue  # a Match may refuse a value together with what follows it
+            continue  # a Regex may reject a value together with the text after it
         found.setdefault(key, set()).add(tuple(map(repr, values)))
     return found
 
@@ -276,7 +277,7 @@ def test_the_prover_finds_every_foreign_row_in_a_scan(scanned: Template, other: 
 
 @given(one=small_templates(), other=small_templates())
 def test_the_prover_is_right_about_stores_that_fix_a_field(one: Template, other: Template) -> None:
-    """In one store both templates have the same value there, and the widest scan is of the keys that have it."""
+    """In one store both templates have the same value there, and scans cover only that value."""
     fixed = frozenset({"x"})
     apart, pure = (
         proof.collision(one, other, fixed) is None,

@@ -1,4 +1,4 @@
-"""Each segment type keeps its laws: what it writes reads back, what it reads was written so, and it sorts as it promises."""
+"""Laws of the segment types: values round-trip, texts are canonical, the order is as promised."""
 
 from datetime import date, datetime
 from decimal import Decimal
@@ -190,13 +190,13 @@ def test_a_fixed_point_number_is_written_exactly(value: object, text: str) -> No
 
 
 def test_too_many_decimals_are_rejected_and_not_rounded() -> None:
-    """Decimal multiplication rounds to 28 digits: 1.5 and a tiny bit was written as 1.5, and read back as another number."""
+    """Decimal multiplication rounds to 28 digits: slightly more than 1.5 was written as 1.5."""
     with pytest.raises(KeyFieldError, match="at most 3 decimals"):
         Template("{n:010.3f}").build({"n": Decimal("1.50000000000000000000000000000001")})
 
 
 def test_a_fixed_point_type_wider_than_a_float_is_rejected_when_declared() -> None:
-    """It reads as a float, which has 15 decimal digits: `12345678901234567890` read, and written again, was another key."""
+    """A float has 15 digits: `12345678901234567890`, parsed and formatted, was another key."""
     with pytest.raises(DeclarationError):
         Template("{n:020.3f}")
     widest = Template("{n:015.3f}")
@@ -205,13 +205,13 @@ def test_a_fixed_point_type_wider_than_a_float_is_rejected_when_declared() -> No
 
 @pytest.mark.parametrize("spec", ["00d", "00.0f", "0d", "d", "ulyd", "04f", "4d", "04d!", "a,b"])
 def test_an_unknown_segment_type_is_rejected_when_declared(spec: str) -> None:
-    """`00d`, no digit at all, was once accepted: its pattern covers nothing that it writes."""
+    """`00d`, no digit at all, was once accepted: its pattern matches none of its texts."""
     with pytest.raises(DeclarationError):
         segment(spec)
 
 
 def test_a_regex_field_rejects_u_0000_even_if_its_pattern_matches_it() -> None:
-    """`[^:]+` covers U+0000, and a short key of ASCII was not looked at again: it reached the engine."""
+    """`[^:]+` matches U+0000, and a short ASCII key is not checked again: it reached the engine."""
     template = Template("k:{x}", x=Regex("[^:]*"))
     for value in ("a\0b", "\ud800"):
         with pytest.raises(KeyFieldError):
@@ -219,7 +219,7 @@ def test_a_regex_field_rejects_u_0000_even_if_its_pattern_matches_it() -> None:
 
 
 def test_a_regex_with_capturing_groups_is_rejected_when_declared() -> None:
-    """Its groups were counted among the template's fields: no key of it could be read."""
+    """Its groups were counted as fields of the template: no key could be parsed."""
     with pytest.raises(DeclarationError):
         Regex("(a|b)+")
 
@@ -230,7 +230,7 @@ def test_a_regex_that_matches_the_empty_text_builds_no_empty_key() -> None:
 
 
 def test_a_regex_rejects_excluded_text_that_spans_the_next_literal() -> None:
-    """Customer `12_streamkit` and then `_streamkit_…`: a reader from the left would find the delimiter too early."""
+    """In customer `12_streamkit` followed by `_streamkit_…`, the delimiter is found too early."""
     template = Template(
         "cust_{customer}_streamkit_{id}",
         customer=Regex("[A-Za-z0-9_-]{1,64}", without=("_streamkit_",)),
@@ -242,7 +242,9 @@ def test_a_regex_rejects_excluded_text_that_spans_the_next_literal() -> None:
 
 
 def test_a_regex_may_be_followed_by_text_that_it_excludes() -> None:
-    """The text that is refused may stand anywhere in the literal behind it: only what the value takes part in counts."""
+    """Excluded text may occur in the literal after the field: only text that includes the value
+    counts.
+    """
     template = Template("c_{x}__k_{y}", x=Regex("[a-z_]+", without=("_k_",)))
     assert template.build({"x": "abc", "y": "1"}) == "c_abc__k_1"
 
@@ -309,12 +311,12 @@ def test_the_beginning_of_normal_text_keeps_a_space_that_divides_words() -> None
     assert NormalizedText().format_prefix("  ") == ""
 
 
-class Kind(str, Enum):  # noqa: UP042  # a StrEnum is what most people write, and its str() is the text
+class Kind(str, Enum):  # noqa: UP042  # the str() of a StrEnum is its text
     PODCAST = "podcast"
 
 
 def test_a_choice_writes_the_text_of_an_enum_and_not_its_name() -> None:
-    """`str()` of an Enum that is also text is `Kind.PODCAST`, which equals no word, and was written as the key."""
+    """`str()` of such an Enum is `Kind.PODCAST`, which was written to the key."""
     template = Template("k:{kind:book|podcast}")
     assert template.build({"kind": Kind.PODCAST}) == "k:podcast"
 

@@ -1,4 +1,4 @@
-"""Templates keep their laws for any types, literals and values: build and parse, spans, and fixing some of the fields."""
+"""Laws of templates for any types, literals and values: build, parse, span and bind."""
 
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from tests.keys import strategies as keys
 
 
 def sound(drawn: keys.Drawn) -> bool:
-    """Whether a schema would accept the template."""
+    """Return True if a schema would accept the template."""
     return proof.ambiguity(drawn.template) is None and proof.spill(drawn.template) is None
 
 
@@ -22,7 +22,7 @@ def built(drawn: keys.Drawn, values: dict[str, Any]) -> str:
     try:
         return drawn.template.build(values)
     except KeyFieldError:
-        assume(False)  # a Match that meets what follows it, or a key too long
+        assume(False)  # a Regex that conflicts with the next literal, or a key too long
         raise
 
 
@@ -114,7 +114,7 @@ def test_a_prefix_search_in_normalized_text_normalizes_the_prefix(text: str, sta
 
 
 def test_a_whole_segment_is_never_the_beginning_of_another() -> None:
-    """`/1446` never covers `/14460`, the mistake that every store of paths makes once."""
+    """`/1446` does not cover `/14460`, a common mistake of path stores."""
     path = Template("/{show}/{season}/{asset}")
     assert path.build({"show": "14460", "season": "1", "asset": "9"}) not in path.span(
         {"show": "1446"}
@@ -126,8 +126,10 @@ def test_a_whole_segment_is_never_the_beginning_of_another() -> None:
 
 
 def test_a_choice_whose_words_hold_the_delimiter_does_not_spill_into_a_longer_word() -> None:
-    """`x_` begins `x_y_…` too: a scan of kind `x` returned the rows of kind `x_y`. Such a template can't be scanned by its
-    kind, and so a schema refuses it, with a key that would be found by mistake."""
+    """A scan of kind `x` returned rows of kind `x_y`, since `x_` is a prefix of `x_y_…`.
+
+    A schema rejects such a template with a witness key.
+    """
     template = Template("{kind:x|x_y}_{id:ulid}")
     assert proof.ambiguity(template) is None
     witness = proof.spill(template)
@@ -143,23 +145,21 @@ def test_a_choice_that_ends_itself_does_not_spill() -> None:
 
 @pytest.mark.parametrize("mark", ["%", "0", "5", "A", "F"])
 def test_text_followed_by_an_escape_character_is_rejected_when_declared(mark: str) -> None:
-    """The escape of a character is `%` and digits: were one of them the delimiter, `%30` would end in its midst, and what
-    was built could not be read."""
+    """An escape is `%` and digits: if a digit were the delimiter, `%30` would be split in two."""
     with pytest.raises(DeclarationError):
         Template("x:{a}" + mark + "{b}")
 
 
 @pytest.mark.parametrize("text", ["{a}{b}", "{a}{b:ulid}", "{a:norm}{b:04d}", "{a:text?}{b:x|y}"])
 def test_text_without_a_delimiter_is_rejected_when_declared(text: str) -> None:
-    """A scan bound by it would cover longer texts too; and to prove anything of `{a}{b:ulid}` took forever: each of the 26
-    characters could be the first, which is 2**26 states."""
+    """A scan by it would cover longer texts, and a proof about `{a}{b:ulid}` needs 2**26 states."""
     with pytest.raises(DeclarationError):
         Template("p:" + text)
 
 
 @pytest.mark.parametrize("space", ["{id}", "{", "}", "{x:ulid}", "a{b", "{customer}"])
 def test_a_fixed_value_is_text_and_not_a_template(space: str) -> None:
-    """A tenant called `{id}` was read as a field of its own when the store fixed it, and could not be opened."""
+    """A tenant named `{id}` was parsed as a field when the store fixed it."""
     template = Template("cust_{customer}_{id}")
     bound = template.bind({"customer": space})
     assert bound.fields == ("id",)
@@ -180,7 +180,7 @@ def test_a_template_none_of_whose_fields_is_fixed_is_itself() -> None:
 
 @pytest.mark.parametrize("given", [{"zz": 1}, {"a": "1", "zz": 1}, {"a": "1", "b": "2", "zz": 1}])
 def test_a_span_by_an_unknown_field_is_rejected(given: dict[str, Any]) -> None:
-    """With all fields and one more, the misspelt one was ignored, and the span was of every key that starts so."""
+    """With all fields and a misspelt one, the span covered every key with that prefix."""
     with pytest.raises(UsageError, match="no such field") as refused:
         Template("x:{a}:{b}").span(given)
     assert refused.value.fields["fields"] == ["zz"]
@@ -198,7 +198,7 @@ def test_a_key_is_built_from_its_own_fields_alone() -> None:
 
 @pytest.mark.parametrize("start", ["\ud800", "a\0"])
 def test_a_prefix_that_no_key_can_have_is_rejected(start: str) -> None:
-    """A lone surrogate came as far as the engine's driver, which raised an error of its own."""
+    """A lone surrogate reached the engine's driver, which raised its own error."""
     with pytest.raises(UsageError):
         Template("x:{a}").span({}, prefix=start)
 

@@ -1,7 +1,8 @@
-"""The model test of the store: random operations on a keyspace with every kind of row, each answer compared with an oracle.
+"""The model test of the store: random operations, each result compared with an oracle.
 
-`keyspace` declares the rows; `oracle` says what must be there, in plain dictionaries and without the schema's code;
-`generator` draws operations; `player` puts each to both, and `scans` those that read in order.
+`keyspace` declares rows of every kind; `oracle` computes the expected ones with plain dictionaries,
+without the schema's code; `generator` generates operations; `player` applies each to both, and
+`scans` does so for scans.
 """
 
 from tests.model.comparison import Difference

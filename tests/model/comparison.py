@@ -1,4 +1,4 @@
-"""How what the store answers is compared with what the oracle says."""
+"""Comparison of the store's results with the oracle's."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,7 +11,7 @@ from tests.model.oracle import Refused, Stored
 
 
 class Difference(AssertionError):
-    """The store and its model part here."""
+    """The store and its model differ."""
 
 
 def same(answer: object, expected: object, what: str) -> None:
@@ -20,7 +20,7 @@ def same(answer: object, expected: object, what: str) -> None:
 
 
 def shown(entry: Entry[Any] | None) -> Any:
-    """The record as plain JSON."""
+    """Return the record as plain JSON."""
     return None if entry is None else msgspec.to_builtins(entry.record)
 
 
@@ -31,7 +31,7 @@ async def agree(
     *,
     again: bool = False,
 ) -> None:
-    """Both answer the same, or both refuse it. `again`: raise what was refused."""
+    """Check that both return the same, or both reject it. `again`: raise the rejection."""
     try:
         answer = await call()
     except KeyhouseError as error:

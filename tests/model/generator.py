@@ -1,11 +1,12 @@
-"""Random operations from a seed, as text that replays. What matters is that records meet: few ids, few names, short lives.
+"""Random operations from a seed, as replayable text, with few ids and short TTLs so that they
+collide.
 
-    put {"home": "main", "record": "item", "value": {"id": "a", "shelf": "s:t", …}, "ttl": null, "expect": "now"}
+    put {"home": "main", "record": "item", "value": {"id": "a", …}, "ttl": null, "expect": "now"}
     transact {"home": "side", "catch": true, "steps": [["delete", {…}], ["append", {…}]]}
-    page {"home": "main", "by": "tag", "fields": ["fun"], "prefix": null, "reverse": true, "limit": 2, "slot": 1}
+    page {"home": "main", "by": "tag", "fields": ["fun"], "prefix": null, "limit": 2, "slot": 1}
     clock {"by": -4000}
 
-Nothing in it depends on an answer: `expect` is a word, and what a cursor goes on with is named by its slot.
+Operations do not depend on results: `expect` is a word, and a cursor is named by its slot.
 """
 
 import random
@@ -44,7 +45,7 @@ INDEXES: Final = (
     *(f"{name}-{by}" for name in MORTAL for by in ("owner", "tag", "code")),
 )
 LONG: Final = ("item", "task", "shelf", "tag", "rank", "project")
-"""Scans that have several pages, most of the time."""
+"""Scans that usually have several pages."""
 UNIQUES: Final = ("name", "first", *(f"{name}-code" for name in MORTAL))
 
 WEIGHTS: Final = {
@@ -83,13 +84,13 @@ STEPS: Final = {
 
 
 def generate(seed: int, operations: int) -> list[Operation]:
-    """The same seed gives the same operations."""
+    """Return the operations of a seed."""
     generator = Generator(random.Random(seed))
     return [generator.operation() for _ in range(operations)]
 
 
 class Generator:
-    """`dice` may be Hypothesis' own, which then shrinks what it drew."""
+    """`dice` may come from Hypothesis, which then shrinks failures."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -98,7 +99,7 @@ class Generator:
         return self.make(self._weighted(WEIGHTS))
 
     def make(self, name: str) -> Operation:
-        """An operation of this name."""
+        """Return an operation of this name."""
         make: Callable[[], dict[str, Any]] = getattr(self, f"_{name}", dict)
         home = (
             {"home": self._pick(HOMES)}
@@ -195,7 +196,7 @@ class Generator:
         return {"by": by, "fields": fields, "prefix": prefix, "reverse": self._half()}
 
     def _fields_of(self, by: str) -> list[Any]:
-        """Values for the fields of a key, in order; of a log, only its stream."""
+        """Return values for the fields of a key, in order; for a log, only its stream."""
         name, _, index = by.partition("-")
         match by:
             case "shelf":

@@ -1,6 +1,7 @@
-"""A keyspace with every kind of derived row, every way to expire, counters, and logs of every sort: few rows, that meet.
+"""A keyspace with every kind of derived row, expiry, counter and log.
 
-All keys begin with `home`, a setting of the store: two homes in one space are neighbours that must not notice each other.
+All keys begin with `home`, a setting of the store: two homes in one space must not affect each
+other.
 """
 
 from typing import Any
@@ -82,7 +83,7 @@ ITEM = Record(
 
 
 class Task(msgspec.Struct):
-    """Two records, an open and a done one, may list the same member in one summary."""
+    """Two records, one open and one done, may have the same member in one summary."""
 
     id: str
     state: str
@@ -96,7 +97,7 @@ TASK = Record(Task, "{home}/t:{state:open|done}|{id}", BY_PROJECT, PROJECT, IN_P
 
 
 class Mortal(msgspec.Struct):
-    """A record that expires, in one of the four ways."""
+    """A record with one of the four kinds of expiry."""
 
     id: str
     owner: str
@@ -154,7 +155,7 @@ def _log(name: str, *, deferred: bool) -> Log[Played]:
     state = Record(Plays, f"{{home}}/{name}-state:{{user}}", name=f"{name}-state")
 
     def fold(state: Any, event: Played, found: Any) -> FoldResult:
-        """Counts, sums the ranks that the items have when folded, and leaves the log's name and count with each item."""
+        """Count plays, sum the items' ranks, and write the log's name and count to each item."""
         count = 1 if state is None else state.count + 1
         rank = 0 if found["item"] is None else found["item"].rank
         after = Plays(through="", count=count, ranks=rank if state is None else state.ranks + rank)

@@ -1,7 +1,7 @@
-"""What the store must hold and answer, by plain dictionaries: written from the words of the design, not from the code.
+"""The expected rows and results of the store, in plain dictionaries, written from the design.
 
-It knows no template, no segment and no derived row: the functions below write each key and each row by hand, from the
-records alone. One thing is not a function of the records of one moment, and so is kept: who came first to a shelf.
+It uses no template, segment or derived row: the functions below build each key and row from the
+records. Only the first record of a shelf is not a function of the current records, so it is stored.
 """
 
 import unicodedata
@@ -28,7 +28,7 @@ CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class Refused(Exception):
-    """The operation must be refused, with one of these errors."""
+    """The operation must be rejected with one of these errors."""
 
     def __init__(self, *kinds: type[KeyhouseError]) -> None:
         super().__init__(*kinds)
@@ -39,11 +39,11 @@ class Stored(NamedTuple):
     value: dict[str, Json]
     expires: int | None
     revision: int | None
-    """`None`: written by a commit whose revision nobody has told yet."""
+    """None: written by a commit whose revision is not known yet."""
 
 
 class Listed(NamedTuple):
-    """One row of an index, or of the records themselves: where it stands, its fields, and whose it is."""
+    """One row of an index or record: its sort position, its fields, and its record."""
 
     key: str
     fields: Keys
@@ -54,7 +54,7 @@ class Listed(NamedTuple):
 
 
 def written(text: str) -> str:
-    """Text as it stands before a colon."""
+    """Return text as it is escaped before a colon."""
     return text.replace("%", "%25").replace(":", "%3A")
 
 
@@ -79,7 +79,7 @@ def place_text(place: float | None) -> str:
 
 
 def listing(name: str, keys: Keys, stored: Stored) -> Iterator[tuple[str, Listed]]:
-    """The rows that one record has to itself: its own, then those of each index, by the name of the index."""
+    """Yield a record's own row, then its row of each index, with the index's name."""
     value, expires = stored.value, stored.expires
 
     def row(key: str, fields: Keys, value: Json = 1) -> Listed:
@@ -127,19 +127,21 @@ def listing(name: str, keys: Keys, stored: Stored) -> Iterator[tuple[str, Listed
 
 
 class Home:
-    """All that is stored in one home. A transaction works on a copy, which takes the place of the home when it commits."""
+    """Everything stored in one home. A transaction works on a copy, which a commit puts in its
+    place.
+    """
 
     def __init__(self) -> None:
         self.records: dict[str, dict[Keys, Stored]] = {}
         self.counters: dict[tuple[str, str], int] = {}
         self.holders: dict[str, str] = {}
         self.perishable: dict[str, int | None] = {}
-        """Rows of records that expire, as they lie in the engine, live or not: the sweep takes the expired ones."""
+        """Stored rows of records that expire, live or not: the sweep deletes the expired ones."""
         self.doubtful: set[str] = set()
-        """Rows that one transaction put and deleted again: an expired row that lay there may lie there still."""
+        """Rows that one transaction put and deleted: an expired row there may still be stored."""
         self.touched: set[tuple[str, Keys]] = set()
         self.rewritten: set[tuple[str, str]] = set()
-        """Counters that this transaction has put or deleted, so that an add is no longer blind."""
+        """Counters that this transaction put or deleted: an add to them is no longer blind."""
 
     def copy(self) -> "Home":
         home = Home()
@@ -200,7 +202,7 @@ class Home:
         return True
 
     def add(self, counter: str, name: str, by: int, *, blind: bool = True) -> None:
-        """A blind add looks at nothing: the sum is refused by the commit."""
+        """Add without a read: the commit rejects an invalid sum."""
         total = self.counters.get((counter, name), 0) + by
         if abs(by) > BOUND:
             raise Refused(RecordError)
@@ -246,7 +248,7 @@ class Home:
         self.touched.add((name, keys))
 
     def _pass_on(self, id: str, left: str | None, entered: str | None, now: int) -> None:
-        """A shelf's first stays its first until it leaves; then comes the one that stands in front."""
+        """Keep a shelf's first record until it leaves; then choose the first in order."""
         if left == entered:
             return
         if left is not None and self.holders[left] == id:
@@ -327,7 +329,7 @@ class Home:
                     yield UniqueError
 
     def sweep(self, now: int) -> tuple[int, int]:
-        """Forget what has expired; how many rows that is, at least and at most."""
+        """Remove expired rows, and return the minimum and maximum of their number."""
         gone = [
             key
             for key, expires in self.perishable.items()
@@ -344,7 +346,7 @@ class Home:
     # Logs
 
     def append(self, log: str, user: str, item: str, now: int, *, at: str | None) -> int | None:
-        """With the place that was drawn, or given. A log that numbers its events gives its own number."""
+        """Append at the generated or given position. A log with a sequence uses its own number."""
         if log == "numbered":
             number = self.counters.get(("number", user), 0)
             self.counters["number", user] = number + 1
@@ -398,7 +400,7 @@ class Home:
     # Reading
 
     def listed(self, by: str, now: int) -> list[Listed]:
-        """The rows of an index, or of the records of that name, in order."""
+        """Return the rows of an index, or of the records of that name, in order."""
         if by == "first":
             return [
                 Listed(f"x:first:{shelf}", (shelf,), "item", (id,), id, None)
@@ -421,7 +423,9 @@ class Home:
         return sorted(rows, key=lambda row: row.key)
 
     def members(self, now: int) -> dict[str, Json]:
-        """Every summary, from the records of this moment: lists in order, for their order is not promised."""
+        """Return every summary of the current records, with sorted lists: their order is not
+        promised.
+        """
         rows: dict[str, Json] = {}
         for stored in self.live("item", now).values():
             item = stored.value
@@ -464,7 +468,7 @@ class Home:
         return rows
 
     def rows(self, now: int) -> dict[str, tuple[Json, int | None]]:
-        """Every row that must be there, from scratch; but counters of 0, which may stand or not."""
+        """Return every expected row except counters of 0, which may exist or not."""
         rows: dict[str, tuple[Json, int | None]] = {}
         for name in self.records:
             for keys, stored in self.live(name, now).items():
@@ -483,5 +487,5 @@ class Home:
 
 
 def ordered(row: Json) -> Json:
-    """A summary with its lists in order."""
+    """Return a summary with sorted lists."""
     return {name: sorted(part) if isinstance(part, list) else part for name, part in row.items()}

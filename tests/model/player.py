@@ -1,7 +1,7 @@
-"""Puts each operation to a store and to the oracle, and raises `Difference` where they part.
+"""Apply each operation to a store and to the oracle, and raise `Difference` where they differ.
 
-The clock steps back only after a sweep. What has expired and still lies in the engine would live again, though its names
-and its places may have gone to others by then: no answer to that is the right one.
+The clock steps back only after a sweep: otherwise expired rows would be live again, though other
+records may have taken their unique values, and no result would be right.
 """
 
 import json
@@ -41,18 +41,18 @@ from tests.model.scans import FOLDED, Scans, index_of
 SPACE: Final = "space"
 CHECK_EVERY: Final = 100
 VERIFY_EVERY: Final = 500
-"""Operations between two looks at all rows, and between two runs of `verify`, which costs as much as fifty operations."""
+"""Operations between two runs of `verify`, which costs as much as fifty operations."""
 
 SHOWN: Final = 25
-"""Operations that a failure shows, up to the one that failed."""
+"""Operations that a failure prints, up to the one that failed."""
 
 TYPES: Final[dict[str, Any]] = {"item": Item, "task": Task} | dict.fromkeys(MORTALS, Mortal)
 STREAMS: Final = sorted(USERS, key=lambda user: f"{written(user)}:")
-"""The streams of a log in the order of their keys, which is that in which they are folded and pruned."""
+"""The streams of a log in key order, the order in which they are folded and pruned."""
 
 
 async def play(operations: Iterable[Operation], opener: Opener, *, label: str = "a script") -> int:
-    """Play them all, and check everything at the end; how many operations were played."""
+    """Run all operations, check everything at the end, and return their number."""
     player = await Player.open(opener)
     last: deque[str] = deque(maxlen=SHOWN)
     number = 0
@@ -77,7 +77,7 @@ async def play(operations: Iterable[Operation], opener: Opener, *, label: str = 
 
 
 class Player:
-    """One engine, a store for each home, and what the oracle thinks of them."""
+    """One engine, a store for each home, and the oracle's homes."""
 
     def __init__(self, opener: Opener, clock: ManualClock, engine: Engine) -> None:
         self._opener = opener
@@ -115,7 +115,7 @@ class Player:
     # Writing
 
     async def do_put(self, home: str, **step: Any) -> None:
-        """By the store's own call, which has a path of its own."""
+        """Use the store's own method, which has a separate code path."""
         store, name = self._stores[home], step["record"]
         value = self._value(step["value"])
         keys = _keys(name, value)
@@ -157,7 +157,7 @@ class Player:
     async def do_transact(
         self, home: str, catch: bool, steps: list[tuple[str, dict[str, Any]]]
     ) -> None:
-        """With `catch`, a step that is refused leaves nothing behind, and the others go on."""
+        """With `catch`, a rejected step leaves nothing behind, and the others continue."""
         trial = self.homes[home].copy()
 
         async def work(tx: Transaction) -> None:
@@ -184,7 +184,7 @@ class Player:
         await self._commit(home, trial)
 
     async def _step(self, tx: Transaction, trial: Home, name: str, step: dict[str, Any]) -> None:
-        """One step, in the transaction and in the oracle's copy. An error that was expected is raised again."""
+        """Run one step in the transaction and in the oracle's copy; raise expected errors."""
         now = self._now
         match name:
             case "put":
@@ -324,7 +324,7 @@ class Player:
         self._clock.advance(milliseconds=by)
 
     async def do_reopen(self) -> None:
-        """For an engine that keeps nothing, only the stores are made anew."""
+        """Reopen the engine; for a volatile one, only create the stores again."""
         self._reopened += 1
         if self._engine.capabilities.durable:
             await self._engine.close()
@@ -388,10 +388,10 @@ class Player:
     async def do_keys(self, **scan: Any) -> None:
         await self._scans.keys(**scan)
 
-    # What is there as a whole
+    # The whole content
 
     async def check(self) -> None:
-        """Every row that lives is the one that must be there, and no other is."""
+        """Check that the live rows are exactly the expected ones."""
         page = await self._engine.scan(SPACE, Span(), limit=PAGE_ROWS_MAX)
         same(page.more, False, "more rows than one page")
         found: dict[str, tuple[Any, int | None]] = {}
@@ -425,7 +425,7 @@ class Player:
     # Between the two
 
     def _value(self, value: dict[str, Any]) -> dict[str, Any]:
-        """A value as it is played now: a number in `until` is a time from now on."""
+        """Return the value to write now: a number in `until` is relative to the current time."""
         if isinstance(value.get("until"), int):
             return value | {"until": time_text(self._now + value["until"])}
         return value
@@ -433,12 +433,12 @@ class Player:
     async def _expected(
         self, at: Store | Transaction, record: str, keys: Keys, word: str, home: str | None = None
     ) -> int | Unset | None:
-        """The revision that a word means."""
+        """Return the revision that a word stands for."""
         if not word:
             return ANY
         try:
             entry = await at.entry(RECORDS[record], **_fields(record, keys))
-        except KeyhouseError:  # a key that can't be: the operation itself will say so
+        except KeyhouseError:  # an invalid key: the operation itself raises
             return ANY
         if home is not None:
             self._same_entry(entry, home, record, keys)
@@ -446,7 +446,7 @@ class Player:
         return found if word == "now" else None if word == "absent" else (found or 0) + 1_000_000
 
     async def _commit(self, home: str, trial: Home) -> None:
-        """The copy takes the place of the home. All it wrote must be at one revision, newer than any before."""
+        """Replace the home by the copy. Its rows must have one new revision."""
         touched = trial.touched
         trial.touched, trial.rewritten = set(), set()
         self.homes[home] = trial
@@ -464,7 +464,7 @@ class Player:
             self._newest = max(revisions)
 
     def _forget(self, home: str, trial: Home) -> None:
-        """The copy takes the place of the home, after several commits."""
+        """Replace the home by the copy, after several commits."""
         trial.touched = set()
         self.homes[home] = trial
 

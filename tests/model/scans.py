@@ -1,4 +1,4 @@
-"""Scans: pages that go on where their cursor left off, whatever was written in between; keys; counts."""
+"""Scans: pages resumed by their cursor after other writes, keys, and counts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ from tests.model.keyspace import DERIVED, RECORDS
 from tests.model.oracle import Home, Keys, Listed, folded
 
 Compare = Callable[[Entry[Any] | None, str, str, Keys], None]
-"""Compares an entry with the record of a home, by its name and its keys."""
+"""Compare an entry with the record of a home, by its name and key values."""
 
 TEXT: Final = {
     "item": (True,),
@@ -26,12 +26,12 @@ TEXT: Final = {
     "later": (True, False),
     "numbered": (True, False),
 }
-"""Which fields of a key are text, and can be searched by their first characters."""
+"""Fields of a key that are text and can be searched by prefix."""
 FOLDED: Final = ("tag", "name")
 
 
 class Scans:
-    """`stores` and `homes` are the player's own, and change under its hands. A cursor waits in its slot."""
+    """Scans of the player's stores and homes. Each cursor is stored in its slot."""
 
     def __init__(
         self, clock: Clock, stores: Mapping[str, Store], homes: Mapping[str, Home], compare: Compare
@@ -46,7 +46,7 @@ class Scans:
         await self._next_page(slot, scan, None, "")
 
     async def more(self, slot: int, turned: bool) -> None:
-        """Go on with the cursor of this slot, or with another that is there."""
+        """Resume with the cursor of this slot, or with another one."""
         if not self._cursors:
             return
         slot = slot if slot in self._cursors else min(self._cursors)
@@ -89,7 +89,7 @@ class Scans:
         )
 
     async def keys(self, **scan: Any) -> None:
-        """All keys, in pages; and how many there are."""
+        """Compare all keys, in pages, and their number."""
         by, store = scan["by"], self._stores[scan["home"]]
         declared = DERIVED[by][1] if by in DERIVED else RECORDS[by]
         found: list[str] = []
@@ -117,7 +117,7 @@ class Scans:
         return dict(zip(template.fields[1:], scan["fields"], strict=False))
 
     def _refuses(self, scan: dict[str, Any]) -> bool:
-        """Whether the scan asks for the first characters of what is not text, or of nothing."""
+        """Return True if the scan has a prefix for a field that is not text, or for none."""
         texts = TEXT.get(
             scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,)
         )
@@ -125,7 +125,7 @@ class Scans:
         return scan["prefix"] is not None and (given >= len(texts) or not texts[given])
 
     def _rows(self, scan: dict[str, Any], last: str) -> list[Listed]:
-        """What the scan must give from there on."""
+        """Return the expected rest of the scan."""
         by, fields, prefix = scan["by"], list(scan["fields"]), scan["prefix"]
         if by in FOLDED and fields:
             fields[0] = folded(fields[0])

@@ -1,4 +1,4 @@
-"""Members of a record's JSON that are not its attributes by name: unknown ones are kept, private ones hidden."""
+"""JSON members that are not attributes by name: unknown ones are stored, private ones hidden."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ NOTE = Record(Note, "n:{id}", unknown="extra", private=("secret_word",))
 
 
 def test_an_unknown_member_named_like_the_attribute_for_unknown_members_is_stored() -> None:
-    """`{"extra": 5}` was refused, and `{"extra": {…}}` lost: it was read into the attribute, then replaced."""
+    """`{"extra": 5}` was rejected and `{"extra": {…}}` lost: it was decoded into the attribute."""
     every: list[Any] = [5, {"a": 1}, None, {"extra": {}}]
     for extra in every:
         value = {
@@ -41,7 +41,7 @@ def test_a_known_member_wins_over_an_unknown_one_of_its_name() -> None:
 
 
 def test_a_private_attribute_is_hidden_under_the_name_it_has_in_the_json() -> None:
-    """`shown` went by the attribute's name, and showed what was renamed."""
+    """`shown` used the attribute's name, and showed a renamed private member."""
     assert NOTE.shown(Note(id="1", secret_word="x", extra={"a": 1})) == {
         "id": "1",
         "scaleX": 0,

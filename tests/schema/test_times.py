@@ -1,4 +1,4 @@
-"""Times as each system writes them: UTC, to the second or the millisecond, and read back from any offset."""
+"""Times are written in UTC, in seconds or milliseconds, and parsed with any offset."""
 
 import pytest
 from hypothesis import given
@@ -54,6 +54,6 @@ def test_text_that_is_not_a_time_with_a_zone_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+23:00"])
 def test_a_time_out_of_range_is_rejected(text: str) -> None:
-    """Found by a review: a record that expires in the year 10000 was stored, and ended every command that lists it."""
+    """A record that expired in the year 10000 was stored, and every list with it failed."""
     with pytest.raises(DocumentError, match="1 to 9999"):
         MILLISECONDS.parse(text)

@@ -1,4 +1,4 @@
-"""Backup and restore: one moment, whole or refused, and the store is then what the file says."""
+"""A backup is of one moment and complete, and a restore makes the store equal to it."""
 
 import asyncio
 import io
@@ -45,7 +45,7 @@ def write_lines(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> Pat
 
 
 class Beside(FaultyEngine):
-    """Another writer commits before each scan; without snapshots, as some engines are."""
+    """An engine without snapshots; another writer commits before each scan."""
 
     def __init__(self, inner: Engine, write: Callable[[], Awaitable[object]], times: int) -> None:
         super().__init__(inner)
@@ -89,7 +89,7 @@ def test_a_hostile_store_comes_back_whole_on_every_engine(kind: str, tmp_path: P
     "kind", [kind for kind in OPENERS if kind in ("memory", "sqlite", "rocksdb", "postgres")]
 )
 def test_a_backup_is_of_one_moment_while_others_write(kind: str, tmp_path: Path) -> None:
-    """Each commit changes a row at either end of a space, and each space after the other: none may be seen half."""
+    """Each commit changes the first and last row of a space: no backup may show part of it."""
 
     async def scenario() -> None:
         engine = await OPENERS[kind](tmp_path)(ManualClock())

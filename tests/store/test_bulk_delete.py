@@ -1,4 +1,4 @@
-"""Removal takes records with all that follows from them, goes on when it is run again, and can empty a space."""
+"""A bulk delete removes records with their derived rows, can be resumed, and can empty a space."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

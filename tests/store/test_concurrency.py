@@ -1,4 +1,4 @@
-"""Many tasks and several processes on the same rows at once: no update is lost, no name is claimed twice, all get done."""
+"""Concurrent tasks and processes lose no update, claim no name twice, and all finish."""
 
 import asyncio
 import multiprocessing
@@ -30,7 +30,7 @@ ROUNDS = size(8, 40)
 
 
 async def outcome(store: Store, claimed: list[str], expected: int) -> list[str]:
-    """What is not as it must be after `expected` rounds, in words."""
+    """Return all problems after `expected` rounds."""
     found: list[str] = []
     for id in ("transacted", "compared"):
         score = await store.get(SCORE, id=id)
@@ -93,7 +93,7 @@ def test_64_tasks_in_4_processes_lose_no_update_and_claim_no_name_twice(tmp_path
 def test_a_store_that_does_not_check_its_reads_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The race above can be lost: it is, when the engine is sent no checks."""
+    """The test above can fail: it does when batches have no checks."""
     whole = SqliteEngine.commit
 
     async def unchecked(self: SqliteEngine, space: str, batch: Batch) -> int | None:
@@ -115,7 +115,7 @@ def test_a_store_that_does_not_check_its_reads_is_detected(
 
 
 def test_two_writers_in_hot_loops_on_one_record_both_get_done(tmp_path: Path) -> None:
-    """A writer that has just won is the first to be told, and so the first to come again: it must not win for ever."""
+    """The last winner is the first to retry: it must not win every race."""
 
     async def scenario() -> None:
         store = Store(GAME, SqliteEngine.open(tmp_path / "game.db"), "game")

@@ -1,4 +1,4 @@
-"""Counters: they count from nothing, within bounds, and only what is a counter."""
+"""Counters start at 0, stay within their limits, and reject rows that are not counters."""
 
 from typing import Any
 

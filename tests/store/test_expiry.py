@@ -1,4 +1,4 @@
-"""Expiry: a record and all that is derived from it go at one moment, by our clock, swept or not."""
+"""A record and its derived rows expire together, by the engine's clock, swept or not."""
 
 import pytest
 
@@ -59,7 +59,9 @@ async def test_a_sliding_expiry_moves_with_every_write_and_takes_the_rows_along(
 async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(
     harness: Harness,
 ) -> None:
-    """The rows of an expired record that was not swept came back with the clock, and listed its successor twice."""
+    """When the clock stepped back, rows of an expired record returned and listed its successor
+    twice.
+    """
     store = harness.store()
     await store.put(SLIDING, session())
     harness.clock.advance(seconds=60)
@@ -77,8 +79,10 @@ async def test_a_clock_set_back_shows_no_record_in_a_place_that_it_has_left(
 
 @everywhere
 async def test_who_goes_leaves_a_unique_row_that_another_holds_as_it_is(harness: Harness) -> None:
-    """Its successor took the token over when it had expired; for a clock that is behind, both are there. The one that went
-    wrote the other's row anew, without its expiry: nobody could ever have had that token again."""
+    """A successor takes the token of an expired record; for a slow clock both are live. Deleting
+    the old one wrote the successor's row again without its expiry, so the token was never free
+    again.
+    """
     store = harness.store()
     await store.put(WRITTEN, session("1"), ttl=10)
     harness.clock.advance(seconds=10)
@@ -150,7 +154,7 @@ async def test_a_ttl_overrides_the_declared_expiry(harness: Harness) -> None:
 
 @everywhere
 async def test_a_put_over_an_expired_record_is_a_put_of_a_new_one(harness: Harness) -> None:
-    """Swept or not: its old index rows are as gone as the record, its revision counts for nothing, its name is free."""
+    """Swept or not: its index rows are absent, its revision does not count, its name is free."""
     store = harness.store()
     old = await store.put(SLIDING, session(user="ann", token="a"))
     harness.clock.advance(seconds=60)

@@ -1,4 +1,4 @@
-"""Export and import: what comes back is what went out, to the byte, also when either was cut off."""
+"""An import equals its export byte for byte, even if either was interrupted."""
 
 import asyncio
 import hashlib
@@ -305,7 +305,7 @@ def test_a_second_import_writes_nothing_and_one_over_other_rows_puts_them_right(
 
 @pytest.mark.parametrize("between", [b"", b'{"space":"t","key":"k","value":1}\n'])
 def test_the_last_line_of_a_key_wins(between: bytes) -> None:
-    """With another space between the two lines they were two commits at once, of which either could be the last."""
+    """With another space between two lines of a key, they were concurrent commits in any order."""
     lines = (
         b'{"space":"s","key":"k","value":1}\n' + between + b'{"space":"s","key":"k","value":2}\n'
     )
@@ -321,7 +321,7 @@ def test_the_last_line_of_a_key_wins(between: bytes) -> None:
     asyncio.run(scenario())
 
 
-# What is refused
+# Rejected input
 
 
 def test_a_truncated_or_changed_file_is_rejected() -> None:
@@ -418,7 +418,7 @@ def test_an_export_is_whole_as_it_is_and_not_when_a_byte_of_it_is_another() -> N
 
 
 def shown_export() -> bytes:
-    """One for people: whole, and not to be imported."""
+    """A redacted export is complete, but cannot be imported."""
     line, checksum = encode_redacted("s", "k", {"a": 1}, None), Checksum()
     checksum.add(line)
     return line + encode_trailer(checksum.trailer())

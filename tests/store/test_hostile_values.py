@@ -1,5 +1,6 @@
-"""Bad input of every kind, through the store, on every engine: a named error and nothing written; what is fine is kept to
-the byte, alike on all of them."""
+"""Invalid input raises its error and writes nothing, and valid input is stored byte for byte, on
+every engine.
+"""
 
 import asyncio
 import base64
@@ -49,7 +50,7 @@ from tests.support.engine_openers import OPENERS
 
 
 async def seeded(engine: Engine) -> Store:
-    """A store that holds some of everything, beside another tenant's."""
+    """Return a store with some of everything, next to another tenant's."""
     for space in (SPACE, OTHER):
         store = Store(SCHEMA, engine, space)
         await store.put(NOTE, Note(id="a", title="One", slug="one", position=1, tags=["x"]))
@@ -66,7 +67,7 @@ async def seeded(engine: Engine) -> Store:
 
 
 async def snapshot(engine: Engine) -> tuple[list[list[Row]], int]:
-    """Everything in both spaces, and the engine's revision: one that is the same wrote nothing."""
+    """Return all rows of both spaces and the revision: if it is unchanged, nothing was written."""
     pages = [await engine.scan(space, Span(), limit=PAGE_ROWS_MAX) for space in (SPACE, OTHER)]
     return [page.rows for page in pages], max(page.revision for page in pages)
 
@@ -109,7 +110,7 @@ def test_a_hostile_call_is_rejected_by_name_and_writes_nothing(
 
 
 async def met(bad: Bad, store: Store) -> type[Exception] | None:
-    """The class of the error that the call met: exactly, so that one which is merely related shows."""
+    """Return the exact class of the error, so that a related one is noticed."""
     try:
         await bad.call(store)
     except KeyhouseError as error:
@@ -186,9 +187,7 @@ def test_valid_json_is_stored_byte_for_byte(engine: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("engine", OPENERS)
-def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(
-    engine: str, tmp_path: Path
-) -> None:
+def test_every_text_is_a_distinct_key_and_round_trips(engine: str, tmp_path: Path) -> None:
     async def scenario(opened: Engine) -> None:
         store, other = Store(SCHEMA, opened, SPACE), Store(SCHEMA, opened, OTHER)
         await other.put(DOC, "other's", id="a")
@@ -226,7 +225,7 @@ def test_every_text_is_a_key_of_its_own_and_is_read_back_as_it_was(
 
 @pytest.mark.parametrize("engine", OPENERS)
 @pytest.mark.parametrize("record", [PAIR, DOTTED], ids=["plain", "NATS"])
-def test_every_pair_of_texts_is_a_key_of_its_own_and_a_scan_by_the_first_gives_only_its_own(
+def test_every_pair_of_texts_is_a_distinct_key_and_is_scanned_by_its_first_text(
     engine: str, record: Record[Any], tmp_path: Path
 ) -> None:
     async def scenario(opened: Engine) -> None:
@@ -333,7 +332,7 @@ def sealed(mark: int, key: str) -> str:
 def test_a_forged_cursor_never_leaves_the_span_of_its_scan(
     engine: str, reverse: bool, tmp_path: Path
 ) -> None:
-    """Whoever knows how a cursor is made can make one: it gives nothing that the scan itself would not."""
+    """A client can forge a cursor, but it returns nothing that the scan would not."""
 
     async def scenario(opened: Engine) -> None:
         store = await seeded(opened)

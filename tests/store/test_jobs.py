@@ -1,4 +1,4 @@
-"""Jobs: each record is worked on once, though the runner is killed between any two commits, or replaced by another."""
+"""A job processes each record once, though its runner is killed at any commit or replaced."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ JOB = LIBRARY.meta.job
 
 
 async def count(tx: Transaction, entry: Entry[Book]) -> None:
-    """One for each book, and one for each time that a book is worked on."""
+    """Count each book, and each time a book is processed."""
     tx.add(HITS, 1, page="all")
     tx.add(HITS, 1, page=entry.record.id)
 
@@ -124,7 +124,7 @@ async def test_a_second_runner_gets_a_lease_error(harness: Harness) -> None:
 
 @everywhere
 async def test_a_runner_that_fell_silent_finds_out_that_another_took_over(harness: Harness) -> None:
-    """It sleeps through its lease in the midst of a step, wakes up and goes on: nothing of what it does then may count."""
+    """A runner whose lease expires during a step must not commit that step."""
     store = await filled(harness)
 
     async def overtaken() -> None:
@@ -159,8 +159,8 @@ async def test_many_runners_at_once_do_the_work_of_one(harness: Harness) -> None
 
 
 @everywhere
-async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(harness: Harness) -> None:
-    """The lease stayed until it ran out: whoever had repaired the record had to wait a minute."""
+async def test_a_failing_step_stops_the_job_and_releases_its_lease(harness: Harness) -> None:
+    """The lease was not released, so a rerun had to wait a minute."""
     store = await filled(harness)
     broken = True
 
@@ -182,8 +182,7 @@ async def test_a_step_that_fails_stops_the_job_there_and_lets_go_of_it(harness: 
 async def test_a_cancelled_job_resumes_at_once(
     harness: Harness,
 ) -> None:
-    """Ctrl-C cancels. It left the lease behind, and who ran the same command again, as he was told to, was refused for a
-    minute."""
+    """After Ctrl-C the lease was not released, so running the command again failed for a minute."""
     store = await filled(harness)
     started = asyncio.Event()
 

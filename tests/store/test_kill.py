@@ -1,7 +1,7 @@
-"""kill -9 of a process that writes, again and again on one file: nothing acknowledged is lost, nothing is half there.
+"""Kill a writing process with -9, again and again: nothing acknowledged is lost, no commit is torn.
 
-What a kill can't show is a write that had not reached the disk: the system keeps it in memory and writes it all the same.
-That the disk is waited for is shown by the engine's own tests.
+A kill cannot show a write that had not reached the disk, since the system writes it anyway. The
+engine's tests show that commits wait for the disk.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tests.store.support.killed_writer import write
 from tests.store.support.shop_workload import SHOP, TASKS, Model, faults
 
 KILLS = size(25, 125)
-"""In each of four tests: 100, and 500 for a release."""
+"""Kills in each of four tests: 100 in all, 500 for a release."""
 
 ACKNOWLEDGED_PER_SECOND_MIN = 100
 HANG_SECONDS = 30
@@ -31,13 +31,13 @@ UP_AGAIN_SECONDS_MAX = 5
 WEAK_KILLS_MAX = 40
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""A new process in 20 ms: it is a copy of one that has imported everything and has opened nothing."""
+"""A fork server starts a process in 20 ms: it has imported everything and opened nothing."""
 
 PROCESSES.set_forkserver_preload(["tests.store.support.killed_writer"])
 
 
 class Killed:
-    """A file, and the processes that were killed while they wrote to it."""
+    """A file, and the processes killed while writing to it."""
 
     def __init__(self, path: Path, way: str = "") -> None:
         self.path = path
@@ -51,7 +51,7 @@ class Killed:
         self._draw = random.Random(self.seed)
 
     def kill_one(self) -> None:
-        """Let a process write, and kill it at some moment."""
+        """Let a process write, and kill it at a random time."""
         least, pause = self._draw.randrange(20, 120), self._draw.uniform(0, 0.004)
         pipe, acknowledgements = PROCESSES.Pipe(duplex=False)
         process = PROCESSES.Process(
@@ -81,7 +81,7 @@ class Killed:
                 self.operations += 1
 
     async def faults(self, path: Path | None = None) -> list[str]:
-        """What is wrong with the file, or a copy of it, when it is opened now."""
+        """Open the file, or a copy, and return its problems."""
         began = time.monotonic()
         engine = SqliteEngine.open(path or self.path)
         try:
@@ -92,7 +92,7 @@ class Killed:
         return found
 
     def check_load(self) -> None:
-        """Killing a process that does nothing shows nothing."""
+        """Assert that the killed processes did write."""
         rate = self.operations / self.seconds
         print(f"kills={KILLS} acknowledged={self.operations} per_second={rate:.0f}")
         assert self.operations >= 20 * KILLS
@@ -102,7 +102,7 @@ class Killed:
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["", "often"], ids=["with a long WAL", "amid checkpoints"])
 @pytest.mark.long
-def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halves(
+def test_a_file_whose_writers_are_killed_loses_nothing_and_has_no_torn_commit(
     tmp_path: Path, way: str
 ) -> None:
     killed = Killed(tmp_path / "shop.db", way)
@@ -114,10 +114,10 @@ def test_a_file_whose_writers_are_killed_loses_nothing_and_holds_nothing_by_halv
 
 @pytest.mark.long
 @pytest.mark.soak
-def test_a_log_that_one_killed_writer_after_the_other_leaves_is_recovered_by_the_next(
+def test_the_log_of_killed_writers_is_recovered_by_the_next(
     tmp_path: Path,
 ) -> None:
-    """What is checked is a copy, so that the file itself is closed by nobody, and its log only grows."""
+    """Check a copy, so that the file is never closed cleanly and its log only grows."""
     killed = Killed(tmp_path / "shop.db")
     for number in range(KILLS):
         killed.kill_one()

@@ -1,4 +1,4 @@
-"""Logs: each event is kept once and folded once, whoever is killed when."""
+"""Each event of a log is stored once and folded once, whichever process is killed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ async def test_events_come_in_the_order_in_which_they_were_appended(harness: Har
 async def test_an_event_of_a_process_with_a_slow_clock_is_last_too(
     harness: Harness,
 ) -> None:
-    """Its ULID would be less than the last one folded: it would never be folded, or not in order."""
+    """Its ULID would be less than the last folded one: it would never be folded."""
     ahead, behind = (
         harness.store(),
         Store(harness.store().schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000))),
@@ -194,7 +194,7 @@ async def test_many_append_at_once_and_every_event_counts_once(harness: Harness)
 
 @everywhere
 async def test_a_put_of_an_event_is_rejected_with_the_function_to_call(harness: Harness) -> None:
-    """It was stored and never folded: no count knew of it, and a sequence gave its place away a second time."""
+    """It was stored but never folded, and a sequence assigned its position again."""
     store = harness.store()
     event = Heard(user="ann", book="b", seconds=5, at=ulid_at(1_000))
     events: list[tuple[Log[Any], Any, dict[str, Any]]] = [
@@ -228,8 +228,9 @@ async def test_a_migration_changes_events_by_restore_and_keeps_the_state(
 async def test_a_rejected_event_leaves_nothing_in_the_transaction(
     harness: Harness,
 ) -> None:
-    """The caller catches the refusal and goes on: the sequence had counted the line that is not there, and an event whose
-    folding failed stayed, behind nobody's back but never to be folded."""
+    """A caller catches the error and continues: the sequence had counted the missing line, and an
+    event whose folding failed was stored unfolded.
+    """
     store = harness.store()
 
     async with store.transaction() as tx:
@@ -345,7 +346,7 @@ async def test_a_deferred_fold_that_is_killed_anywhere_folds_every_event_once(
 async def test_an_event_that_is_appended_while_others_are_folded_is_not_missed(
     harness: Harness,
 ) -> None:
-    """It lands between the scan and the commit, with a place that may be in front of `through` by then."""
+    """It is appended between the scan and the commit, maybe with a position before `through`."""
     store = harness.store()
     await append(store, LATER, heard(1))
     behind = Store(store.schema, harness.engine, "space", ids=UlidSource(ManualClock(1_000)))
@@ -373,7 +374,7 @@ async def test_two_that_fold_at_once_fold_each_event_once(harness: Harness) -> N
 async def test_events_that_came_past_the_log_are_folded_before_they_are_pruned(
     harness: Harness,
 ) -> None:
-    """An import wrote events as they were: there was no state yet, so that nothing was folded, and all was pruned."""
+    """An import wrote events without a state: nothing was folded, and everything was pruned."""
     store = harness.store()
     async with store.transaction() as tx:
         for at in (1_000, 2_000):

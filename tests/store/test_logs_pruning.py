@@ -1,4 +1,4 @@
-"""Logs: each event is pruned once, and never before it was folded."""
+"""Each event of a log is pruned once, and never before it is folded."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.store.support.log_events import events, heard, later_total, pruned, t
 
 
 async def filled(harness: Harness, *, users: tuple[str, ...] = ("ann",), count: int = 10) -> Store:
-    """One event a second for each user."""
+    """Append one event a second for each user."""
     store = harness.store()
     for number in range(count):
         for user in users:

@@ -1,4 +1,4 @@
-"""Migrations: in order, once each, resumed where they were killed, refused where the store is newer, tried for nothing."""
+"""Migrations run in order, once each, resume after a kill, and reject a newer store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,14 +30,14 @@ PEOPLE = 205
 
 
 class Old(msgspec.Struct):
-    """A person as version 0 wrote one: the whole name in one text."""
+    """A person of version 0: the name is one text."""
 
     id: str
     name: str
 
 
 class Person(msgspec.Struct):
-    """As version 2 does: the name in two parts, and a team."""
+    """A person of version 2: the name has two parts, and there is a team."""
 
     id: str
     first: str
@@ -84,7 +84,7 @@ def name(number: int) -> tuple[str, str]:
 
 
 async def old(harness: Harness, space: str = "space", people: int = PEOPLE) -> Store:
-    """A store as version 0 left it, opened by version 2."""
+    """Return a store written by version 0, opened by version 2."""
     store = Store(V0, harness.engine, space)
     async with store.transaction() as tx:
         for number in range(people):
@@ -93,7 +93,7 @@ async def old(harness: Harness, space: str = "space", people: int = PEOPLE) -> S
 
 
 async def migrated(harness: Harness, store: Store, people: int = PEOPLE) -> None:
-    """The rows are those of a store that version 2 wrote from the start."""
+    """Assert that the rows equal those of a store written by version 2 alone."""
     new = await open_store(V2, harness.engine, store.space + "-new")
     async with new.transaction() as tx:
         for number in range(people):
@@ -203,8 +203,9 @@ async def test_a_runner_killed_twice_is_followed_by_another(harness: Harness) ->
 
 @everywhere
 async def test_a_runner_that_comes_as_the_work_ends_does_not_do_it_again(harness: Harness) -> None:
-    """It has read that the store is at version 0; before it takes the lease, another runner finishes and clears everything
-    away. It found no job and began anew, on records that were migrated already."""
+    """A runner reads version 0; before it takes the lease, another one finishes and deletes the
+    job. The first found no job and started again, on records that were already migrated.
+    """
     store = await old(harness)
     for at, call in ((1, "read"), (1, "commit"), (2, "read"), (3, "read")):
         space = f"space-{at}-{call}"
@@ -239,7 +240,7 @@ async def test_two_runners_at_once_migrate_once(harness: Harness) -> None:
 async def test_a_store_of_older_code_does_not_write_to_a_newer_space(
     harness: Harness,
 ) -> None:
-    """`open_store` and the command line refused; a store that was simply made went on to write rows of the old shape."""
+    """`open_store` and the CLI rejected it, but a `Store` created directly wrote old rows."""
     await migrate(await old(harness, people=3))
     before = await harness.rows()
     person = Person("new", "A", "B", "t")

@@ -1,7 +1,8 @@
-"""The store against its model: whatever is done to it, every answer and every row is the oracle's.
+"""The store against its model: every result and every row equals the oracle's.
 
-Each run draws a new seed. A failure says which, with the number of the operation and the last ones as text;
-`KEYHOUSE_SEED=… pytest tests/store/test_model.py` plays it again. A soak plays up to ten times as many.
+Each run has a new seed. A failure prints it, with the number of the operation and the last ones as
+text; `KEYHOUSE_SEED=… pytest tests/store/test_model.py` replays it. A soak runs up to ten times as
+many operations.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ def test_the_store_matches_the_model(engine: str, number: int, tmp_path: Path) -
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The same operations, drawn by Hypothesis: what fails is cut down to the few that matter."""
+    """Operations drawn by Hypothesis, which shrinks a failure."""
 
     engine = "memory"
 

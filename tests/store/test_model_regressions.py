@@ -1,4 +1,4 @@
-"""Bugs that the model test found, each with its story."""
+"""Regression tests of bugs that the model test found."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,8 +25,9 @@ def run_story(story: Story) -> None:
 
 
 def test_two_sources_with_slow_clocks_get_different_positions() -> None:
-    """Behind a clock that was set back, an id is the next after the last one folded. A second process drew that same id, and
-    was refused with a RevisionError, until the log was folded."""
+    """After the clock stepped back, an id is the next one after the last folded. A second process
+    generated the same id and got a RevisionError until the log was folded.
+    """
 
     async def story(store: Store, clock: ManualClock) -> None:
         later = LOGS["later"]
@@ -44,8 +45,7 @@ def test_two_sources_with_slow_clocks_get_different_positions() -> None:
 
 
 def test_the_state_of_a_deferred_log_may_have_fields_that_go_by_position() -> None:
-    """`through` was taken for the first field of the state's type, which it is not where the others aren't keyword-only: a
-    state of nothing but defaults was refused for having none."""
+    """`through` was passed as the first field of the state's type, which may be another one."""
 
     class State(LogState):
         count: int = 0

@@ -1,4 +1,4 @@
-"""A move: every row arrives, whatever it is called, whoever kills it, whoever writes meanwhile; and it is proved."""
+"""A move copies every row, whatever its name, and verifies the target."""
 
 import asyncio
 from itertools import pairwise
@@ -131,7 +131,7 @@ def test_commits_respect_the_targets_limits() -> None:
 
 
 def test_one_thing_decides_what_goes_into_a_commit_whichever_way_rows_come() -> None:
-    """It was decided in two places, and one of them took a key's characters for its bytes."""
+    """One of two implementations counted a key's characters instead of its bytes."""
 
     async def scenario() -> None:
         target = FaultyEngine(MemoryEngine(), rows=7, bytes=1_000)
@@ -171,7 +171,7 @@ def test_pages_are_small_where_values_are_large() -> None:
     asyncio.run(scenario())
 
 
-# Whose the target is
+# Ownership of the target
 
 
 def test_a_second_run_finds_the_same_and_writes_nothing() -> None:

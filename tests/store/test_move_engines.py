@@ -1,4 +1,4 @@
-"""Every engine as the target and as the source of a move, and of an export: the same rows, to the byte."""
+"""Every engine as target and source of a move and an export: the same rows, byte for byte."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ ENGINES = [name for name in OPENERS if name != "memory"]
 
 
 async def hostile(clock: ManualClock) -> MemoryEngine:
-    """A store with the worst of names and values, some of which expire."""
+    """Fill a store with hostile names and values, some of which expire."""
     engine = MemoryEngine(clock)
     for space in HOSTILE[::3]:
         await engine.commit(space, Batch(puts=(Put(f"key of {space}", b"1"),)))

@@ -1,4 +1,4 @@
-"""A move that is killed, or meets faults, time and writers that do not stop: run again, it arrives."""
+"""A move that is killed or hits faults finishes when it is run again."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A move that follows the changes of its source until it is told to switch."""
+"""A move that follows the changes of its source until the switch is set."""
 
 import asyncio
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Bugs that a store of this kind is likely to have, planted one at a time: each is caught by a check of its own.
+"""Likely bugs of a store, planted one at a time: each is detected by its own check.
 
-A check is a short scenario that says what is wrong in words. It finds nothing wrong without the bug, and something with it:
-so it is known that it looks, and where.
+A check is a short scenario that returns problems: none without the bug, some with it. This shows
+that the check works.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ def old_index_row_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_title_kept(patch: pytest.MonkeyPatch) -> None:
-    """The unique row of the old value stays, so that nobody else can ever have it."""
+    """The unique row of the old value stays, so the value is never free again."""
     whole = Unique.merge
 
     def merge(self: Unique, key: str, row: Any, lost: Any, earned: Any) -> Any:
@@ -120,7 +120,7 @@ def summary_not_emptied(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_off_on_update(patch: pytest.MonkeyPatch) -> None:
-    """Every put counts, as if it were the first."""
+    """Every put is counted as a new record."""
     whole = Transaction._derive
 
     def derive(
@@ -148,7 +148,7 @@ def checks_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def absence_not_checked(patch: pytest.MonkeyPatch) -> None:
-    """Only rows that were there are checked: a name that was free is taken by two."""
+    """Only existing rows are checked: two records can claim a free name."""
     whole = Transaction.batch
 
     def batch(self: Transaction, batch_id: str | None = None) -> Batch:
@@ -197,7 +197,7 @@ def escape_missing(patch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """A migration's step commits the records, and its place in a second transaction."""
+    """A migration's step commits its checkpoint in a second transaction."""
 
     async def work(
         store: Store, name: str, owner: str, over: Any, step: Any, chunk_rows: int, tx: Transaction
@@ -218,7 +218,7 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def migration_starts_over(patch: pytest.MonkeyPatch) -> None:
-    """A resumed run does not go on where the last one was."""
+    """A resumed run does not start at the last checkpoint."""
     whole = jobs._claim
 
     async def claim(
@@ -278,7 +278,7 @@ def cursor_repeats_its_row(patch: pytest.MonkeyPatch) -> None:
 
 
 def space_missing_in_reads(patch: pytest.MonkeyPatch) -> None:
-    """The engine looks in every space that has such a row."""
+    """The engine reads the row in every space."""
 
     async def scan(
         self: MemoryEngine,
@@ -327,7 +327,7 @@ CAUGHT: tuple[tuple[Bug, Check], ...] = (
 
 
 def wrong(check: Check) -> list[str]:
-    """What a check finds wrong. An error that nobody expected is a finding too: the caller would have seen it."""
+    """Return the problems that a check finds. An unexpected error is a problem too."""
 
     async def run() -> list[str]:
         try:

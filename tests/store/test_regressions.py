@@ -1,4 +1,4 @@
-"""Bugs that the harder tests found, each kept as the shortest call that shows it, with its story."""
+"""Regression tests of bugs that other tests found, each as the shortest call that shows it."""
 
 import asyncio
 import math
@@ -31,8 +31,9 @@ from tests.store.support.shop_workload import SALE, SALES, SHOP, Sale
 
 
 def test_pruning_keeps_all_events_of_a_stream_that_has_fewer_than_it_keeps() -> None:
-    """Found by killing writers: the newest `keep` events bounded what may go, but only when there were as many. A stream
-    with fewer lost all of them."""
+    """Pruning kept the newest `keep` events only if there were that many; a shorter stream lost
+    all.
+    """
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -73,8 +74,9 @@ PLAYING = Schema("playing", PLAY, PLAYED, PLAYS, PLAYED_SECONDS, space=Space("a 
 
 
 def test_a_fold_and_a_pruning_take_fewer_events_where_one_commit_holds_little() -> None:
-    """Fifty events were folded in one commit, whatever they wrote: two rows each do not fit into one of DynamoDB's, so that
-    the log could never be folded there, nor pruned."""
+    """Fifty events were folded in one commit; with two rows each that exceeds DynamoDB's limit, so
+    the log could not be folded or pruned.
+    """
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -90,7 +92,7 @@ def test_a_fold_and_a_pruning_take_fewer_events_where_one_commit_holds_little() 
 
 
 def test_rows_deleted_in_one_commit_are_read_at_once() -> None:
-    """Each event was read by a call of its own before it was deleted: behind a network, fifty round trips for one commit."""
+    """Each event was read separately before it was deleted: fifty round trips for one commit."""
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -118,8 +120,9 @@ def shelf() -> Store:
     [{"number": math.nan}, {"text": math.inf}, {"text": b"\xff"}, {"tags": ["a", b"b"]}],
 )
 def test_a_value_that_json_would_change_is_rejected(attributes: Any) -> None:
-    """JSON's encoder writes null for NaN and base 64 for bytes. A record whose type holds no float is not looked through
-    for NaN, and where it allows null or text, what was stored read back well: as something that nobody had written."""
+    """The JSON encoder writes null for NaN and base 64 for bytes. A record without floats is not
+    searched for NaN; where it allows null or text, a different value was stored.
+    """
 
     async def scenario() -> None:
         store = shelf()
@@ -134,7 +137,7 @@ def test_a_value_that_json_would_change_is_rejected(attributes: Any) -> None:
 
 @pytest.mark.parametrize("value", [COUNTER_MAX + 1, -COUNTER_MAX - 1, 2**70])
 def test_a_counter_is_not_put_where_it_could_never_be_added_to_again(value: int) -> None:
-    """A put took any integer; every add to it failed from then on."""
+    """A put accepted any integer; every later add to it failed."""
 
     async def scenario() -> None:
         store = shelf()
@@ -147,7 +150,7 @@ def test_a_counter_is_not_put_where_it_could_never_be_added_to_again(value: int)
 
 
 def test_an_append_after_the_last_ulid_raises_limit_error() -> None:
-    """An import may give an event's place, and so the very last one. Python's own error met every append after it."""
+    """An import may set the last possible position. Every later append raised a Python error."""
 
     async def scenario() -> None:
         store = Store(SHOP, MemoryEngine(ManualClock()), "shop")
@@ -162,7 +165,7 @@ def test_an_append_after_the_last_ulid_raises_limit_error() -> None:
 
 @pytest.mark.parametrize("batch_id", ["\ud800", "a\0b", 5, b"x"])
 def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
-    """It was measured by encoding it, which raised Python's own error."""
+    """Its length was computed by encoding it, which raised a Python error."""
 
     async def scenario() -> None:
         with pytest.raises(LimitError):
@@ -173,13 +176,13 @@ def test_a_batch_id_that_is_not_text_is_refused_by_name(batch_id: Any) -> None:
 
 @pytest.mark.parametrize("space", [None, ["tenant"], b"tenant", 5])
 def test_a_space_that_is_not_text_is_refused_by_name(space: Any) -> None:
-    """A tenant often comes from a token, where it may be anything: a list met Python's own error."""
+    """A tenant often comes from a token, where it may be any JSON: a list raised a Python error."""
     with pytest.raises(KeyFieldError):
         Store(hostile_calls.SCHEMA, MemoryEngine(), space)
 
 
 def test_a_cursor_with_extra_characters_is_rejected() -> None:
-    """Characters outside the alphabet were left out in silence, so one cursor had endlessly many spellings."""
+    """Characters outside the alphabet were ignored, so a cursor had many spellings."""
 
     async def scenario() -> None:
         store = shelf()
@@ -199,7 +202,7 @@ def test_a_cursor_with_extra_characters_is_rejected() -> None:
     "arguments", [{"limit": "5"}, {"limit": math.nan}, {"limit": None}, {"prefix": 5}]
 )
 def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any) -> None:
-    """Each met Python's own error, or the engine's, and not the same on all engines."""
+    """Each raised an error of Python or of the engine, which differed between engines."""
 
     async def scenario() -> None:
         with pytest.raises(UsageError):
@@ -210,8 +213,9 @@ def test_a_limit_and_a_start_of_another_type_are_refused_by_name(arguments: Any)
 
 @pytest.mark.parametrize("call", ["get", "page", "watch", "append", "members", "total", "lookup"])
 def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
-    """Found by a newcomer: reading by an index instead of by its record ended with `'Unique' has no attribute 'decode'`, and
-    only where there was a row."""
+    """Reading an index instead of its record raised `'Unique' has no attribute 'decode'`, and only
+    if there was a row.
+    """
 
     async def scenario() -> None:
         store: Any = shelf()
@@ -232,6 +236,6 @@ def test_a_declaration_of_another_kind_is_refused_by_name(call: str) -> None:
 
 
 def test_a_prefix_after_the_last_field_is_rejected_with_its_reason() -> None:
-    """It said of a field that is not there that it is not text."""
+    """The error stated that a missing field is not text."""
     with pytest.raises(UsageError, match="all fields of the key are given"):
         asyncio.run(shelf().page(DOC, id="a", prefix="x"))

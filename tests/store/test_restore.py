@@ -1,4 +1,4 @@
-"""A record that comes from elsewhere keeps its times and its expiry, and earns its derived rows like any other."""
+"""A restored record keeps its times and its expiry, and has its derived rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Verify finds whatever is not as the records say, mends what can be repaired, and finds nothing where nothing is wrong."""
+"""Verify finds every wrong row, repairs it if possible, and finds nothing in a clean store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -205,7 +205,7 @@ async def test_two_records_that_claim_one_name_are_a_conflict_that_a_person_deci
 
 @everywhere
 async def test_a_record_that_no_longer_reads_keeps_its_rows(harness: Harness) -> None:
-    """Its index rows are all that is left to find it by: they are not dangling."""
+    """Its index rows are the only way to find it: they are not dangling."""
     store = await sound(harness)
     await harness.plant({"b:2": b"{"})
     found = await findings(store, repair=True)
@@ -219,8 +219,9 @@ async def test_a_record_that_no_longer_reads_keeps_its_rows(harness: Harness) ->
 async def test_a_record_that_no_longer_reads_is_counted_nowhere_that_it_was_not(
     harness: Harness,
 ) -> None:
-    """Found by a review: it was taken to earn every count there is. A wrong count was "repaired" to another wrong one, and a
-    count of nobody to 1. Where it may have been counted, the count is left as it is."""
+    """An unreadable record was counted in every count, so a wrong count was repaired to another
+    wrong one. A count that may be right is now left unchanged.
+    """
     store = await sound(harness)
     await harness.plant({"b:2": b"{", "year:0002": b"7", "year:0099": b"5"})
     found = [

@@ -1,4 +1,4 @@
-"""Verify looks at logs: events that their state does not know of, and states and sequences that lost their place."""
+"""Verify finds unfolded events, and log states and sequences with a wrong position."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def _heard(seconds: int, user: str = "ann", at: str = "") -> Heard:
 
 @everywhere
 async def test_an_event_that_came_past_its_log_is_found_and_folded(harness: Harness) -> None:
-    """An import had brought events without the state: the next append moved `through` past them, and they never counted."""
+    """An import wrote events without a state: the next append moved `through` past them."""
     store = harness.store()
     await append(store, HEARD, _heard(5))
     later = ulid_at(harness.clock.now() + 1_000)
@@ -70,7 +70,7 @@ async def test_a_state_that_was_set_back_is_found(harness: Harness) -> None:
 async def test_a_state_with_an_invalid_position_is_found_and_repaired(
     harness: Harness,
 ) -> None:
-    """An append fell over with a bare ValueError."""
+    """An append raised a bare ValueError."""
     store = harness.store()
     entry = await append(store, HEARD, _heard(5))
     await harness.plant({"heard:state:ann": b'{"through":"yesterday","book":"b","changes":0}'})
@@ -115,7 +115,7 @@ async def test_a_deferred_log_may_have_events_that_wait_but_no_state_without_a_p
 
 @everywhere
 async def test_a_sequence_that_was_set_back_is_found_and_repaired(harness: Harness) -> None:
-    """No line could be appended any more: its place was taken."""
+    """No line could be appended any more: its position was taken."""
     store = harness.store()
     for text in "abc":
         await append(store, LINE, Line(text), job="j")

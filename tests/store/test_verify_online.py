@@ -1,4 +1,4 @@
-"""Verify finds nothing that is not so in what others change while it looks, and mends nothing blindly."""
+"""Verify reports nothing wrong while others write, and repairs only what is wrong at one moment."""
 
 import asyncio
 
@@ -72,8 +72,9 @@ async def test_verify_finds_nothing_while_writers_write(harness: Harness) -> Non
 async def test_a_unique_row_that_changes_owner_during_verify_is_not_deleted(
     harness: Harness,
 ) -> None:
-    """The page shows that 1 has the name. It gives it to 2. Record 1 does not earn the row any more: it was found
-    dangling, and the row, which is 2's by then, was deleted."""
+    """The page shows the name with record 1, which then gives it to 2. The row was reported
+    dangling and deleted, though it belonged to 2.
+    """
     store = await sound(harness)
 
     async def change_hands() -> None:
@@ -89,8 +90,7 @@ async def test_a_unique_row_that_changes_owner_during_verify_is_not_deleted(
 
 @everywhere
 async def test_a_record_that_changes_between_two_reads_is_not_a_finding(harness: Harness) -> None:
-    """The record is read, it changes, its row is read: nothing was wrong at any moment. A look that writes nothing must hold
-    together as one that does."""
+    """A record changes between the read of it and of its row: nothing was wrong at any moment."""
     store = await sound(harness)
 
     async def change() -> None:
@@ -108,8 +108,9 @@ async def test_a_record_that_changes_between_two_reads_is_not_a_finding(harness:
 
 @everywhere
 async def test_a_count_is_right_though_one_record_came_as_another_went(harness: Harness) -> None:
-    """A transaction that deletes one book and puts another leaves the count as it is. A count page by page may see both, or
-    neither: the row must show that something happened."""
+    """A transaction that deletes a book and puts another does not change the count. A recount by
+    pages may see both or neither: the count row's revision must change.
+    """
     store = harness.store()
     async with store.transaction() as tx:
         for number in range(1_100):
@@ -169,7 +170,7 @@ async def test_a_row_that_becomes_unreadable_does_not_stop_verify(
 
 @everywhere
 async def test_a_row_repaired_by_others_meanwhile_is_not_dropped(harness: Harness) -> None:
-    """`drop` deleted whatever stood at the key by then: a record that its owner had just written anew."""
+    """`drop` deleted a record that its owner had just written again."""
     store = await sound(harness)
     await harness.plant({"b:3": b"{", "shelf:a": b"{"})
 

@@ -1,4 +1,4 @@
-"""Watching records: every change once and in order, from any revision on, and only of the shape that was asked for."""
+"""A watch of records shows every change once, in order, and only of the watched record."""
 
 import asyncio
 from contextlib import aclosing
@@ -65,7 +65,7 @@ async def test_a_watch_that_is_left_is_resumed_where_it_was(harness: Harness) ->
 
 @everywhere
 async def test_a_watch_leaves_out_rows_of_other_shapes(harness: Harness) -> None:
-    """Derived rows, counters, and the maps that lie among the books, within the very span that is watched."""
+    """Derived rows, counters, and maps that are inside the watched span."""
     store = harness.store()
     since = (await store.page(BOOK)).revision
     await store.put(MAP, 1, id="x")
@@ -126,7 +126,7 @@ async def test_an_event_has_the_expiry_of_its_record(harness: Harness) -> None:
 
 @everywhere
 async def test_a_change_that_does_not_decode_is_named_and_can_be_passed(harness: Harness) -> None:
-    """Nobody knew from where to go on: the watch met the same row each time that it was taken up again."""
+    """The error had no revision to resume from: a resumed watch hit the same row every time."""
     store = harness.store()
     since = (await store.page(BOOK)).revision
     await harness.plant({"b:1": b"{"})

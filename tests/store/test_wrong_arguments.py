@@ -1,7 +1,7 @@
-"""What a newcomer gets wrong: every public name, called with what it does not take, answers with an error of its own.
+"""Every public name, called with an invalid argument, raises a KeyhouseError.
 
-A raw AttributeError from the inside says nothing of what to do. Python's TypeError stays for what Python itself refuses: too
-many arguments, an unknown name, and something to call or to await that is neither.
+An AttributeError from inside does not help the caller. Python's TypeError remains for missing,
+extra and unknown arguments, and for an argument that should be callable or awaitable.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ JUNK: tuple[Any, ...] = (
 )
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], tuple[str, ...]]
-"""What to call, arguments that it takes, and the names of optional ones."""
+"""A callable, valid arguments, and the names of optional ones."""
 
 _ROW = ("fields", "each", "when")
 _RECORD = (
@@ -224,11 +224,11 @@ VALUES = {
         "Transaction",
     ),  # are given
 }
-"""Public names that are not called, take nothing, or are made by the store."""
+"""Public names that are not callable, take no arguments, or are created by the store."""
 
 
 def _wrong(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The call, again and again, with one argument that is junk."""
+    """Yield calls in which one argument is junk."""
     _, args, named, optional = call
     for junk in JUNK:
         for at in range(len(args)):
@@ -239,7 +239,7 @@ def _wrong(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", DECLARING)
 def test_a_declaration_of_junk_is_rejected_or_accepted_but_never_crashes(name: str) -> None:
-    """`Schema("q", "x")` was an AttributeError of a line within, and `{x:|b}` an enumeration with no word."""
+    """`Schema("q", "x")` raised AttributeError, and `{x:|b}` was accepted."""
     refused = 0
     for args, named in _wrong(DECLARING[name]):
         try:
@@ -328,7 +328,7 @@ ASKING: dict[str, Callable[[Store, Any], Any]] = {
 
 @pytest.mark.parametrize("name", ASKING)
 def test_a_call_with_junk_is_rejected_or_done_but_never_crashes(name: str) -> None:
-    """`watch(since="1")` was a TypeError of the engine's comparison; a negative `keep` an IndexError."""
+    """`watch(since="1")` raised TypeError, and a negative `keep` raised IndexError."""
 
     async def story() -> int:
         store = Store(BOARD, MemoryEngine(ManualClock()), "channel")
@@ -347,7 +347,7 @@ def test_a_call_with_junk_is_rejected_or_done_but_never_crashes(name: str) -> No
 
 
 async def _done(made: Any) -> None:
-    """A call that was awaited, or a generator as far as it goes at once."""
+    """Await a call, or run a generator until it waits."""
     if inspect.isasyncgen(made):
         with suppress(StopAsyncIteration, TimeoutError):
             await asyncio.wait_for(anext(made), 0.001)

@@ -1,4 +1,4 @@
-"""Engines to move between, filled, and what they hold."""
+"""Open engines to move between, fill them, and read their contents."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def closing(*engines: Engine) -> AsyncIterator[None]:
 
 
 async def fill(engine: Engine, *, spaces: int = 3, rows: int = 40) -> None:
-    """Spaces of different sizes, every third row with an expiry."""
+    """Fill spaces of different sizes; every third row has an expiry."""
     later = engine.clock.now() + 1_000_000
     for space in range(spaces):
         puts = [

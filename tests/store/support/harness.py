@@ -1,4 +1,4 @@
-"""What a test of the store stands on: an empty engine of each kind, a clock that moves when told, and the raw rows below."""
+"""The harness of a store test: an empty engine of each kind and a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -46,7 +46,7 @@ class Harness:
         return SqliteEngine.open(self._folder / "rows.db", clock=self.clock)
 
     async def reopen(self) -> None:
-        """For an engine that keeps nothing, this is no operation."""
+        """Reopen a durable engine; a volatile one stays open."""
         if self.engine.capabilities.durable:
             await self.engine.close()
             self.engine = self.opened()
@@ -72,7 +72,7 @@ class Harness:
         return FaultyEngine(self.engine, *faults, yields=yields)
 
     async def rows(self, space: str = SPACE) -> Rows:
-        """The whole space, as it is stored."""
+        """Return all stored rows of the space."""
         found: Rows = {}
         span: Span | None = Span()
         while span is not None:
@@ -84,7 +84,7 @@ class Harness:
     async def plant(
         self, rows: dict[str, bytes | None], *, expires: int | None = None, space: str = SPACE
     ) -> None:
-        """Write rows past the store, as another program would; `None` deletes."""
+        """Write rows directly to the engine, as another program would; None deletes."""
         batch = Batch(
             puts=tuple(
                 Put(key, value, expires) for key, value in rows.items() if value is not None
@@ -98,7 +98,7 @@ Story = Callable[[Harness], Awaitable[None]]
 
 
 def everywhere(story: Story) -> Callable[[str, Path], None]:
-    """Make a test of a story: it is played on an empty engine of each kind."""
+    """Turn a story into a test that runs on an empty engine of each kind."""
 
     @pytest.mark.parametrize("kind", KINDS)
     def test(kind: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def findings(store: Store, **options: Any) -> list[Finding]:
 
 
 async def clean(store: Store) -> None:
-    """Nothing is wrong with the space."""
+    """Assert that `verify` finds nothing wrong."""
     assert await findings(store) == []
 
 
@@ -133,7 +133,7 @@ async def all_of(items: AsyncIterator[Any]) -> list[Any]:
 
 
 async def soon(item: Awaitable[Any]) -> Any:
-    """What must come: waited for, not slept for."""
+    """Await an item that must arrive, with a timeout."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         return await item
 
@@ -147,7 +147,7 @@ def session(id: str = "1", **fields: Any) -> Session:
 
 
 async def sound(harness: Harness) -> Store:
-    """Some of everything, and nothing wrong."""
+    """Return a store with some records of every kind, and nothing wrong."""
     store = harness.store()
     await store.put(
         BOOK, book("1", series="s", position=1, tags=["x"], isbn="9", year=1, shelf="a", rating=2)

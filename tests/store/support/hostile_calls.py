@@ -1,4 +1,4 @@
-"""Bad calls, each with the error that it must meet, and texts and documents that are fine however odd they look."""
+"""Invalid calls with their errors, and unusual texts and documents that are valid."""
 
 import base64
 import math
@@ -56,7 +56,7 @@ class Note(Struct, kw_only=True):
 
 
 class Plain(Struct, kw_only=True):
-    """Nothing in it may be a float, or anything: so its values are not looked through before they are written."""
+    """A record without floats or `Any`, so its values are not searched for NaN before a write."""
 
     id: str
     text: str | None = None
@@ -92,7 +92,7 @@ SCHEMA = Schema("hostile", *RECORDS, space=Space("a tenant"))
 
 
 class Bad:
-    """One call on a store, by its name or as a function of the store, and the error that it meets."""
+    """One call on a store, a method name or a function of the store, and its error."""
 
     def __init__(
         self,
@@ -507,7 +507,7 @@ KEPT_JSON: tuple[bytes, ...] = (
         b'"' + b"y" * (VALUE_BYTES_MAX - 2) + b'"',
     ),
 )
-"""Stored as it is, byte for byte."""
+"""Stored byte for byte."""
 
 GOOD_JSON: tuple[tuple[bytes, bytes], ...] = (
     *((text, text) for text in KEPT_JSON),
@@ -518,7 +518,7 @@ GOOD_JSON: tuple[tuple[bytes, bytes], ...] = (
     (b"1e5", b"100000.0"),
     (b"1E+2", b"100.0"),
 )
-"""A text, and how it is stored."""
+"""Pairs of a text and its stored form."""
 
 # Texts that are fine in a key
 

@@ -1,7 +1,9 @@
-"""A process that writes until it is killed. A module of its own, because a new process imports it by name.
+"""A process that writes until it is killed. A separate module, since new processes import it by
+name.
 
-Several tasks at once, so that commits go in groups. For each operation it writes one line, `TASK NUMBER`, into a pipe,
-after its commit was acknowledged. Some of its `WAYS` break the way to the disk: they show that the test can fail.
+Several tasks write concurrently, so that commits are grouped. After each acknowledged operation, a
+line `TASK NUMBER` is written to a pipe. Some `WAYS` break durability, to show that the test can
+fail.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from keyhouse.store import Store
 from tests.store.support.shop_workload import OPERATIONS, SHOP, TASKS, operation, perform
 
 CHECKPOINT_PAGES = 40
-"""So few that a kill often meets a checkpoint."""
+"""Few enough that a kill often hits a checkpoint."""
 
 DISK_SECONDS = 0.005
 
@@ -45,7 +47,7 @@ async def _work(store: Store, seed: str, task: int, pipe: int) -> None:
 
 
 def checkpoint_often() -> None:
-    """Not a weakness: what a busy file does now and then is done all the time."""
+    """Checkpoint all the time, as a busy file does occasionally. Not a weakness."""
     often = f"wal_autocheckpoint = {CHECKPOINT_PAGES}"
     connections._WRITER_SETTINGS = connections._WRITER_SETTINGS.replace(
         f"wal_autocheckpoint = {connections.CHECKPOINT_PAGES}", often
@@ -53,7 +55,7 @@ def checkpoint_often() -> None:
 
 
 def acknowledge_before_commit() -> None:
-    """With a commit as slow as a disk makes it: where it takes no time, forty kills could all come before or after it."""
+    """Slow down the commit like a disk: if it took no time, all kills could miss it."""
 
     def inline(self: SqliteWriter, group: TransactionGroup) -> None:
         def commit(group: TransactionGroup) -> KeyhouseError | None:
@@ -68,7 +70,7 @@ def acknowledge_before_commit() -> None:
 
 
 def write_derived_rows_apart() -> None:
-    """The rows of an index are put in a second commit, right after the first."""
+    """Put index rows in a second commit, right after the first."""
     whole = SqliteEngine.commit
 
     async def commit(self: SqliteEngine, space: str, batch: Batch) -> int | None:

@@ -1,4 +1,4 @@
-"""A keyspace that has one of everything: every kind of derived row, of expiry and of log. What the store is proved with."""
+"""A keyspace with every kind of derived row, of expiry and of log."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -87,7 +87,7 @@ class Viewing(msgspec.Struct, kw_only=True):
 
 
 SEEN = Summary("seen:{topic}", member="asset", under="assets")
-"""Both viewings of an asset stand behind one member: it goes with the last."""
+"""Both viewings of an asset share one member, which is removed with the last."""
 
 VIEWING = Record(Viewing, "v:{state:open|done}|{asset}", SEEN)
 
@@ -117,7 +117,7 @@ HITS = Counter("hits:{page}", name="hits")
 
 
 class Heard(msgspec.Struct, kw_only=True):
-    """An event: so many seconds of a book were heard."""
+    """An event: some seconds of a book were heard."""
 
     user: str
     book: str
@@ -126,7 +126,7 @@ class Heard(msgspec.Struct, kw_only=True):
 
 
 class Hearing(LogState, kw_only=True):
-    """What folding remembers of one listener: how often the book changed."""
+    """The state of one listener: the number of times the book changed."""
 
     book: str = ""
     changes: int = 0

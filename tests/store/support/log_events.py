@@ -1,4 +1,4 @@
-"""Events of the log of what was heard, and what they come to: for the tests of logs."""
+"""Events of the listening log, and their totals."""
 
 from typing import Any
 

@@ -1,5 +1,4 @@
-"""A small library of books, and the checks that planted bugs are caught by: each is a short scenario that says what is wrong
-in words."""
+"""A small library, and checks that detect planted bugs: scenarios that return problems."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -91,11 +90,11 @@ def book(id: str, title: str, shelf: str = "s", copies: int = 0) -> Book:
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """The process was killed here."""
 
 
 class Failing(MemoryEngine):
-    """Ends the process instead of the commit of this number, counted from when it is set."""
+    """An engine that crashes at the commit of this number, counted from when it is set."""
 
     fails_at: int | None = None
 
@@ -109,7 +108,7 @@ class Failing(MemoryEngine):
 
 
 class Library:
-    """A store on an engine that can be made to crash, and its clock."""
+    """A store on an engine that can crash, and its clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -127,7 +126,7 @@ class Library:
 
 
 class Meeting:
-    """Two transactions wait here for each other, at their first try."""
+    """A barrier for the first attempts of two transactions."""
 
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
@@ -147,7 +146,7 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 async def all_or_nothing(library: Library) -> list[str]:
-    """Whichever commit is the last before a crash, records and their derived rows are there together."""
+    """Records and their derived rows appear together, whichever commit is the last."""
     found = []
     for commit in range(3):
         await library.crash_at(commit, library.store.put(BOOK, book(f"b{commit}", f"t{commit}")))
@@ -204,7 +203,7 @@ async def what_was_read_still_holds(library: Library) -> list[str]:
 
 
 async def a_free_title_is_taken_once(library: Library) -> list[str]:
-    """Two transactions find that nobody has the title."""
+    """Two transactions find the title free."""
     both_have_looked = Meeting()
 
     async def claim(id: str) -> bool:
@@ -253,7 +252,7 @@ async def a_delimiter_in_a_field_stays_in_it(library: Library) -> list[str]:
 
 
 async def a_migration_changes_each_record_once(library: Library) -> list[str]:
-    """However often it is killed, and wherever."""
+    """However often the runner is killed, at any commit."""
     for number in range(5):
         await library.store.put(BOOK, book(f"b{number}", f"t{number}"))
     for commit in (1, 2, 1, 3):
@@ -265,7 +264,7 @@ async def a_migration_changes_each_record_once(library: Library) -> list[str]:
 
 
 async def an_event_counts_once(library: Library) -> list[str]:
-    """Folded in several runs, some of which crash, and pruned before the last of them."""
+    """Folded in several runs, some of which crash, and pruned before the last run."""
     for number in range(6):
         await append(library.store, VISIT, Visit(10), door="d")
         await library.crash_at(number % 3, fold(library.store, VISIT, door="d"))

@@ -1,4 +1,4 @@
-"""What a process does in `test_concurrency.py`. A module of its own, because a new process imports it by name."""
+"""The worker of `test_concurrency.py`. A separate module, since new processes import it by name."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from keyhouse.schema import Count, Counter, Index, Record, Schema, Space, Unique
 from keyhouse.store import Store, Transaction
 
 SECONDS_MAX = 120
-"""No race may take longer, however many run in it."""
+"""Timeout of a race with any number of tasks."""
 
 
 class Score(Struct, kw_only=True):
@@ -35,7 +35,7 @@ GAME = Schema("game", SCORE, PLAYER, HITS, space=Space("a game"))
 
 
 def race_on_file(path: Path, process: str, tasks: int, rounds: int) -> list[str]:
-    """Race beside other processes: the names that this one claimed."""
+    """Race against other processes, and return the names that this one claimed."""
 
     async def work() -> list[str]:
         engine = SqliteEngine.open(path)
@@ -48,7 +48,7 @@ def race_on_file(path: Path, process: str, tasks: int, rounds: int) -> list[str]
 
 
 async def race(store: Store, process: str, tasks: int, rounds: int) -> list[str]:
-    """Each task adds, increments, compares and sets, and tries to claim a name, in each round: all at once."""
+    """Run tasks that add, increment, compare-and-set, and claim names concurrently."""
     claimed: list[str] = []
 
     async def run(task: int) -> None:

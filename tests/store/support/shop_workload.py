@@ -1,8 +1,8 @@
-"""What the processes that get killed do: operations that follow from a seed, and a model of what they leave behind.
+"""The workload of processes that get killed: operations derived from a seed, and a model of them.
 
-Operation `number` of a task depends on nothing but the seed, the task and the number. Each is one transaction that also
-adds 1 to the task's counter of operations. So whoever opens the file after a kill reads there how many operations of each
-task there are, and the model says what every row must be then.
+Operation `number` of a task depends only on the seed, the task and the number. Each is one
+transaction that also adds 1 to the task's operation counter. After a kill the counters tell how
+many operations of each task were applied, and the model computes every row.
 """
 
 import random
@@ -32,7 +32,7 @@ from keyhouse.store import Store, Transaction, append_in, fold, prune, verify
 
 TASKS = 8
 KEPT = 3
-"""Events that pruning leaves in a stream."""
+"""Events that pruning keeps in a stream."""
 
 
 class Item(Struct, kw_only=True):
@@ -101,7 +101,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 def operation(seed: str, task: int, number: int) -> Operation:
-    """The operation of this number, from 1."""
+    """Return the operation of this number, from 1."""
     draw = random.Random(f"{seed}/{task}/{number}")
     first, second = draw.sample(range(6), 2)
     return Operation(
@@ -117,7 +117,7 @@ def operation(seed: str, task: int, number: int) -> Operation:
 
 
 def items(op: Operation) -> list[Item]:
-    """What the operation puts: one item, or two that must come together."""
+    """Return the items that the operation puts: one, or two in one commit."""
     count = {"put": 1, "swap": 2}.get(op.kind, 0)
     return [
         Item(id=op.ids[i], name=op.names[i], shelf=op.shelves[i], tags=list(op.tags), step=op.step)
@@ -126,7 +126,7 @@ def items(op: Operation) -> list[Item]:
 
 
 async def perform(store: Store, op: Operation) -> None:
-    """Do it, in one commit; folding and pruning take as many as they need, and are counted in a last one."""
+    """Run the operation in one commit; folding and pruning take several, and are counted last."""
     if op.kind == "fold":
         await fold(store, VIEW, task=op.task)
     if op.kind == "prune":
@@ -161,7 +161,7 @@ def _count(tx: Transaction, op: Operation) -> None:
 
 
 class Model:
-    """What one task's operations leave behind."""
+    """The expected rows of one task's operations."""
 
     def __init__(self, seed: str, task: int) -> None:
         self._seed = seed
@@ -173,7 +173,7 @@ class Model:
         self.views: list[Sale] = []
 
     def advance(self, done: int) -> None:
-        """Go on to where so many operations are done."""
+        """Advance the model to this number of operations."""
         for number in range(self.done + 1, done + 1):
             self._apply(operation(self._seed, self._task, number))
         self.done = done
@@ -195,9 +195,10 @@ class Model:
 
 
 async def faults(store: Store, models: list[Model], acknowledged: list[int]) -> list[str]:
-    """What is not as it must be, after so many operations of each task were acknowledged: in words, empty when all is well.
+    """Return all problems after these operations were acknowledged; empty if there are none.
 
-    The models are advanced to what is stored."""
+    The models are advanced to the stored operations.
+    """
     found: list[str] = []
     for task, (model, least) in enumerate(zip(models, acknowledged, strict=True)):
         done = await store.get(OPERATIONS, task=f"t{task}") or 0
@@ -226,7 +227,7 @@ async def _all_rows(store: Store) -> dict[str, Row]:
 
 
 def _derived(stored: Iterable[Item]) -> dict[str, object]:
-    """Every row of the items and all that is derived from them, written out by hand: not by the code under test."""
+    """Return every row of the items and their derived rows, without using the code under test."""
     rows: dict[str, object] = {}
     shelves: dict[str, set[str]] = {}
     for item in stored:
@@ -256,7 +257,10 @@ def _differences(expected: dict[str, object], rows: dict[str, Row]) -> list[str]
 
 
 async def _wrong_logs(store: Store, task: str, model: Model) -> list[str]:
-    """Each event is in the log once, in order, and was folded once. The deferred one is folded here to its end."""
+    """Check that each event is in the log once, in order, and folded once.
+
+    The deferred log is folded completely first.
+    """
     found = []
     sales = [entry.record async for entry in store.scan(SALE, task=task)]
     if sales != model.sales[len(model.sales) - len(sales) :] or len(sales) < min(
