@@ -5,10 +5,12 @@ note, `baseline` returns a constant. It prints its port, a token and the note's 
 """
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Any
 
+import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
@@ -59,4 +61,8 @@ async def main(variant: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure(  # as `keyhouse serve` does, at its default level
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     uvloop.run(main(sys.argv[1], Path(sys.argv[2])))

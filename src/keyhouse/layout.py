@@ -27,10 +27,11 @@ __all__ = [
 class SqlLayout(msgspec.Struct, frozen=True, kw_only=True):
     """Names of tables, columns and indexes. Every statement quotes them.
 
-    `timestamps`: times are `timestamptz` in PostgreSQL, and in SQLite text that compares with CURRENT_TIMESTAMP; expiries
-    are clamped to `EXPIRES_MAX`. Without it times are integers, milliseconds since 1970. `large_values` and the view
-    `documents` are used by SQLite only, for values too large to be stored inline; without them every value is stored in
-    its row. `pruned` is used by PostgreSQL only.
+    `timestamps`: times are `timestamptz` in PostgreSQL, and in SQLite text that compares with
+    CURRENT_TIMESTAMP; expiries are clamped to `EXPIRES_MAX`. Without it times are integers,
+    milliseconds since 1970. `large_values` and the view `documents` are used by SQLite only, for
+    values too large to be stored inline; without them every value is stored in its row. `pruned` is
+    used by PostgreSQL only.
     """
 
     rows: str = "rows"
@@ -67,10 +68,11 @@ class SqlLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexedPath(msgspec.Struct, frozen=True):
-    """An attribute joined from others: `/1446/1450` from two. It stops at the first absent or empty part.
+    """An attribute joined from others: `/1446/1450` from two. It stops at the first absent or empty
+    part.
 
-    `parts` are flat attributes that hold text; `/`, `|` and `%` in a part are percent-encoded. `index` is the local
-    secondary index on the attribute, for plain queries with `begins_with`.
+    `parts` are flat attributes that hold text; `/`, `|` and `%` in a part are percent-encoded.
+    `index` is the local secondary index on the attribute, for plain queries with `begins_with`.
     """
 
     attribute: str
@@ -79,11 +81,12 @@ class IndexedPath(msgspec.Struct, frozen=True):
 
 
 class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of attributes. `members`: a document whose members are all listed here, each an object, is stored flat; the
-    members of `attr` become attributes with the prefix given for it.
+    """Names of attributes. `members`: a document whose members are all listed here, each an object,
+    is stored flat; the members of `attr` become attributes with the prefix given for it.
 
-    `value` holds a document that is not stored flat, or would not come back byte for byte; `shape` lists the attributes of
-    one that is, in the order of its members. See `engines/dynamodb/flattening.py`.
+    `value` holds a document that is not stored flat, or would not come back byte for byte; `shape`
+    lists the attributes of one that is, in the order of its members. See
+    `engines/dynamodb/flattening.py`.
     """
 
     space: str = "space"

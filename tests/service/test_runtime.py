@@ -1,4 +1,5 @@
-"""A service from settings: metered routes, the error format of its system, and tasks that every service has."""
+"""A service from settings: metered routes, the error format of its system, and tasks that every
+service has."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The sweeper: expired rows are deleted, measured and logged; a backlog is worked off without the interval."""
+"""The sweeper: expired rows are deleted, measured and logged; a backlog is worked off without the
+interval."""
 
 import asyncio
 from typing import Any

@@ -81,8 +81,8 @@ def run(
 
 
 def test_a_write_that_commits_during_a_scan_is_counted(tmp_path: Path) -> None:
-    """The scan replaced what was known by its own count, and lost what was written after it had passed: the quota could be
-    exceeded by as much."""
+    """The scan replaced what was known by its own count, and lost what was written after it had
+    passed: the quota could be exceeded by as much."""
 
     async def story(harness: Harness) -> None:
         await harness.put(*(f"k{number}" for number in range(QUOTA - 1)))
@@ -194,7 +194,8 @@ def usage(quota: Quota) -> tuple[Usage, Store, ManualClock]:
 
 
 def test_space_of_a_pending_deletion_is_not_given_away() -> None:
-    """A deletion in flight counted as done: another writer took its space, and kept it when the deletion failed."""
+    """A deletion in flight counted as done: another writer took its space, and kept it when the
+    deletion failed."""
 
     async def story() -> None:
         tenant, _, _ = usage(Quota(1, 0))

@@ -1,4 +1,5 @@
-"""What the tests of all systems lean on: an engine to drive a store on, the rows of a space as they are, and round trips."""
+"""What the tests of all systems lean on: an engine to drive a store on, the rows of a space as they
+are, and round trips."""
 
 import asyncio
 import json
@@ -66,7 +67,8 @@ def key_round_trips(template: Template, key: str, fields: dict[str, object]) -> 
 
 
 def value_round_trips(record: Record[Any], value: Any) -> None:
-    """The JSON is read as the record, and written as it was: each member, and each number in its kind."""
+    """The JSON is read as the record, and written as it was: each member, and each number in its
+    kind."""
     written = record.encode(record.decode(msgspec.json.encode(value)))
     assert json.dumps(json.loads(written), sort_keys=True) == json.dumps(value, sort_keys=True)
 

@@ -1,4 +1,5 @@
-"""Streamkit as it is served: by the listener of `serve`, in a thread of its own; or asked in this process, without one."""
+"""Streamkit as it is served: by the listener of `serve`, in a thread of its own; or asked in this
+process, without one."""
 
 import asyncio
 import socket
@@ -49,7 +50,8 @@ def token(customer: str, clock: Clock, **options: Any) -> str:
 
 
 class Service:
-    """A service on a socket, with the clock that it goes by. Its engine lives on its own thread's loop."""
+    """A service on a socket, with the clock that it goes by. Its engine lives on its own thread's
+    loop."""
 
     def __init__(self, opener: Opener, folder: Path, **settings: Any) -> None:
         self.clock = ManualClock()
@@ -116,7 +118,8 @@ class Answer(NamedTuple):
 
 
 class Asked:
-    """An app in this process, asked without a socket: the path is sent as it is given, byte by byte."""
+    """An app in this process, asked without a socket: the path is sent as it is given, byte by
+    byte."""
 
     def __init__(self, app: App, clock: Clock) -> None:
         self.app = app

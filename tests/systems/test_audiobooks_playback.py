@@ -1,4 +1,5 @@
-"""Playback: what counts as a play and as listening, and that each event is in the statistics once."""
+"""Playback: what counts as a play and as listening, and that each event is in the statistics
+once."""
 
 import asyncio
 from typing import Any, Literal
@@ -47,7 +48,8 @@ DURATIONS = DurationMap(
 
 Kind = Literal["progress", "start", "pause", "complete"]
 Step = tuple[Kind, int, float] | tuple[Kind, int, float, float]
-"""An event: its type, when (in seconds from the first), where in the first segment, and at which speed."""
+"""An event: its type, when (in seconds from the first), where in the first segment, and at which
+speed."""
 
 
 def event(

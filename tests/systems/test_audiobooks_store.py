@@ -1,5 +1,5 @@
-"""The audiobook library's rows through their life: what each entity of the catalog writes, moves and takes away, to the last
-row. Those of its users are in `test_audiobooks_users`."""
+"""The audiobook library's rows through their life: what each entity of the catalog writes, moves
+and takes away, to the last row. Those of its users are in `test_audiobooks_users`."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""The rows of an audiobook library's users through their life: accounts, sessions, and what belongs to them."""
+"""The rows of an audiobook library's users through their life: accounts, sessions, and what belongs
+to them."""
 
 import pytest
 from msgspec.structs import replace

@@ -32,7 +32,8 @@ BOOKS: list[tuple[str, str, str | None]] = [
     (ulid(14), "Dune: Messiah", AUTHOR_ID),
 ]
 WORKS = {ulid(11): ulid(11), ulid(12): ulid(11), ulid(13): ulid(13), ulid(14): ulid(14)}
-"""Which work each book comes to: the one of its title and author, which has the ULID of the first such book."""
+"""Which work each book comes to: the one of its title and author, which has the ULID of the first
+such book."""
 
 
 async def old_data(engine: Engine, space: str) -> None:

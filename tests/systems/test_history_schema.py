@@ -1,4 +1,5 @@
-"""The keyspace of viewing history: the keys and values of its document, and entries that move between rows."""
+"""The keyspace of viewing history: the keys and values of its document, and entries that move
+between rows."""
 
 from typing import Any
 
@@ -312,7 +313,8 @@ def test_a_show_is_found_at_any_depth_and_another_with_its_digits_is_not(drive: 
 
 
 def test_lists_at_paths_are_told_apart_by_their_shape(drive: Drive) -> None:
-    """A show may be called like a sport: `/cricket/4` is its season, `/cricket/4/60091` the sport's team."""
+    """A show may be called like a sport: `/cricket/4` is its season, `/cricket/4/60091` the sport's
+    team."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "profile-1")

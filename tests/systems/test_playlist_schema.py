@@ -1,4 +1,5 @@
-"""The playlist service's six buckets: the keys and values of its document, the index, unique names, and what expires."""
+"""The playlist service's six buckets: the keys and values of its document, the index, unique names,
+and what expires."""
 
 import re
 from datetime import date

@@ -1,4 +1,5 @@
-"""The playlist service's six buckets in the store: records through their life, the index, unique names, and what expires."""
+"""The playlist service's six buckets in the store: records through their life, the index, unique
+names, and what expires."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,5 @@
-"""The guide's walk through is done, command by command, against the program; what it shows is what is printed."""
+"""The guide's walk through is done, command by command, against the program; what it shows is what
+is printed."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""No request ever sees or changes another customer's row: thousands of customers with hostile names, asked at random, each
-held against what that customer alone has done."""
+"""No request ever sees or changes another customer's row: thousands of customers with hostile
+names, asked at random, each held against what that customer alone has done."""
 
 import asyncio
 import base64
@@ -86,7 +86,8 @@ def word(chance: random.Random, words: list[str], most: int) -> str:
 
 
 def customer_names(chance: random.Random, count: int) -> tuple[list[str], list[str]]:
-    """Names that can be a customer's, and names that can't, with those that fall under others among them."""
+    """Names that can be a customer's, and names that can't, with those that fall under others among
+    them."""
     good = {"12", "1", "12345", "12_", "12_streamkit_1", "a-streamkit-notes"} - {"12_streamkit_1"}
     bad = {
         "12_streamkit_notes",
@@ -146,7 +147,8 @@ def sees_only_its_own(tenant: Tenant, answer: Answer) -> None:
 
 
 async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[str]) -> None:
-    """One request of a tenant, and whether the answer is what this tenant alone has brought about."""
+    """One request of a tenant, and whether the answer is what this tenant alone has brought
+    about."""
     category = chance.choice([*CONFIGS])
     other = chance.choice(names)
     hostile = [
@@ -228,7 +230,8 @@ async def step(ask: Asked, tenant: Tenant, chance: random.Random, names: list[st
 
 
 async def spaces_hold_their_own(engine: Engine, tenants: dict[str, Tenant]) -> int:
-    """Every row that there is stands in the space of the customer that its key names, and that customer made it."""
+    """Every row that there is stands in the space of the customer that its key names, and that
+    customer made it."""
     count = 0
     async for space in engine.spaces():
         for row in (await engine.scan(space, Span(), limit=10_000)).rows:

@@ -1,4 +1,5 @@
-"""The document's key migration: v2 first and v1 behind it, copied, verified, deleted; killed, repeated, and raced."""
+"""The document's key migration: v2 first and v1 behind it, copied, verified, deleted; killed,
+repeated, and raced."""
 
 import asyncio
 from pathlib import Path
@@ -90,7 +91,8 @@ def test_a_dry_run_counts_and_changes_nothing(drive: Drive, tmp_path: Path) -> N
 def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(
     drive: Drive, tmp_path: Path, keys: str
 ) -> None:
-    """Whatever the setting, in the middle of the migration: some at v1, some at both, some at v2."""
+    """Whatever the setting, in the middle of the migration: some at v1, some at both, some at
+    v2."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
         await filled(engine, clock, tmp_path)
@@ -189,7 +191,8 @@ def test_what_another_program_wrote_at_both_keys_is_left_and_named(
 def test_customers_who_write_during_the_migration_lose_nothing(
     drive: Drive, tmp_path: Path
 ) -> None:
-    """Two processes, one set to v1 and one to v2, write while the keys move: every change that was acknowledged is there."""
+    """Two processes, one set to v1 and one to v2, write while the keys move: every change that was
+    acknowledged is there."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
         await filled(engine, clock, tmp_path, count=12)
@@ -256,8 +259,8 @@ def test_every_category_is_declared_at_both_keys() -> None:
 
 @pytest.mark.parametrize("asked", ["replace", "delete"])
 def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
-    """v2 was looked at before v1: a config that another writer moved in between was at neither, so a PUT was told 404, and a
-    DELETE that there was nothing, though it stayed."""
+    """v2 was looked at before v1: a config that another writer moved in between was at neither, so
+    a PUT was told 404, and a DELETE that there was nothing, though it stayed."""
 
     async def scenario() -> None:
         note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())

@@ -18,7 +18,8 @@ from tests.systems.streamkit_service import asked
 
 
 def test_a_write_with_an_unknown_outcome_counts_towards_the_quota() -> None:
-    """It counted as not written for five minutes, and with each one a customer exceeded the quota further."""
+    """It counted as not written for five minutes, and with each one a customer exceeded the quota
+    further."""
 
     async def scenario() -> None:
         note = {"title": "", "content": ""}

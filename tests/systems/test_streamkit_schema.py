@@ -1,4 +1,5 @@
-"""Streamkit's keyspace: the keys and values of its document, customers that never meet, and configs through their life."""
+"""Streamkit's keyspace: the keys and values of its document, customers that never meet, and configs
+through their life."""
 
 from itertools import combinations
 from typing import Any
@@ -311,7 +312,8 @@ def test_no_customer_falls_under_another(
 
 
 def test_no_key_of_one_category_is_one_of_another_even_across_customers() -> None:
-    """A store is of one customer, where this is plain. An operator has all customers' keys before him."""
+    """A store is of one customer, where this is plain. An operator has all customers' keys before
+    him."""
     templates = [template for record in SCHEMA.records for template in record.templates]
     assert [proof.ambiguity(template) for template in templates] == [None] * 13
     assert [proof.collision(one, other) for one, other in combinations(templates, 2)] == [None] * 78

@@ -1,4 +1,5 @@
-"""What the OpenAPI document allows, and what it does not, sent by two customers: no 5xx, and no answer that is not in it."""
+"""What the OpenAPI document allows, and what it does not, sent by two customers: no 5xx, and no
+answer that is not in it."""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
-"""Cloudflare's own command, where it can be had: it loads an export and lists the same keys, and what it gives is read here.
+"""Cloudflare's own command, where it can be had: it loads an export and lists the same keys, and
+what it gives is read here.
 
-It comes from the npm registry, once, into a folder that git ignores. Without node or the registry the tests say so."""
+It comes from the npm registry, once, into a folder that git ignores. Without node or the registry
+the tests say so."""
 
 import asyncio
 import json
@@ -131,7 +133,8 @@ def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_i
 
 
 def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
-    """List by prefix, get, delete, export, import: on SQLite here, and on any engine by another URL."""
+    """List by prefix, get, delete, export, import: on SQLite here, and on any engine by another
+    URL."""
     entries = asyncio.run(exported(tmp_path))
     (tmp_path / "export.json").write_text(json.dumps(entries))
     store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
@@ -202,7 +205,8 @@ def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(
 def test_a_value_without_a_time_that_it_must_have_is_told_which_one(
     member: str, text: str | None
 ) -> None:
-    """It used to say that an empty text is no time, and not where in the file that text was to be found."""
+    """It used to say that an empty text is no time, and not where in the file that text was to be
+    found."""
     key = (
         "cust_12345_streamkit_notes_a"
         if member != "lastUsed"
@@ -241,8 +245,8 @@ WRONG = {
 def test_what_no_service_could_have_written_is_refused_by_its_key(
     place: str, change: dict[str, Any], field: str
 ) -> None:
-    """They were taken: a scene that counts down, one that never expires and is always the last one used, a config that is
-    listed and can be neither read nor deleted."""
+    """They were taken: a scene that counts down, one that never expires and is always the last one
+    used, a config that is listed and can be neither read nor deleted."""
     times = dict.fromkeys(
         ("createdAt", "updatedAt", "lastUsed"), "2026-01-02T00:00:00.000Z"
     )  # a day ahead is let pass
@@ -267,8 +271,8 @@ def test_a_file_without_end_to_its_depth_is_told_so() -> None:
 
 
 def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes() -> None:
-    """It counted entries and not bytes: on DynamoDB, whose commits end at some MB, a file of large notes failed midway,
-    however often it was tried."""
+    """It counted entries and not bytes: on DynamoDB, whose commits end at some MB, a file of large
+    notes failed midway, however often it was tried."""
 
     async def scenario() -> None:
         engine = FaultyEngine(MemoryEngine(SystemClock()), bytes=400_000)
@@ -291,7 +295,8 @@ def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes()
 
 
 def test_an_import_that_names_something_twice_writes_nothing_of_anybody() -> None:
-    """Each customer's entries were looked at when it was their turn, and those of the ones before had been written."""
+    """Each customer's entries were looked at when it was their turn, and those of the ones before
+    had been written."""
 
     async def scenario() -> None:
         engine = MemoryEngine(SystemClock())

@@ -132,8 +132,8 @@ class Record(Generic[T]):
 
     def legacy_key(self, key: str) -> str:
         """Return the legacy key of the record at this current key."""
-        assert self.legacy is not None
-        return self.legacy.template.head + key[len(self.template.head) :]
+        size, legacy_head = self._heads
+        return legacy_head + key[size:]
 
     def current_key(self, key: str) -> str:
         """Return the current key of a record that was found at `key`, which may be its legacy key."""
@@ -362,6 +362,10 @@ class Record(Generic[T]):
         """
         self.owned = tuple(each for each in self.derived if each.strategy == "put")
         self.owned_rows = RowSet(each.rule for each in self.owned)
+        self._heads = (
+            len(self.template.head),
+            "" if self.legacy is None else self.legacy.template.head,
+        )
         self.shared_rows = tuple(each for each in self.derived if each.strategy != "put")
         self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
 

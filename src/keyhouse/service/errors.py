@@ -1,7 +1,8 @@
-"""Errors of services over NATS, and of typed clients: one base, and the map from a reply to an exception class.
+"""Errors of services over NATS, and of typed clients: one base, and the map from a reply to an
+exception class.
 
-A client declares its tree once. Each class lists the `codes` or HTTP `statuses` it stands for, and the KeyhouseError that
-commands raise in its place (`local`):
+A client declares its tree once. Each class lists the `codes` or HTTP `statuses` it stands for, and
+the KeyhouseError that commands raise in its place (`local`):
 
     class Conflict(PluginError):
         codes = ("CONFLICT",)
@@ -17,15 +18,18 @@ __all__ = ["ClientError", "ErrorMap", "SubjectError"]
 
 
 class SubjectError(CallerError):
-    """An invalid NATS subject: of a request, of its reply, or one that changes must not be published to."""
+    """An invalid NATS subject: of a request, of its reply, or one that changes must not be
+    published to."""
 
     code = "INVALID_SUBJECT"
 
 
 class ClientError(Exception):
-    """A request that a service rejected or failed. `code` and `status` are for programs, `message` for people.
+    """A request that a service rejected or failed. `code` and `status` are for programs, `message`
+    for people.
 
-    `fields` are the values that the message speaks of; `retry_after` is in seconds; `request_id` finds it in the log.
+    `fields` are the values that the message speaks of; `retry_after` is in seconds; `request_id`
+    finds it in the log.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -67,7 +71,8 @@ E = TypeVar("E", bound=ClientError)
 
 
 class ErrorMap(Generic[E]):
-    """Finds the class of an error by its code, else by its status; `other` for any that is not listed."""
+    """Finds the class of an error by its code, else by its status; `other` for any that is not
+    listed."""
 
     def __init__(self, other: type[E], *classes: type[E]) -> None:
         self._other = other

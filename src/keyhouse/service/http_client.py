@@ -1,4 +1,5 @@
-"""The HTTP side of typed clients and of commands that talk to a service. Needs `httpx`, of the extra `client`."""
+"""The HTTP side of typed clients and of commands that talk to a service. Needs `httpx`, of the
+extra `client`."""
 
 import base64
 import binascii
@@ -18,7 +19,8 @@ __all__ = ["HttpClient", "service_url", "tenant_of_token", "translated"]
 
 
 class HttpClient:
-    """A synchronous client of one service, with its token. Errors are raised by `errors`; nothing is retried."""
+    """A synchronous client of one service, with its token. Errors are raised by `errors`; nothing
+    is retried."""
 
     def __init__(
         self,
@@ -71,7 +73,8 @@ class HttpClient:
 
 
 def service_url(url: str, mount: str) -> str:
-    """Return the URL of a system's API: below `mount`, where `keyhouse serve` has it, unless the URL has a path."""
+    """Return the URL of a system's API: below `mount`, where `keyhouse serve` has it, unless the
+    URL has a path."""
     if not url.startswith(("http://", "https://")):
         raise UsageError("This service is reached over HTTP: --service http://host:8080.")
     return url if urlsplit(url).path.strip("/") else url.rstrip("/") + mount
@@ -80,8 +83,8 @@ def service_url(url: str, mount: str) -> str:
 def tenant_of_token(token: str, claims: Sequence[str], *, system: str) -> str:
     """Return the tenant that a token names in the first of these claims that it has.
 
-    The signature is not verified: the service does that. The tenant is read so that a command never shows another tenant's
-    data in place of the one asked for.
+    The signature is not verified: the service does that. The tenant is read so that a command never
+    shows another tenant's data in place of the one asked for.
     """
     try:
         body = token.split(".")[1]
@@ -98,7 +101,8 @@ def tenant_of_token(token: str, claims: Sequence[str], *, system: str) -> str:
 
 @contextmanager
 def translated(unanswered: type[EngineError] = UnavailableError) -> Iterator[None]:
-    """Raise Keyhouse's own errors. `unanswered` is raised if the response is missing or is not the service's."""
+    """Raise Keyhouse's own errors. `unanswered` is raised if the response is missing or is not the
+    service's."""
     try:
         yield
     except ClientError as error:

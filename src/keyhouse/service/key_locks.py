@@ -1,8 +1,9 @@
 """Key locks: serialise the operations of one tenant per key, in the order in which they arrive.
 
-A client may publish a `set`, wait for nothing, and `get` the key: it must read its own write. So a read or write of a key
-waits for earlier writes of that key, and an operation over many keys waits for all earlier writes of the tenant. Other
-operations run concurrently. The order holds within one process; processes that share the load each have their own.
+A client may publish a `set`, wait for nothing, and `get` the key: it must read its own write. So a
+read or write of a key waits for earlier writes of that key, and an operation over many keys waits
+for all earlier writes of the tenant. Other operations run concurrently. The order holds within one
+process; processes that share the load each have their own.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ class KeyLocks:
             await write.finished()
 
     def write(self, *keys: str) -> "PendingWrite":
-        """`with locks.write(key) as earlier:` registers a write, which must first wait until those `earlier` finish."""
+        """`with locks.write(key) as earlier:` registers a write, which must first wait until those
+        `earlier` finish."""
         return PendingWrite(self._writes, keys)
 
 

@@ -1,8 +1,9 @@
 """Metrics of a service's operations, for Prometheus.
 
-Requests update plain numbers; metrics are built from them when they are scraped. All names have the service's prefix:
-`rosey_kv_get_total`, `rosey_kv_get_duration_seconds`, `rosey_kv_errors_total`, `rosey_kv_keys_total`, and so on. With a
-tenant label, tenants past `TENANT_LABELS_MAX` share the label `(others)`.
+Requests update plain numbers; metrics are built from them when they are scraped. All names have the
+service's prefix: `rosey_kv_get_total`, `rosey_kv_get_duration_seconds`, `rosey_kv_errors_total`,
+`rosey_kv_keys_total`, and so on. With a tenant label, tenants past `TENANT_LABELS_MAX` share the
+label `(others)`.
 """
 
 from collections import defaultdict
@@ -28,8 +29,8 @@ OTHERS: Final = "(others)"
 class OperationMetrics:
     """A Prometheus collector. `tenant_label` None: metrics are summed over all tenants.
 
-    A scrape may run in another thread. It iterates over copies of dictionaries, which are made in one step; building a list
-    could start a garbage collection, and with it another thread.
+    A scrape may run in another thread. It iterates over copies of dictionaries, which are made in
+    one step; building a list could start a garbage collection, and with it another thread.
     """
 
     def __init__(
@@ -52,8 +53,14 @@ class OperationMetrics:
         self.sweeps = Timing()
         self.swept = 0
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether metrics have a tenant label."""
+        return bool(self._labels)
+
     def label(self, tenant: str) -> str:
-        """Return the label of a tenant: its name, `(others)`, or nothing where tenants have no label."""
+        """Return the label of a tenant: its name, `(others)`, or nothing where tenants have no
+        label."""
         if not self._labels or not tenant:
             return ""
         if tenant in self._tenants:
@@ -79,7 +86,8 @@ class OperationMetrics:
         self._stored = stored
 
     def timings(self, tenant: str | None = None) -> dict[str, list[Timing]]:
-        """Return the timings by operation, of one tenant or of all; operations that never ran are left out."""
+        """Return the timings by operation, of one tenant or of all; operations that never ran are
+        left out."""
         if tenant is None:
             return {
                 operation: [*by_tenant.values()]

@@ -1,11 +1,13 @@
-"""Watches over NATS: publish a tenant's changes to a subject that it names, until nobody listens there.
+"""Watches over NATS: publish a tenant's changes to a subject that it names, until nobody listens
+there.
 
-A tenant may name only subjects of its own: below its inbox, `_INBOX_<tenant>.`, or below `<changes prefix>.<tenant>.`. The
-service may publish anywhere, and must not be made to publish to others on a tenant's behalf.
+A tenant may name only subjects of its own: below its inbox, `_INBOX_<tenant>.`, or below `<changes
+prefix>.<tenant>.`. The service may publish anywhere, and must not be made to publish to others on a
+tenant's behalf.
 
-Every message has a sequence number `n`. A client that misses one watches again, `since` the last revision it saw. Heartbeats
-between changes check for a listener; without one the watch stops. When the service shuts down it sends `end`, and the client
-can watch again through another process.
+Every message has a sequence number `n`. A client that misses one watches again, `since` the last
+revision it saw. Heartbeats between changes check for a listener; without one the watch stops. When
+the service shuts down it sends `end`, and the client can watch again through another process.
 """
 
 import asyncio
@@ -66,7 +68,8 @@ class Watches:
         prefix: str | None,
         since: int | None,
     ) -> int:
-        """Start a watch and return the revision at which it starts. It replaces an earlier one of the same subject."""
+        """Start a watch and return the revision at which it starts. It replaces an earlier one of
+        the same subject."""
         self.stop(store.space, subject)
         self._check_limits(store.space)
         id = store.space, subject

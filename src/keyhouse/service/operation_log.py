@@ -1,8 +1,9 @@
 """The log of operations: each at DEBUG, slow ones at WARNING, failures by who is at fault.
 
-Above a thousand operations per second, one line in a hundred is logged at DEBUG; so are rejections that nobody is told of,
-and failures in an outage, when every request is one. A failure that is expected in an outage is one line; any other has its
-traceback. Values are never logged, and no text longer than `LOG_TEXT_CHARS_MAX`.
+Above a thousand operations per second, one line in a hundred is logged at DEBUG; so are rejections
+that nobody is told of, and failures in an outage, when every request is one. A failure that is
+expected in an outage is one line; any other has its traceback. Values are never logged, and no text
+longer than `LOG_TEXT_CHARS_MAX`.
 """
 
 import logging
@@ -41,11 +42,13 @@ OUTAGES: Final = (
     AccessError,
     ConflictError,
 )
-"""Errors that an engine or many concurrent callers cause, and that come with every request while they last."""
+"""Errors that an engine or many concurrent callers cause, and that come with every request while
+they last."""
 
 
 class OperationLog:
-    """`prefix` begins every event and operation name: `kv set`, `operation=kv_set`. `tenant_field` names the tenant.
+    """`prefix` begins every event and operation name: `kv set`, `operation=kv_set`. `tenant_field`
+    names the tenant.
 
     `slow_seconds` 0: no operation is slow.
     """
@@ -70,7 +73,8 @@ class OperationLog:
         self._logs_debug: bool = self.logger.is_enabled_for(logging.DEBUG)
 
     def wants(self, seconds: float) -> bool:
-        """Return whether an operation of this duration is logged: every slow one, and a sample of the others at DEBUG."""
+        """Return whether an operation of this duration is logged: every slow one, and a sample of
+        the others at DEBUG."""
         return seconds > self._slow_seconds or (self._logs_debug and self._is_sampled())
 
     def done(self, operation: str, tenant: str, seconds: float, fields: Mapping[str, Any]) -> None:
@@ -92,7 +96,8 @@ class OperationLog:
         answered: bool,
         fields: Mapping[str, Any],
     ) -> None:
-        """Log a failed operation. A caller's mistake is logged at DEBUG if the caller was told (`answered`)."""
+        """Log a failed operation. A caller's mistake is logged at DEBUG if the caller was told
+        (`answered`)."""
         described = {
             **self._named(operation, tenant),
             "error": error_code(error),

@@ -1,7 +1,8 @@
 """Rate limits: a bucket of tokens for each tenant, that fills by time.
 
-One number is kept for a tenant: the moment at which its bucket would be full again (the generic cell rate algorithm). A
-tenant whose bucket is full need not be remembered, and that bounds the memory.
+One number is kept for a tenant: the moment at which its bucket would be full again (the generic
+cell rate algorithm). A tenant whose bucket is full need not be remembered, and that bounds the
+memory.
 """
 
 import math
@@ -54,7 +55,8 @@ class RateLimiter:
         return len(self._full_at)
 
     def take(self, tenant: str, cost: int = 1) -> float:
-        """Take `cost` tokens and return 0; or take none, and return after how many seconds there will be enough.
+        """Take `cost` tokens and return 0; or take none, and return after how many seconds there
+        will be enough.
 
         What costs more than the burst never fits: it counts as the whole burst.
         """
@@ -78,7 +80,8 @@ class RateLimiter:
         return wait / 1_000
 
     def check(self, tenant: str, cost: int = 1) -> None:
-        """The same, for a caller who has nothing to say to a refusal: RateError, with the whole seconds to wait."""
+        """The same, for a caller who has nothing to say to a refusal: RateError, with the whole
+        seconds to wait."""
         wait = self.take(tenant, cost)
         if wait:
             raise RateError("Too many requests: wait, then go on.", retry_after=math.ceil(wait))
@@ -89,10 +92,11 @@ class RateLimiter:
         return max(0, self.burst - math.ceil(min(owed, self._burst_ms) / self._step_ms - 1e-9))
 
     def _forget(self, now: int) -> None:
-        """Those whose bucket is full again, which loses nothing; else an eighth, those that asked the longest ago.
+        """Those whose bucket is full again, which loses nothing; else an eighth, those that asked
+        the longest ago.
 
-        They stand first, because whoever asks is put to the end. Were it only one of them, all would be gone through again
-        for the next tenant, and for each one after it.
+        They stand first, because whoever asks is put to the end. Were it only one of them, all
+        would be gone through again for the next tenant, and for each one after it.
         """
         quiet = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
         for tenant in quiet or list(islice(self._full_at, max(1, self._tenants_max // 8))):

@@ -1,8 +1,8 @@
 """A running service as the data commands see it: the rows of one space, through the service's API.
 
-A system that offers this has a module with `connect(url, space, token)`, which returns a `Remote`, and with
-`space_of(token)` if a token names a space. An API may tell less than an engine: what it does not tell is unset, never
-guessed, and what it cannot do is rejected with the alternative.
+A system that offers this has a module with `connect(url, space, token)`, which returns a `Remote`,
+and with `space_of(token)` if a token names a space. An API may tell less than an engine: what it
+does not tell is unset, never guessed, and what it cannot do is rejected with the alternative.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -17,7 +17,8 @@ __all__ = ["Remote", "RemoteRow"]
 
 
 class RemoteRow(msgspec.Struct, frozen=True):
-    """A row as a service reports it. `value` is JSON, `expires` in milliseconds since 1970; `gone` only in a watch."""
+    """A row as a service reports it. `value` is JSON, `expires` in milliseconds since 1970; `gone`
+    only in a watch."""
 
     key: str
     value: bytes | UnsetType = UNSET
@@ -27,7 +28,8 @@ class RemoteRow(msgspec.Struct, frozen=True):
 
 
 class Remote(Protocol):
-    """One space of a running service. Raises Keyhouse's own errors, whatever the service's client raises."""
+    """One space of a running service. Raises Keyhouse's own errors, whatever the service's client
+    raises."""
 
     async def get(self, key: str) -> RemoteRow | None: ...
 

@@ -1,6 +1,8 @@
-"""A running service: tenants, quotas, rate limits, metrics, operation log and background tasks, assembled from settings.
+"""A running service: tenants, quotas, rate limits, metrics, operation log and background tasks,
+assembled from settings.
 
-A system's `service.py` makes one of these, hands it to its operations, and returns `runtime.spec(...)`.
+A system's `service.py` makes one of these, hands it to its operations, and returns
+`runtime.spec(...)`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +14,6 @@ import msgspec
 
 from keyhouse.engine import Engine
 from keyhouse.http import FLAT, NESTED, PROBLEM, Route
-from keyhouse.metrics import Timing
 from keyhouse.service.metrics import OperationMetrics
 from keyhouse.service.operation_log import OperationLog, error_code
 from keyhouse.service.settings import AnyTenantSettings, quota, rate_limiter
@@ -31,7 +32,8 @@ _ERROR_FORMATS: Final = {each.name: each for each in (PROBLEM, FLAT, NESTED)}
 
 
 class ServiceRuntime(Generic[T]):
-    """`tenant` makes a tenant from its name, the engine and the quota. `metrics` is registered here."""
+    """`tenant` makes a tenant from its name, the engine and the quota. `metrics` is registered
+    here."""
 
     def __init__(
         self,
@@ -74,7 +76,8 @@ class ServiceRuntime(Generic[T]):
         )
 
     def metered(self, routes: Mapping[str, Route]) -> Sequence[Route]:
-        """Return the routes; those of an operation, by its name, have handlers that are measured and logged."""
+        """Return the routes; those of an operation, by its name, have handlers that are measured
+        and logged."""
         return [
             msgspec.structs.replace(route, handler=self._metered(operation, route.handler))
             if operation in self.metrics.operations
@@ -86,7 +89,7 @@ class ServiceRuntime(Generic[T]):
         self, operation: str, handler: Callable[..., Awaitable[Any]]
     ) -> Callable[..., Awaitable[Any]]:
         metrics, log = self.metrics, self.log
-        timings: dict[str, Timing] = {}
+        total = None if metrics.has_tenants else metrics.timing(operation, "")
 
         @wraps(handler)
         async def metered(**arguments: Any) -> Any:
@@ -97,13 +100,10 @@ class ServiceRuntime(Generic[T]):
                 metrics.failed(_tenant(arguments), error_code(error))
                 raise
             seconds = perf_counter() - start
-            tenant = _tenant(arguments)
-            timing = timings.get(tenant)
-            if timing is None:
-                timing = timings[tenant] = metrics.timing(operation, tenant)
+            timing = total or metrics.timing(operation, _tenant(arguments))
             timing.add(seconds)
             if log.wants(seconds):
-                log.done(operation, tenant, seconds, _described(arguments))
+                log.done(operation, _tenant(arguments), seconds, _described(arguments))
             return response
 
         return metered

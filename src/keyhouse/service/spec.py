@@ -1,8 +1,9 @@
 """The seam between a system and the program that serves it.
 
-A system's module `service` has one function, `part(context) -> Part`, and beside it the Struct of its `Settings`, by which a
-table is checked before anything is opened. The program opens the engine, reads the settings and runs the faces; the system
-says what is answered. Neither knows the other's inside.
+A system's module `service` has one function, `part(context) -> Part`, and beside it the Struct of
+its `Settings`, by which a table is checked before anything is opened. The program opens the engine,
+reads the settings and runs the faces; the system says what is answered. Neither knows the other's
+inside.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,9 +27,10 @@ __all__ = ["Service", "ServiceContext", "ServiceSpec"]
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system is given.
 
-    `settings` is the system's own table of `keyhouse.toml`, with what the environment says laid over it: the system makes
-    a Struct of its own of it with `read_settings`, which refuses what it does not know. `data` is a folder for its files,
-    such as secrets. `engine` is open, and stays the business of who opened it.
+    `settings` is the system's own table of `keyhouse.toml`, with what the environment says laid
+    over it: the system makes a Struct of its own of it with `read_settings`, which refuses what it
+    does not know. `data` is a folder for its files, such as secrets. `engine` is open, and stays
+    the business of who opened it.
     """
 
     engine: Engine
@@ -64,9 +66,10 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A system's service: its settings, how it is assembled, and the tokens it accepts.
 
-    `settings` is the Struct of its settings table, checked before anything is opened. `build` assembles the service.
-    `tenant_pattern` matches the tenants that a token may name; `scopes` are those that a tenant's token may have, and
-    `operator_scopes` those of an operator's. A service without either has no such tokens.
+    `settings` is the Struct of its settings table, checked before anything is opened. `build`
+    assembles the service. `tenant_pattern` matches the tenants that a token may name; `scopes` are
+    those that a tenant's token may have, and `operator_scopes` those of an operator's. A service
+    without either has no such tokens.
     """
 
     settings: type[msgspec.Struct]

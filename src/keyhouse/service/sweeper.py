@@ -18,7 +18,8 @@ BACKLOG_SECONDS: Final = 1.0
 
 
 class Sweeper:
-    """One run deletes about `SWEEP_ROWS_MAX` rows at most; a backlog is worked off by runs a second apart."""
+    """One run deletes about `SWEEP_ROWS_MAX` rows at most; a backlog is worked off by runs a second
+    apart."""
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class Sweeper:
             pause = min(BACKLOG_SECONDS, self._seconds) if has_backlog else self._seconds
 
     async def sweep(self) -> int:
-        """Sweep once and return the number of rows deleted. A failure is logged; the next run may succeed."""
+        """Sweep once and return the number of rows deleted. A failure is logged; the next run may
+        succeed."""
         start = perf_counter()
         try:
             rows = await sweep(self._engine, rows_max=self._rows_max)

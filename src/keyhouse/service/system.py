@@ -1,7 +1,9 @@
-"""`SYSTEM = System(...)`: the one declaration of a system, from which registry, CLI, engines and docs read.
+"""`SYSTEM = System(...)`: the one declaration of a system, from which registry, CLI, engines and
+docs read.
 
-A declaration is cheap to import, so that help and completion can list every system: `schemas`, `service`, `remote`,
-`commands` and `limits` may be references (`package.module:NAME`), which are imported when first used.
+A declaration is cheap to import, so that help and completion can list every system: `schemas`,
+`service`, `remote`, `commands` and `limits` may be references (`package.module:NAME`), which are
+imported when first used.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +25,10 @@ ErrorFormatName = Literal["problem", "flat", "nested"]
 class System:
     """A keyspace and everything built on it.
 
-    `schemas` has one schema, or one for each bucket. `service` is a `Service`: its settings and how it is assembled.
-    `remote` connects the data commands to a running service, `commands` is a Typer app for the system's own commands, and
-    `limits` is the module that declares its limits. `error_format` names the form of its HTTP errors.
+    `schemas` has one schema, or one for each bucket. `service` is a `Service`: its settings and how
+    it is assembled. `remote` connects the data commands to a running service, `commands` is a Typer
+    app for the system's own commands, and `limits` is the module that declares its limits.
+    `error_format` names the form of its HTTP errors.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class System:
         }
 
     def has(self, part: str) -> bool:
-        """Return whether the system declares `service`, `remote`, `commands` or `limits`. Imports nothing."""
+        """Return whether the system declares `service`, `remote`, `commands` or `limits`. Imports
+        nothing."""
         return self._references[part] is not None
 
     @cached_property
@@ -71,7 +75,8 @@ class System:
 
     @cached_property
     def remote(self) -> Any:
-        """`connect(url, space, token)`, which returns a `Remote`; UsageError if the system has none."""
+        """`connect(url, space, token)`, which returns a `Remote`; UsageError if the system has
+        none."""
         return self._load("remote")
 
     @cached_property
@@ -81,7 +86,8 @@ class System:
 
     @cached_property
     def limits(self) -> ModuleType | None:
-        """The module of the system's limits, in the form of `keyhouse.limits`; None if it has none."""
+        """The module of the system's limits, in the form of `keyhouse.limits`; None if it has
+        none."""
         return self._load("limits") if self.has("limits") else None
 
     def _load(self, part: str) -> Any:

@@ -1,6 +1,7 @@
 """Tenants: the store and usage of each, cached while in use.
 
-A tenant is named by a token, a subject or a path, never by the payload; everything below takes the tenant from here.
+A tenant is named by a token, a subject or a path, never by the payload; everything below takes the
+tenant from here.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,8 @@ R = TypeVar("R")
 
 
 class Tenant:
-    """One tenant. A system adds what it needs in a subclass. `usage` is None where the quota is unlimited."""
+    """One tenant. A system adds what it needs in a subclass. `usage` is None where the quota is
+    unlimited."""
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class Tenant:
         *,
         reservation: Reservation | None = None,
     ) -> tuple[R, int]:
-        """Run `work` in a transaction, within the quota; return its result and the revision of the commit."""
+        """Run `work` in a transaction, within the quota; return its result and the revision of the
+        commit."""
         if self.usage is not None:
             return await self.usage.transact(work, reservation=reservation)
 
@@ -96,7 +99,8 @@ class Tenants(Generic[T]):
         return self._cached.get(name)
 
     def _evict(self) -> None:
-        """Drop an eighth of the tenants, least recently used first: one at a time would go through all for each."""
+        """Drop an eighth of the tenants, least recently used first: one at a time would go through
+        all for each."""
         idle = (name for name, tenant in self._cached.items() if not tenant.is_busy)
         for name in list(islice(idle, max(1, self._tenants_max // 8))):
             del self._cached[name]

@@ -1,4 +1,5 @@
-"""Development tokens: `keyhouse token SYSTEM`, signed with the secret of the service on this machine."""
+"""Development tokens: `keyhouse token SYSTEM`, signed with the secret of the service on this
+machine."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ def mint_token(
     scopes: Sequence[str] | None,
     seconds: float,
 ) -> str:
-    """Return a token for `tenant`; None for `scopes` means those that the settings give a token without any.
+    """Return a token for `tenant`; None for `scopes` means those that the settings give a token
+    without any.
 
     UsageError if the service has no tokens, signs none here, or has no such scope.
     """

@@ -1,7 +1,7 @@
 """Usage and quotas: how many keys and bytes a tenant stores, and whether it may store more.
 
-Theory of operation. Usage is counted by a scan, and then adjusted by every write of this process. No row is stored for
-it, so the keyspace stays the schema's own.
+Theory of operation. Usage is counted by a scan, and then adjusted by every write of this process.
+No row is stored for it, so the keyspace stays the schema's own.
 
 - *Counting while others write.* A scan reads page after page, and each page is read at one revision. A write is identified
   by its key and the revision of its commit: if that revision is not newer than the page that holds the key, the page has
@@ -37,7 +37,8 @@ __all__ = ["Quota", "Reservation", "Size", "Usage", "UsageDelta", "measure", "ro
 T = TypeVar("T")
 
 _RETRY_AFTER_SECONDS: Final = 3_600
-"""Sent with a rejection: space is freed by deleting, or by rows that expire, and neither is a matter of seconds."""
+"""Sent with a rejection: space is freed by deleting, or by rows that expire, and neither is a
+matter of seconds."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -161,9 +162,11 @@ class Usage:
         *,
         reservation: Reservation | None = None,
     ) -> tuple[T, int]:
-        """Run `work` in a transaction within the quota; return its result and the revision of the commit.
+        """Run `work` in a transaction within the quota; return its result and the revision of the
+        commit.
 
-        Raises QuotaError if the growth does not fit. It is taken out of `reservation` first, if one is given.
+        Raises QuotaError if the growth does not fit. It is taken out of `reservation` first, if one
+        is given.
         """
         self._pending += 1
         try:
@@ -178,7 +181,8 @@ class Usage:
             self._pending -= 1
 
     async def reserve(self, size: Size) -> Reservation:
-        """Hold space for several transactions; QuotaError if there is not enough. Release it afterwards."""
+        """Hold space for several transactions; QuotaError if there is not enough. Release it
+        afterwards."""
         await self._refresh(USAGE_AGE_SECONDS_MAX)
         try:
             return self._hold(Reservation(), size)

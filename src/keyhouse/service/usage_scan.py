@@ -1,4 +1,5 @@
-"""The usage scan: counts what every tenant stores at an interval, for metrics, quotas and the operator's view."""
+"""The usage scan: counts what every tenant stores at an interval, for metrics, quotas and the
+operator's view."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +17,8 @@ __all__ = ["UsageScan"]
 
 
 class UsageScan:
-    """`cached` returns a tenant in use: it is counted through its own usage, so that its quota profits from the scan."""
+    """`cached` returns a tenant in use: it is counted through its own usage, so that its quota
+    profits from the scan."""
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class UsageScan:
             await asyncio.sleep(seconds)
 
     async def scan(self) -> None:
-        """Scan once. A failure is logged and leaves the previous result; the next run may succeed."""
+        """Scan once. A failure is logged and leaves the previous result; the next run may
+        succeed."""
         sizes: dict[str, Size] = {}
         try:
             async for name in self._engine.spaces():
@@ -65,7 +68,8 @@ class UsageScan:
         return await measure(Store(self._schema, self._engine, name))
 
     def known(self, name: str) -> tuple[Size | None, int | None]:
-        """Return a tenant's size without counting, and the time of that size; None if it was never counted."""
+        """Return a tenant's size without counting, and the time of that size; None if it was never
+        counted."""
         tenant = self._cached(name)
         if tenant is not None and tenant.usage is not None and tenant.usage.current is not None:
             return tenant.usage.current, self._engine.clock.now()

@@ -1,4 +1,5 @@
-"""The systems by name. A system's declaration is imported when it is first asked for; its parts when they are used."""
+"""The systems by name. A system's declaration is imported when it is first asked for; its parts
+when they are used."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -32,7 +33,8 @@ def has_service(name: str) -> bool:
 
 
 def load_service(name: str) -> Any:
-    """Return the system's `Service`; UsageError if there is no such system, or it has no service."""
+    """Return the system's `Service`; UsageError if there is no such system, or it has no
+    service."""
     system = load_system(name)
     if not system.has("service"):
         raise UsageError(

@@ -1,4 +1,5 @@
-"""Plugin storage as it is served: on a real NATS server, with a real engine below, and a client as any plugin has one."""
+"""Plugin storage as it is served: on a real NATS server, with a real engine below, and a client as
+any plugin has one."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""The plugin author's client, the example plugin, and permissions that keep plugins apart, on real servers."""
+"""The plugin author's client, the example plugin, and permissions that keep plugins apart, on real
+servers."""
 
 import asyncio
 import json
@@ -192,7 +193,8 @@ def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
 
 
 def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> None:
-    """At a row that somebody had spoiled it was begun again at once, and again, hundreds of times a second."""
+    """At a row that somebody had spoiled it was begun again at once, and again, hundreds of times a
+    second."""
 
     async def story(harness: Harness) -> None:
         kv = storage(harness)
@@ -281,8 +283,8 @@ async def listens(port: int) -> bool:
 async def guarded(
     folder: Path, *plugins: str, more: Sequence[NatsUser] = ()
 ) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """A server with the printed permissions, and the service on it; its address, and the passwords. `more`: users whose
-    permissions somebody has written by hand."""
+    """A server with the printed permissions, and the service on it; its address, and the passwords.
+    `more`: users whose permissions somebody has written by hand."""
     passwords = {name: f"pw-{name}" for name in (SERVICE, *plugins)}
     port = free_port()
     configuration = folder / "nats.conf"
@@ -372,7 +374,8 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
 
 
 def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path) -> None:
-    """`keyhouse list rosey --service` said after five seconds that the service did not answer, which it never was asked."""
+    """`keyhouse list rosey --service` said after five seconds that the service did not answer,
+    which it never was asked."""
     reader = NatsUser("reads", "pw", ["db.kv.trivia.get"], ["_INBOX_trivia.>"], "_INBOX_trivia")
     deaf = NatsUser("deaf", "pw", ["db.kv.trivia.*"], ["_INBOX.>"], "_INBOX")
 

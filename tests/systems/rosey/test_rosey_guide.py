@@ -1,4 +1,5 @@
-"""The guide is true: its program prints what it shows, its requests are answered as it says, its tables are whole."""
+"""The guide is true: its program prints what it shows, its requests are answered as it says, its
+tables are whole."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""A plugin that means harm: it can't have the service speak to others, have more than it may, nor fill the log."""
+"""A plugin that means harm: it can't have the service speak to others, have more than it may, nor
+fill the log."""
 
 import asyncio
 import json
@@ -64,7 +65,8 @@ def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -
 def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
     on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again when they come."""
+    """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again
+    when they come."""
 
     async def story(harness: Harness) -> None:
         monkeypatch.setattr(harness.runtime.tenants, "_tenants_max", 3)
@@ -133,7 +135,8 @@ def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
 
 
 def test_a_quota_works_without_a_usage_scan(tmp_path: Path) -> None:
-    """Usage was counted once, at the first write: keys that expired later used up the quota for good."""
+    """Usage was counted once, at the first write: keys that expired later used up the quota for
+    good."""
 
     async def story(harness: Harness) -> None:
         assert (await harness.ask("trivia.set", {"key": "a", "value": 1, "ttl": 10}))["success"]
@@ -160,7 +163,8 @@ def test_settings_of_tokens_are_checked() -> None:
 
 
 def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> None:
-    """A key of a million characters, published without a reply, was a warning of a megabyte, a thousand times a second."""
+    """A key of a million characters, published without a reply, was a warning of a megabyte, a
+    thousand times a second."""
 
     async def story(harness: Harness) -> None:
         with capture_logs() as logs:
@@ -196,8 +200,9 @@ def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) ->
     ],
 )
 def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any]) -> None:
-    """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to `db.kv.trivia.set`: as any plugin's
-    request. With `db.kv` the service heard its own changes, and answered each of them with another."""
+    """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to
+    `db.kv.trivia.set`: as any plugin's request. With `db.kv` the service heard its own changes, and
+    answered each of them with another."""
     with pytest.raises(UsageError, match="One of prefixes and changes_prefix begins with another"):
         read_settings(Settings, given, table="rosey")
     apart = {"prefixes": ["db.kv", "db.kvs"], "changes_prefix": "db.kv-changes"}

@@ -1,7 +1,8 @@
 """The service is killed and started again under load: no write that was acknowledged is lost.
 
-15 seconds of load besides the starts, 60 for a release. Each writer owns its keys, so what must be there is known: the
-value that was acknowledged last, or one that was sent after it and not answered.
+15 seconds of load besides the starts, 60 for a release. Each writer owns its keys, so what must be
+there is known: the value that was acknowledged last, or one that was sent after it and not
+answered.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ WRITERS = 8
 
 
 class Writer:
-    """Sets, counts, deletes and batches, and remembers what was acknowledged and what was only sent."""
+    """Sets, counts, deletes and batches, and remembers what was acknowledged and what was only
+    sent."""
 
     def __init__(self, client: Client, number: int) -> None:
         self._client = client

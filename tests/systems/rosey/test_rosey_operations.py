@@ -1,4 +1,5 @@
-"""What goes beyond the document's four operations: more of them, watches, quotas, rates, logs and figures."""
+"""What goes beyond the document's four operations: more of them, watches, quotas, rates, logs and
+figures."""
 
 import asyncio
 import json
@@ -161,7 +162,8 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
 
 
 def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
-    """It had revision 0, which is none: a watch since it begins with the first change that was ever kept."""
+    """It had revision 0, which is none: a watch since it begins with the first change that was ever
+    kept."""
 
     async def story(harness: Harness) -> None:
         await harness.ask("p.set", {"key": "a", "value": 1})

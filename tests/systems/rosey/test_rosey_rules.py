@@ -1,4 +1,5 @@
-"""The settled rules of all operations: what a key, a value and a TTL may be, the order, and to whom an answer goes."""
+"""The settled rules of all operations: what a key, a value and a TTL may be, the order, and to whom
+an answer goes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What the OpenAPI document of the operator's view allows, and what it does not: no 5xx, and no answer that is not in it."""
+"""What the OpenAPI document of the operator's view allows, and what it does not: no 5xx, and no
+answer that is not in it."""
 
 import asyncio
 from pathlib import Path

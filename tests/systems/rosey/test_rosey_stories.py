@@ -1,4 +1,5 @@
-"""Each user story of the document, by its number, over a real NATS server, on SQLite and on PostgreSQL.
+"""Each user story of the document, by its number, over a real NATS server, on SQLite and on
+PostgreSQL.
 
 The document's own code is run as it is written there: `nats` is the client, and it imports `json`.
 """

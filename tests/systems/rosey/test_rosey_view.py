@@ -318,7 +318,8 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
 
 
 def test_an_answer_that_comes_late_is_not_shown() -> None:
-    """One of a token that was forgotten opened the page again; one of a plugin stood below another's name."""
+    """One of a token that was forgotten opened the page again; one of a plugin stood below
+    another's name."""
     if shutil.which("node") is None:
         pytest.skip("node and npm are not here")
     page, program = (

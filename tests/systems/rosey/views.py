@@ -1,4 +1,5 @@
-"""Plugin storage with both its faces, on real sockets: plugins ask over NATS, an operator looks over HTTP."""
+"""Plugin storage with both its faces, on real sockets: plugins ask over NATS, an operator looks
+over HTTP."""
 
 import asyncio
 import json

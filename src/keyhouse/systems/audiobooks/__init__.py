@@ -1,7 +1,8 @@
-"""Audiobooks: a library's authors, series, works and books, their audio files, and its listeners' progress.
+"""Audiobooks: a library's authors, series, works and books, their audio files, and its listeners'
+progress.
 
-A space is a library. `schema` declares the keys and `records` the values; `isbn` and `playback` hold the pure rules for
-both. Nothing here touches HTTP, files or password hashing.
+A space is a library. `schema` declares the keys and `records` the values; `isbn` and `playback`
+hold the pure rules for both. Nothing here touches HTTP, files or password hashing.
 """
 
 from keyhouse.service.system import System

@@ -1,10 +1,12 @@
-"""Counting playback: what one event adds to plays and listened seconds, and how far it is. Pure; it knows no keys.
+"""Counting playback: what one event adds to plays and listened seconds, and how far it is. Pure; it
+knows no keys.
 
 A play counts on `start`, unless there was a start within the last 30 minutes.
 
-Listened seconds are seconds of the book, from forward progress between two events while it plays. A step that is larger than
-the time that passed allows at the speed played (with some slack, for reports that come late) is a seek, and counts nothing,
-as does a step back. What passes before a `start`, or after a `pause` or `complete`, was not listened to.
+Listened seconds are seconds of the book, from forward progress between two events while it plays. A
+step that is larger than the time that passed allows at the speed played (with some slack, for
+reports that come late) is a seek, and counts nothing, as does a step back. What passes before a
+`start`, or after a `pause` or `complete`, was not listened to.
 """
 
 from typing import Final
@@ -32,8 +34,8 @@ FINISHED_PERCENT: Final = 95
 
 
 class Listening(LogState, kw_only=True):
-    """What counting remembers of one listener and book. `moment` is the place in the whole book, where that is known;
-    `rest`, the part of a listened second that is not counted yet."""
+    """What counting remembers of one listener and book. `moment` is the place in the whole book,
+    where that is known; `rest`, the part of a listened second that is not counted yet."""
 
     at: str
     playing: bool
@@ -76,7 +78,8 @@ def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap 
 
 
 def moment(segment_id: str, position_seconds: float, durations: DurationMap | None) -> float | None:
-    """A position within a segment as one within the book; `None` when the segment is not in the map."""
+    """A position within a segment as one within the book; `None` when the segment is not in the
+    map."""
     for span in durations.segments if durations is not None else ():
         if span.id == segment_id:
             return span.offset_start + min(position_seconds, span.duration)
@@ -94,7 +97,8 @@ def percent(event: PlaybackEvent, durations: DurationMap | None) -> float:
 
 
 def status(progress: Progress) -> Status:
-    """What a listener sees: the status set by hand, until that is cleared; else by the percentage."""
+    """What a listener sees: the status set by hand, until that is cleared; else by the
+    percentage."""
     if progress.manual_status is not UNSET:
         return progress.manual_status
     if progress.percent_complete >= FINISHED_PERCENT:

@@ -1,8 +1,9 @@
 """Entity JSON schemas: the values, in the document's order. Keys and indexes are in `schema`.
 
-`version` is the version of the JSON; the store's own revision is another thing. Times are RFC 3339. What the store sets at
-each write has a default here: versions, times, and the normalised forms. A member that is beyond the document is absent
-unless it is set: `deleted_at` of a book in the bin, `token_hash` of a session, `manual_status` of a progress.
+`version` is the version of the JSON; the store's own revision is another thing. Times are RFC 3339.
+What the store sets at each write has a default here: versions, times, and the normalised forms. A
+member that is beyond the document is absent unless it is set: `deleted_at` of a book in the bin,
+`token_hash` of a session, `manual_status` of a progress.
 """
 
 from typing import Annotated, Literal
@@ -139,7 +140,8 @@ class Book(Struct, kw_only=True):
 
 
 class Segment(Struct, kw_only=True):
-    """A physical media file of a book. `track_number` is its place in the book, whatever the file's own tags say."""
+    """A physical media file of a book. `track_number` is its place in the book, whatever the file's
+    own tags say."""
 
     id: str
     book_id: str
@@ -167,7 +169,8 @@ class Playlist(Struct, kw_only=True):
 
 
 class PlaybackEvent(Struct, kw_only=True):
-    """What happened in a player. Immutable; `created_at` is when it happened, by the clock of the service."""
+    """What happened in a player. Immutable; `created_at` is when it happened, by the clock of the
+    service."""
 
     user_id: str
     book_id: str
@@ -180,7 +183,8 @@ class PlaybackEvent(Struct, kw_only=True):
 
 
 class Progress(Struct, kw_only=True):
-    """Where a listener is in a book: the latest snapshot. `manual_status` wins over the one that the percentage gives."""
+    """Where a listener is in a book: the latest snapshot. `manual_status` wins over the one that
+    the percentage gives."""
 
     user_id: str
     book_id: str
@@ -213,7 +217,8 @@ class OperationProgress(Struct, kw_only=True, frozen=True):
 
 
 class Operation(Struct, kw_only=True):
-    """Long work: one that is found running at start-up, or was cancelled, has failed, and `error` says which."""
+    """Long work: one that is found running at start-up, or was cancelled, has failed, and `error`
+    says which."""
 
     id: str
     type: Literal["scan", "organize", "transcode", "merge"]
@@ -237,7 +242,8 @@ class OperationLine(Struct, kw_only=True):
 
 
 class Argon2Params(Struct, kw_only=True):
-    """How passwords are hashed from now on; one hashed otherwise is hashed again at its next login."""
+    """How passwords are hashed from now on; one hashed otherwise is hashed again at its next
+    login."""
 
     time_cost: int
     memory_cost_kib: int

@@ -1,16 +1,20 @@
-"""Keyspace schema and data model of the audiobook library, entity by entity, under exactly the document's keys.
+"""Keyspace schema and data model of the audiobook library, entity by entity, under exactly the
+document's keys.
 
-IDs are ULIDs. Names in keys are in their normal form (`:norm`), and `:` within them is escaped. Positions and sequences have
-ten digits: a position in a series is in thousandths, so that 1.5 comes between 1 and 2, and an unset one (`null`) last.
+IDs are ULIDs. Names in keys are in their normal form (`:norm`), and `:` within them is escaped.
+Positions and sequences have ten digits: a position in a series is in thousandths, so that 1.5 comes
+between 1 and 2, and an unset one (`null`) last.
 
-Three rows are of our own. `idx:series:name_author:…` finds each of several series of one name, of which `idx:series:name:…`
-keeps the first. `idx:play:book:…` leads from a book to its listeners. `playw:…` is what counting playback remembers: the
-watermark up to which the events of a listener and book are in the statistics.
+Three rows are of our own. `idx:series:name_author:…` finds each of several series of one name, of
+which `idx:series:name:…` keeps the first. `idx:play:book:…` leads from a book to its listeners.
+`playw:…` is what counting playback remembers: the watermark up to which the events of a listener
+and book are in the statistics.
 
-**The order of segments** is their `track_number`, which is the place in the book and not what a file's tag says; `bfi:` is
-derived from it, for active segments only. A merge makes the old segments inactive first, which frees their places, then puts
-the new one at place 1, all in one transaction; moving segments goes the same way. **The items of a playlist** (`pli:`) are
-records of their own: their positions are the playlist's, which no book knows.
+**The order of segments** is their `track_number`, which is the place in the book and not what a
+file's tag says; `bfi:` is derived from it, for active segments only. A merge makes the old segments
+inactive first, which frees their places, then puts the new one at place 1, all in one transaction;
+moving segments goes the same way. **The items of a playlist** (`pli:`) are records of their own:
+their positions are the playlist's, which no book knows.
 
 A book in the bin (`deleted_at`) keeps its record and earns no index row, so that no list shows it.
 """
@@ -373,7 +377,8 @@ ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, created="created_at")
 
 
 async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
-    """Set a book's work, and let the work's statistics follow: once, since both change in one commit."""
+    """Set a book's work, and let the work's statistics follow: once, since both change in one
+    commit."""
     for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
         counted = await tx.get(of_book, book_id=book.id) or 0
         if book.work_id is not None:
@@ -383,8 +388,9 @@ async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
 
 
 async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
-    """A book without a work joins that of its (normalized_title, author_id), which the first such book founds. The work has
-    the founding book's ULID, so a run that is tried again founds no other."""
+    """A book without a work joins that of its (normalized_title, author_id), which the first such
+    book founds. The work has the founding book's ULID, so a run that is tried again founds no
+    other."""
     book = entry.record
     if book.work_id is not None:
         return

@@ -1,7 +1,7 @@
 """History: what a profile has watched and how far, by show, season, sport, series and team.
 
-A space is a profile. `schema` declares the keyspace; `paths` derives the paths of an entry from its attributes. Events that
-arrive out of order are resolved by the service before anything is written.
+A space is a profile. `schema` declares the keyspace; `paths` derives the paths of an entry from its
+attributes. Events that arrive out of order are resolved by the service before anything is written.
 """
 
 from keyhouse.layout import DynamodbLayout, IndexedPath, Layouts

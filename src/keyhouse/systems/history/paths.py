@@ -1,7 +1,8 @@
 """Paths: how an entry's extended attributes say where it is found, and how a path stands in a key.
 
-A path is made of whole parts. An entry is found at every whole prefix of its path, so one lookup of one key's span serves
-any depth, and `/1446` never covers `/14460`. An attribute that is absent or empty ends the path.
+A path is made of whole parts. An entry is found at every whole prefix of its path, so one lookup of
+one key's span serves any depth, and `/1446` never covers `/14460`. An attribute that is absent or
+empty ends the path.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ __all__ = [
 ]
 
 PARTS = Escape("%", r"[/|]", alphabet=r"^/|\x00")
-"""Values in keys hold no `/` and no `|`, wherever they stand: a key's own are the only ones in it."""
+"""Values in keys hold no `/` and no `|`, wherever they stand: a key's own are the only ones in
+it."""
 
 Parts = tuple[str, ...]
 

@@ -1,4 +1,5 @@
-"""Viewing history: one entry for each asset and state of a profile, and rows that list and find them.
+"""Viewing history: one entry for each asset and state of a profile, and rows that list and find
+them.
 
 | sort key                     | value                                     |
 |------------------------------|-------------------------------------------|
@@ -7,14 +8,17 @@
 | `/{sport}/{series}/{team}`   | the assets of that team, in either state  |
 | `/{show}/{season}`           | the assets of that season, in either state |
 
-An asset can have both entries: one that is watched again is in progress, and was completed. The state is part of the key, so
-moving an entry is a delete and a put in one transaction; a list of assets loses one only when neither entry earns it.
+An asset can have both entries: one that is watched again is in progress, and was completed. The
+state is part of the key, so moving an entry is a delete and a put in one transaction; a list of
+assets loses one only when neither entry earns it.
 
-"How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write that changes it takes
-the asset out of the old rows and puts it into the new ones. A list that becomes empty is deleted.
+"How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write
+that changes it takes the asset out of the old rows and puts it into the new ones. A list that
+becomes empty is deleted.
 
-The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, on every engine; DynamoDB's own indexes
-on those attributes are there for other programs. A further path is one more of them.
+The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, on every
+engine; DynamoDB's own indexes on those attributes are there for other programs. A further path is
+one more of them.
 """
 
 from collections.abc import Callable
@@ -52,7 +56,8 @@ _PATH_ATTRIBUTES = ("showCategoryId", "seasonCategoryId", "sport", "series-id", 
 
 
 class Attributes(Struct, kw_only=True, rename="camel"):
-    """`a.*`: the viewing itself. The store clamps `progress` to the total time, and sets its percentage."""
+    """`a.*`: the viewing itself. The store clamps `progress` to the total time, and sets its
+    percentage."""
 
     asset_id: str
     asset_type: str
@@ -70,7 +75,8 @@ class Marks(Struct, kw_only=True):
 
 
 class HistoryEntry(Struct, kw_only=True):
-    """How far an asset was watched. `ext` is whatever assists in finding it; those that make paths are text."""
+    """How far an asset was watched. `ext` is whatever assists in finding it; those that make paths
+    are text."""
 
     attr: Attributes
     ext: dict[str, Any] = {}
@@ -83,7 +89,8 @@ class HistoryEntry(Struct, kw_only=True):
 
 
 def with_percentage(entry: HistoryEntry) -> Attributes:
-    """The attributes with their progress within the total time, and its percentage to two decimals."""
+    """The attributes with their progress within the total time, and its percentage to two
+    decimals."""
     total = entry.attr.total_time
     progress = min(max(entry.attr.progress, 0), total)
     percentage = round(100 * progress / total, 2) if total else 0

@@ -1,7 +1,8 @@
-"""Playlist: the shared state of a CyTube channel's playlist service, in six NATS KV buckets that other programs also read.
+"""Playlist: the shared state of a CyTube channel's playlist service, in six NATS KV buckets that
+other programs also read.
 
-Each bucket is a schema with one space, the bucket itself; `schema` declares them. The catalog's SQLite tables are not
-declared here, because they are not key-value rows.
+Each bucket is a schema with one space, the bucket itself; `schema` declares them. The catalog's
+SQLite tables are not declared here, because they are not key-value rows.
 """
 
 from keyhouse.layout import JetstreamLayout, Layouts

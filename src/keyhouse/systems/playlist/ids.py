@@ -1,4 +1,5 @@
-"""The id of a playlist in its key: any text but `index`, which is the key of the list of all playlists."""
+"""The id of a playlist in its key: any text but `index`, which is the key of the list of all
+playlists."""
 
 import re
 from string import ascii_letters, digits
@@ -16,7 +17,8 @@ _ALPHABET = "-_=." + ascii_letters + digits
 
 
 class PlaylistId(Text):
-    """Text in the alphabet of NATS. Its pattern leaves `index` out, where the proof that no two keys are one sees it."""
+    """Text in the alphabet of NATS. Its pattern leaves `index` out, where the proof that no two
+    keys are one sees it."""
 
     what = "text other than 'index'"
 
@@ -31,8 +33,9 @@ class PlaylistId(Text):
 
 
 def all_but(word: str, alphabet: str) -> str:
-    """A regular expression of every text of the alphabet, not empty, that is not the word: without looking ahead, which the
-    proof can't do. A text leaves the word at some letter, or ends within it, or goes on behind it."""
+    """A regular expression of every text of the alphabet, not empty, that is not the word: without
+    looking ahead, which the proof can't do. A text leaves the word at some letter, or ends within
+    it, or goes on behind it."""
     every = f"[{re.escape(alphabet)}]"
     pattern = f"{every}+"
     for index in range(len(word) - 1, -1, -1):

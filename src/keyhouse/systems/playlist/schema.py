@@ -1,14 +1,14 @@
 """NATS KV buckets and keys: six buckets, a schema for each, all keys under `ns/{namespace}/`.
 
-The namespace is a setting of the store, `default` unless configured. Ids stay as they are in the JSON; in a key, what NATS
-does not allow there is escaped: `=3A` for `:`, `=3D` for `=` itself.
+The namespace is a setting of the store, `default` unless configured. Ids stay as they are in the
+JSON; in a key, what NATS does not allow there is escaped: `=3A` for `:`, `=3D` for `=` itself.
 
-A name compares without case. Where only this service writes the key (a code that was requested, a like that was counted),
-the name stands in its normal form, so two spellings can't be two people; `roles/{username}` stands as it was written,
-because other programs write it too.
+A name compares without case. Where only this service writes the key (a code that was requested, a
+like that was counted), the name stands in its normal form, so two spellings can't be two people;
+`roles/{username}` stands as it was written, because other programs write it too.
 
-Beside the document's keys are three of our own: `names/…` holds each playlist's name for it, and `days/…` (in two buckets)
-counts by day, for the windows of `top-played` and `top-liked`.
+Beside the document's keys are three of our own: `names/…` holds each playlist's name for it, and
+`days/…` (in two buckets) counts by day, for the windows of `top-played` and `top-liked`.
 """
 
 from datetime import date

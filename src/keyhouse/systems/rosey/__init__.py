@@ -1,7 +1,7 @@
 """Rosey: plugins of a chat bot store settings, counters and sessions over NATS.
 
-A space is a plugin. Its keys are any text the plugin chooses, its values any JSON. A plugin's author uses the client:
-`from keyhouse.systems.rosey.client import PluginStorage`.
+A space is a plugin. Its keys are any text the plugin chooses, its values any JSON. A plugin's
+author uses the client: `from keyhouse.systems.rosey.client import PluginStorage`.
 """
 
 from keyhouse.layout import Layouts, SqlLayout

@@ -1,8 +1,9 @@
-"""Permissions for nats-server, the first layer of isolation: each plugin can use only its own subjects and inbox.
+"""Permissions for nats-server, the first layer of isolation: each plugin can use only its own
+subjects and inbox.
 
-A plugin publishes to its own operations, and subscribes to its own inbox (`_INBOX_<plugin>`, which its client must be
-configured to use) and its own changes. It cannot act as another plugin, nor see others' requests and replies. The service
-has the permissions it needs, and no more.
+A plugin publishes to its own operations, and subscribes to its own inbox (`_INBOX_<plugin>`, which
+its client must be configured to use) and its own changes. It cannot act as another plugin, nor see
+others' requests and replies. The service has the permissions it needs, and no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ def users(
     settings: Settings | None = None,
     passwords: Mapping[str, str] | None = None,
 ) -> list[NatsUser]:
-    """Return the users: the service, and each plugin. Passwords that are not given are generated."""
+    """Return the users: the service, and each plugin. Passwords that are not given are
+    generated."""
     settings, given = settings or Settings(), passwords or {}
     for plugin in plugins:
         try:

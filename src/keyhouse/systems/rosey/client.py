@@ -1,7 +1,8 @@
 """The client for plugin authors: `kv = PluginStorage(nc, "trivia")`, then `await kv.get("score")`.
 
-It needs only a NATS connection (`nats.connect`). Errors are raised by their code: see `PluginError`. With permissions per
-plugin (`keyhouse rosey acl`), connect with `inbox_prefix=b"_INBOX_trivia"`.
+It needs only a NATS connection (`nats.connect`). Errors are raised by their code: see
+`PluginError`. With permissions per plugin (`keyhouse rosey acl`), connect with
+`inbox_prefix=b"_INBOX_trivia"`.
 """
 
 import asyncio
@@ -108,8 +109,8 @@ class StorageFailed(PluginError):
 
 
 class WatchExpired(PluginError):
-    """The changes since that revision are no longer available: it is too old, or the store was restored since. Read what is
-    there, and watch from now on."""
+    """The changes since that revision are no longer available: it is too old, or the store was
+    restored since. Read what is there, and watch from now on."""
 
     codes = ("WATCH_EXPIRED",)
     local = WatchExpiredError
@@ -158,7 +159,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class PluginStorage:
-    """The keys of one plugin. `timeout` is in seconds, per reply. Raises InvalidRequest for an invalid plugin name."""
+    """The keys of one plugin. `timeout` is in seconds, per reply. Raises InvalidRequest for an
+    invalid plugin name."""
 
     def __init__(
         self,
@@ -183,7 +185,8 @@ class PluginStorage:
     # The operations of the document
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """Return the value, or `default` if the key is absent. Pass a default of your own to tell a stored `null` from it."""
+        """Return the value, or `default` if the key is absent. Pass a default of your own to tell a
+        stored `null` from it."""
         reply = await self._request("get", {"key": key})
         return reply["value"] if reply["exists"] else default
 
@@ -226,7 +229,8 @@ class PluginStorage:
     async def cas(
         self, key: str, value: Any, revision: int | None, *, ttl: int | None = None
     ) -> int:
-        """Set the key if it is at this revision (None: absent) and return the new one; `Conflict` otherwise."""
+        """Set the key if it is at this revision (None: absent) and return the new one; `Conflict`
+        otherwise."""
         body = {"key": key, "value": value, "revision": revision, "ttl": ttl}
         return int((await self._request("cas", body))["revision"])
 
@@ -235,7 +239,8 @@ class PluginStorage:
         return bool((await self._request("touch", {"key": key, "ttl": ttl}))["exists"])
 
     async def batch(self, *operations: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Apply several writes, all or none: `kv.batch({"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "b"})`."""
+        """Apply several writes, all or none: `kv.batch({"op": "set", "key": "a", "value": 1},
+        {"op": "delete", "key": "b"})`."""
         results: list[dict[str, Any]] = (await self._request("batch", {"ops": list(operations)}))[
             "results"
         ]
@@ -248,11 +253,13 @@ class PluginStorage:
         since: int | None = None,
         started: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[Change, None]:
-        """Iterate over the changes of keys with this prefix, from now on or after revision `since`, without end.
+        """Iterate over the changes of keys with this prefix, from now on or after revision `since`,
+        without end.
 
-        The watch restarts by itself when the service restarts or a message is lost; a change may then come twice, and none
-        is missed. Raises `WatchExpired` if that is impossible, or the error with which the service stopped the watch.
-        `started` is called once, with the revision at which the watch starts."""
+        The watch restarts by itself when the service restarts or a message is lost; a change may
+        then come twice, and none is missed. Raises `WatchExpired` if that is impossible, or the
+        error with which the service stopped the watch. `started` is called once, with the revision
+        at which the watch starts."""
         while True:
             subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
             messages = await self._connection.subscribe(subject)

@@ -75,7 +75,8 @@ class Touch(msgspec.Struct):
 
 
 class Watch(msgspec.Struct):
-    """`since`: changes after that revision; without it, from now on. `stop` stops the watch of that subject."""
+    """`since`: changes after that revision; without it, from now on. `stop` stops the watch of that
+    subject."""
 
     subject: str | UnsetType = UNSET
     prefix: str = ""

@@ -1,4 +1,5 @@
-"""Operations on one plugin's keys, over its store. Knows no subject, and of a message only its body.
+"""Operations on one plugin's keys, over its store. Knows no subject, and of a message only its
+body.
 
 Replies are assembled here as JSON: a stored value is sent as the bytes it is.
 """
@@ -270,7 +271,8 @@ def _compact(value: Any) -> Compact:
 
 
 def _check_stored(key: str, value: bytes) -> None:
-    """Raise UnreadableError for a row that is not JSON, such as one written by hand: it must not corrupt a reply."""
+    """Raise UnreadableError for a row that is not JSON, such as one written by hand: it must not
+    corrupt a reply."""
     try:
         _check_json(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

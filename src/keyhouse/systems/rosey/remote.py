@@ -1,4 +1,5 @@
-"""Plugin storage through its service: `keyhouse get rosey theme --space trivia --service nats://host:4222`.
+"""Plugin storage through its service: `keyhouse get rosey theme --space trivia --service
+nats://host:4222`.
 
 The API reports a value with its revision, but not its expiry. A listing has keys alone.
 """
@@ -33,7 +34,8 @@ T = TypeVar("T")
 
 
 async def connect(url: str, space: str, token: str | None) -> "PluginRemote":
-    """Connect to NATS at `url`, which includes user and password if NATS requires them. The space is the plugin."""
+    """Connect to NATS at `url`, which includes user and password if NATS requires them. The space
+    is the plugin."""
     if not url.startswith(("nats://", "tls://")):
         raise UsageError("Plugin storage is reached over NATS: --service nats://host:4222.")
     if token is not None:

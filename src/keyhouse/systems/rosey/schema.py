@@ -1,8 +1,9 @@
-"""Plugin storage: `db.kv.<plugin>.set {key, value, ttl?}`. One table of (plugin, key, value, expires_at).
+"""Plugin storage: `db.kv.<plugin>.set {key, value, ttl?}`. One table of (plugin, key, value,
+expires_at).
 
-A key has 1 to 255 characters and is stored as it is: no character is special, so a prefix is literal and keys order by their
-bytes. A value is any JSON, `null` included. Each write sets when the value expires, or that it never does: a `set` without
-`ttl` clears an earlier one.
+A key has 1 to 255 characters and is stored as it is: no character is special, so a prefix is
+literal and keys order by their bytes. A value is any JSON, `null` included. Each write sets when
+the value expires, or that it never does: a `set` without `ttl` clears an earlier one.
 """
 
 from typing import Any

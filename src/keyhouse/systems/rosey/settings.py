@@ -1,4 +1,5 @@
-"""Settings of plugin storage: the table `[rosey]` of `keyhouse.toml`. Its tokens are for the operator's view."""
+"""Settings of plugin storage: the table `[rosey]` of `keyhouse.toml`. Its tokens are for the
+operator's view."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final
@@ -64,8 +65,8 @@ class Settings(JwtTenantSettings, frozen=True, kw_only=True):
         self._check_prefixes()
 
     def _check_prefixes(self) -> None:
-        """Reject a prefix that begins with another: the service would receive its own changes as requests, and a plugin
-        named like the difference could act as any other."""
+        """Reject a prefix that begins with another: the service would receive its own changes as
+        requests, and a plugin named like the difference could act as any other."""
         prefixes = [*self.prefixes, self.changes_prefix]
         for number, one in enumerate(prefixes):
             for other in (*prefixes[:number], *prefixes[number + 1 :]):

@@ -1,4 +1,5 @@
-"""The NATS subjects: `<prefix>.<plugin>.<operation>`, each message resolved to a plugin and an operation, measured and logged.
+"""The NATS subjects: `<prefix>.<plugin>.<operation>`, each message resolved to a plugin and an
+operation, measured and logged.
 
 The plugin is taken from the subject, never from the payload.
 """
@@ -78,7 +79,8 @@ class Subjects:
         ]
 
     def _handler(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
-        """Return a plain function: a coroutine of its own would be one more to step through for every message."""
+        """Return a plain function: a coroutine of its own would be one more to step through for
+        every message."""
         return lambda request: self._handle(request, start)
 
     async def _handle(self, request: Request, start: int) -> bytes | None:
@@ -127,8 +129,9 @@ class Subjects:
         return _encode({"success": True, "subject": subject, "revision": revision})
 
     def _is_allowed(self, request: Request, start: int) -> bool:
-        """Return False for a read without a reply subject, and for a reply to a subject that is not the plugin's own:
-        the service may publish there, and must not be made to on a plugin's behalf."""
+        """Return False for a read without a reply subject, and for a reply to a subject that is not
+        the plugin's own: the service may publish there, and must not be made to on a plugin's
+        behalf."""
         words, reply = request.subject[start:].split("."), request.reply
         plugin, operation = words[0], words[-1]
         if not reply:
@@ -172,7 +175,8 @@ class Subjects:
         self._log.failed(operation, plugin, error, answered=bool(request.reply), fields=fields)
 
     def _rejected(self, start: int, subject: str, reply: str) -> bool:
-        """Count a message that was rejected under overload; return whether its sender may be told."""
+        """Count a message that was rejected under overload; return whether its sender may be
+        told."""
         self._metrics.failed("", "RATE_LIMITED")
         return self._may_receive(subject[start:].partition(".")[0], reply)
 

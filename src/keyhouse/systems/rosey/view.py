@@ -1,7 +1,8 @@
 """The operator's view over HTTP: what plugins store, and how the service is used. It is read-only.
 
-It shows data of plugins' users, so every route but the static page requires a token with the scope `operator`, and every
-look at a value is logged. The page holds no secret: its script keeps the token in memory.
+It shows data of plugins' users, so every route but the static page requires a token with the scope
+`operator`, and every look at a value is logged. The page holds no secret: its script keeps the
+token in memory.
 """
 
 from collections.abc import Sequence
@@ -87,7 +88,8 @@ class View:
     async def keys(
         self, plugin: models.PluginName, query: models.KeysQuery
     ) -> Response[models.KeyList]:
-        """List a plugin's keys in byte order, with sizes, revisions and expiries unless only keys are requested."""
+        """List a plugin's keys in byte order, with sizes, revisions and expiries unless only keys
+        are requested."""
         store = self._store(plugin)
         keys, cursor = await store.keys(
             VALUE, limit=query.limit, cursor=query.cursor or None, prefix=query.prefix or None

@@ -1,7 +1,8 @@
-"""Streamkit: configs of an OBS control panel (text cyclers, swaps, layouts, notes) and counts of scene switches.
+"""Streamkit: configs of an OBS control panel (text cyclers, swaps, layouts, notes) and counts of
+scene switches.
 
-A space is a customer. `schema` declares the keyspace, and `keys` has the document's two functions on whole keys. Programs
-use the client: `from keyhouse.systems.streamkit.client import Streamkit`.
+A space is a customer. `schema` declares the keyspace, and `keys` has the document's two functions
+on whole keys. Programs use the client: `from keyhouse.systems.streamkit.client import Streamkit`.
 """
 
 from keyhouse.service.system import System

@@ -1,11 +1,13 @@
-"""A client of Streamkit's HTTP service, typed, for Python programs. It needs `httpx`, of the extra `client`.
+"""A client of Streamkit's HTTP service, typed, for Python programs. It needs `httpx`, of the extra
+`client`.
 
     with Streamkit("https://api.example/streamkit", token="…") as panel:
         note = panel.create(Note(id="ideas", title="Stream Ideas", content=""))
         note.value.content = "1. Play new game"
         panel.replace(note.value, if_match=note.etag)
 
-A rejected request raises a StreamkitError, and a failed connection httpx's own errors. Nothing is retried.
+A rejected request raises a StreamkitError, and a failed connection httpx's own errors. Nothing is
+retried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,7 +98,8 @@ class ChangedError(StreamkitError):
 
 
 class TooMuchError(StreamkitError):
-    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to wait."""
+    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to
+    wait."""
 
     statuses = (429,)
     local = RateError
@@ -142,7 +145,8 @@ class Streamkit(HttpClient):
         super().__init__(url, _ERRORS, token=token, timeout=timeout, transport=transport)
 
     def create(self, config: C) -> Found[C]:
-        """Create a config; with an empty `id`, the service generates one. ExistsError if the id is taken."""
+        """Create a config; with an empty `id`, the service generates one. ExistsError if the id is
+        taken."""
         record = _record(type(config))
         response = self.request("POST", f"/configs/{record.name}", json=_plain(config))
         return Found(record.accepted(response.json()["config"]), response.headers["etag"])
@@ -168,7 +172,8 @@ class Streamkit(HttpClient):
         return bool(self.request("DELETE", _path(kind, id), headers=headers).json()["deleted"])
 
     def configs(self, kind: type[C], *, since: str | None = None, page: int = 1_000) -> Iterator[C]:
-        """Iterate over the configs of a type by id; `since`: those with this `updatedAt` or a later one."""
+        """Iterate over the configs of a type by id; `since`: those with this `updatedAt` or a later
+        one."""
         for plain in self._pages(kind, since=since, page=page, ids=False):
             yield _record(kind).accepted(plain)
 
@@ -178,7 +183,8 @@ class Streamkit(HttpClient):
             yield plain["id"]
 
     def batch(self, kind: type[C], operations: Sequence[Operation]) -> list[dict[str, Any]]:
-        """Apply all operations, or none, and return their results: see `Create`, `Update` and `Delete`."""
+        """Apply all operations, or none, and return their results: see `Create`, `Update` and
+        `Delete`."""
         body = {"operations": msgspec.to_builtins(operations)}
         found: list[dict[str, Any]] = self.request(
             "POST", f"/configs/{_record(kind).name}:batch", json=body
@@ -201,11 +207,13 @@ class Streamkit(HttpClient):
         ]
 
     def export(self) -> bytes:
-        """Export all of the customer's data, as a file for `wrangler kv bulk put` and for `load`."""
+        """Export all of the customer's data, as a file for `wrangler kv bulk put` and for
+        `load`."""
         return self.request("GET", "/export").content
 
     def load(self, file: bytes) -> dict[str, Any]:
-        """Import an export over stored data; return how many entries were written, unchanged and expired."""
+        """Import an export over stored data; return how many entries were written, unchanged and
+        expired."""
         headers = {"Content-Type": "application/json"}
         counts: dict[str, Any] = self.request(
             "POST", "/import", content=file, headers=headers

@@ -1,4 +1,5 @@
-"""Operations on configs: create, read, list, replace, delete, one at a time or in a batch. Knows no HTTP.
+"""Operations on configs: create, read, list, replace, delete, one at a time or in a batch. Knows no
+HTTP.
 
 The server sets a config's times and owner, and never takes them from the caller.
 """
@@ -66,7 +67,8 @@ class StoredConfig(msgspec.Struct, frozen=True):
 
 
 class ConfigPage(msgspec.Struct, frozen=True):
-    """Ids with their configs' JSON, or None if only ids were requested. `cursor` leads to the next page."""
+    """Ids with their configs' JSON, or None if only ids were requested. `cursor` leads to the next
+    page."""
 
     configs: list[tuple[str, bytes | None]]
     cursor: str | None = None
@@ -140,9 +142,11 @@ async def list_configs(
     since: str | None = None,
     ids_only: bool = False,
 ) -> ConfigPage:
-    """Return up to `limit` configs or 8 MiB in the order of their ids; `since`: those updated at that time or later.
+    """Return up to `limit` configs or 8 MiB in the order of their ids; `since`: those updated at
+    that time or later.
 
-    There is no index by time: `since` reads one category, some hundreds of rows, and only their `updatedAt`.
+    There is no index by time: `since` reads one category, some hundreds of rows, and only their
+    `updatedAt`.
     """
     if not 1 <= limit <= PAGE_ROWS_MAX:
         raise UsageError("A page has 1 to 10,000 configs.", limit=limit, most=PAGE_ROWS_MAX)
@@ -315,7 +319,8 @@ def _encode_cursor(id: str) -> str:
 
 
 def _decode_cursor(record: Record[Any], customer: str, cursor: str) -> str:
-    """Return the id after which the page starts. A forged cursor starts among the customer's own configs."""
+    """Return the id after which the page starts. A forged cursor starts among the customer's own
+    configs."""
     try:
         data = base64.b64decode(
             cursor.encode("ascii") + b"=" * (-len(cursor) % 4), b"-_", validate=True

@@ -1,4 +1,5 @@
-"""Whole keys, as the document's `buildKVKey` and `parseKVKey` build and parse them: for operators, imports and exports.
+"""Whole keys, as the document's `buildKVKey` and `parseKVKey` build and parse them: for operators,
+imports and exports.
 
 A store does not need these: it builds and parses keys through its records.
 """
@@ -47,7 +48,8 @@ def parse_kv_key(key: str) -> KVKey | None:
 
 
 def find_record(key: str) -> tuple[Record[Any], str, str] | None:
-    """Return the record, customer and identifier of a key of either version; None for any other key."""
+    """Return the record, customer and identifier of a key of either version; None for any other
+    key."""
     for record in RECORDS.values():
         for template in record.templates:
             if (values := template.split(key)) is not None:

@@ -3,7 +3,8 @@
 from typing import Final
 
 LIST_BYTES_MAX: Final = 8 * 1_024 * 1_024
-"""Configs in one response to a list, unless the first alone is larger. The cursor leads to the rest."""
+"""Configs in one response to a list, unless the first alone is larger. The cursor leads to the
+rest."""
 
 LISTS_AT_ONCE_MAX: Final = 4
 """Lists of one customer built at the same time, each in memory. Others wait."""

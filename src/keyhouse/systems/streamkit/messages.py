@@ -40,7 +40,8 @@ CONFIG_EXAMPLE: Final = EXAMPLES["notes"] | _TIMES
 
 
 def _schemas(*, stored: bool) -> dict[str, Any]:
-    """Return the JSON Schema of the four types of config, as sent or as stored. Unknown members are allowed."""
+    """Return the JSON Schema of the four types of config, as sent or as stored. Unknown members are
+    allowed."""
     kinds = (TextCycler, Swap, Layout, Note)
     _, components = msgspec.json.schema_components(kinds, ref_template="{name}")
     options = []

@@ -1,9 +1,10 @@
 """The document's key migration: moves every row of a customer from its v1 key to its v2 key.
 
-Three passes over each category, each a resumable job: copy rows that have no copy, compare every copy, then delete rows with
-an equal copy. Keys are parsed and built by templates. A copy keeps the times and the expiry of its original. Running it again
-changes nothing. It is safe while customers write: a record at its v2 key is never older than at its v1 key, because every
-write at v2 deletes the v1 row in the same commit.
+Three passes over each category, each a resumable job: copy rows that have no copy, compare every
+copy, then delete rows with an equal copy. Keys are parsed and built by templates. A copy keeps the
+times and the expiry of its original. Running it again changes nothing. It is safe while customers
+write: a record at its v2 key is never older than at its v1 key, because every write at v2 deletes
+the v1 row in the same commit.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,8 @@ Progress = Callable[[str, str, int], None]
 
 
 class MigratedCustomer(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one customer. `conflicts` are v1 keys that were left, because v2 differs or is absent."""
+    """The result for one customer. `conflicts` are v1 keys that were left, because v2 differs or is
+    absent."""
 
     customer: str
     copied: int = 0
@@ -50,7 +52,8 @@ async def customer_ids(engine: Engine) -> AsyncIterator[str]:
 async def migrate_keys(
     engine: Engine, customer: str, *, dry_run: bool = False, on_progress: Progress | None = None
 ) -> MigratedCustomer:
-    """Move all rows of one customer to v2 keys. `dry_run`: count what would be copied, and change nothing."""
+    """Move all rows of one customer to v2 keys. `dry_run`: count what would be copied, and change
+    nothing."""
     store = Store(SCHEMAS[0], engine, customer)
     conflicts: set[str] = set()
     counts = dict.fromkeys(PHASES, 0)

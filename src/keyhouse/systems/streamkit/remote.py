@@ -1,7 +1,8 @@
-"""A customer's data through the service: `keyhouse list streamkit --service http://host:8080 --token …`.
+"""A customer's data through the service: `keyhouse list streamkit --service http://host:8080
+--token …`.
 
-The API addresses a config by type and id, at either version of its key. It reports the revision of one config; a list of all
-data comes from the export, which is in no key order and has no revisions.
+The API addresses a config by type and id, at either version of its key. It reports the revision of
+one config; a list of all data comes from the export, which is in no key order and has no revisions.
 """
 
 import asyncio

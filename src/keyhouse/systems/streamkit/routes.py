@@ -1,4 +1,5 @@
-"""The HTTP routes, in the order of the document. A handler reads the request, calls an operation, and shapes the response.
+"""The HTTP routes, in the order of the document. A handler reads the request, calls an operation,
+and shapes the response.
 
 The customer is the caller's tenant and comes from nowhere else.
 """
@@ -56,7 +57,8 @@ class Handlers:
     async def create(
         self, type: Type, body: Config, caller: Caller
     ) -> Response[messages.SavedReply]:
-        """Create a config. Its id is the one sent, or generated; its times and owner are set by the server."""
+        """Create a config. Its id is the one sent, or generated; its times and owner are set by the
+        server."""
         stored = await configs.create(self._customer(caller.tenant), type, body)
         location = f"{type}/{quote(stored.id)}"  # relative: the app may be mounted anywhere
         return Response(
@@ -69,7 +71,8 @@ class Handlers:
     async def list(
         self, type: Type, query: messages.ListQuery, caller: Caller
     ) -> messages.ConfigList:
-        """List the configs of a type in the order of their ids: all, a page, or those updated since a time."""
+        """List the configs of a type in the order of their ids: all, a page, or those updated since
+        a time."""
         customer = self._customer(caller.tenant)
         async with customer.lists:
             page = await configs.list_configs(
@@ -91,7 +94,8 @@ class Handlers:
     async def replace(
         self, type: Type, id: str, body: Config, caller: Caller, conditions: Conditions
     ) -> Response[messages.SavedReply]:
-        """Replace a config; `createdAt` stays. With `If-Match`: only if its ETag is still that one."""
+        """Replace a config; `createdAt` stays. With `If-Match`: only if its ETag is still that
+        one."""
         customer = self._customer(caller.tenant)
         stored = await configs.replace(customer, type, id, body, conditions.check)
         reply = messages.SavedReply(True, msgspec.Raw(stored.value))
@@ -127,13 +131,15 @@ class Handlers:
         return messages.TopScenes(scenes, len(scenes))
 
     async def export(self, caller: Caller) -> Response[Stream]:
-        """Export all of the customer's data, as a file for `wrangler kv bulk put` and `POST /import`."""
+        """Export all of the customer's data, as a file for `wrangler kv bulk put` and `POST
+        /import`."""
         items = export_customer(self._customer(caller.tenant).store)
         name = (("Content-Disposition", 'attachment; filename="streamkit.json"'),)
         return Response(_json_array(items), headers=name)
 
     async def load(self, body: File, caller: Caller) -> messages.ImportReply:
-        """Import an export over stored data, with its times. Nothing is written if any entry is invalid."""
+        """Import an export over stored data, with its times. Nothing is written if any entry is
+        invalid."""
         entries = await _parsed(parse(body, self._engine.clock.now()))
         counts = await import_customer(self._customer(caller.tenant), entries)
         return messages.ImportReply(True, counts.written, counts.unchanged, counts.expired)

@@ -1,7 +1,7 @@
 """Scene activity: how often each scene was switched to, and when last.
 
-A switch adds one to the row's count in a transaction that checks the row, so no count is lost. Concurrent switches to one
-scene are committed together; each caller gets its own count.
+A switch adds one to the row's count in a transaction that checks the row, so no count is lost.
+Concurrent switches to one scene are committed together; each caller gets its own count.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ class Scenes:
         return await future
 
     async def _work(self, scene: SceneId) -> None:
-        """Commit pending switches until there are none. A caller that stops waiting does not lose its switch."""
+        """Commit pending switches until there are none. A caller that stops waiting does not lose
+        its switch."""
         try:
             while pending := self._pending.pop(scene, None):
                 try:

@@ -1,18 +1,22 @@
-"""Streamkit's key structure: `cust_{customerId}_streamkit_{category}_{identifier}`, category by category.
+"""Streamkit's key structure: `cust_{customerId}_streamkit_{category}_{identifier}`, category by
+category.
 
-The category is literal text in each template, so keys are parsed by the closed list of categories: `scene_activity` and
-identifiers with `_` parse correctly. A customer's id never contains `_streamkit_`, nor a suffix that would form it with the
-text after it, so customer `12_streamkit_notes` cannot fall under customer 12.
+The category is literal text in each template, so keys are parsed by the closed list of categories:
+`scene_activity` and identifiers with `_` parse correctly. A customer's id never contains
+`_streamkit_`, nor a suffix that would form it with the text after it, so customer
+`12_streamkit_notes` cannot fall under customer 12.
 
-Key migration: each record is declared at its v2 key, with the document's v1 key as its legacy key. A record is read at
-either, and a new one is written at v1, unless a store or the setting `keys` says otherwise.
+Key migration: each record is declared at its v2 key, with the document's v1 key as its legacy key.
+A record is read at either, and a new one is written at v1, unless a store or the setting `keys`
+says otherwise.
 
-The members of a config that the panel needs are required, and the document's other members are checked if present. Unknown
-members are stored as sent, since the panel evolves faster than this page. No default is filled in: a member that was not
-sent stays absent.
+The members of a config that the panel needs are required, and the document's other members are
+checked if present. Unknown members are stored as sent, since the panel evolves faster than this
+page. No default is filled in: a member that was not sent stays absent.
 
-The keys are exactly the document's. There is no index by `updatedAt`: a customer has some hundreds of configs, and a scan of
-one category for `since` keeps index rows out of what `wrangler` lists and imports.
+The keys are exactly the document's. There is no index by `updatedAt`: a customer has some hundreds
+of configs, and a scan of one category for `since` keeps index rows out of what `wrangler` lists and
+imports.
 """
 
 from typing import Any, Literal, TypeVar
@@ -56,8 +60,8 @@ CONFIG_ID = Regex(
     "[A-Za-z0-9._~-]{1,100}", requirement="must be 1 to 100 of A-Z, a-z, 0-9, '.', _, ~ and -"
 )
 NO_IDS = frozenset({".", ".."})
-"""Config ids that no URL can address, because clients resolve them as relative paths. They are never created; a stored one
-can be read."""
+"""Config ids that no URL can address, because clients resolve them as relative paths. They are
+never created; a stored one can be read."""
 SCENE_NAME = Text(chars_max=200)
 
 SCENE_ACTIVITY_SECONDS = 30 * 24 * 3_600
@@ -147,7 +151,8 @@ class LayoutSource(Struct, kw_only=True, rename="camel"):
 
 
 class Layout(Struct, kw_only=True, rename="camel"):
-    """Positions of a scene's sources. Each of `sources` is a LayoutSource, stored with its unknown members."""
+    """Positions of a scene's sources. Each of `sources` is a LayoutSource, stored with its unknown
+    members."""
 
     id: str
     name: str
@@ -197,7 +202,8 @@ NOTE = _config(
 
 
 class SceneActivity(Struct, kw_only=True, rename="camel"):
-    """Number of switches to a scene, and the last one. Each write is a use: the store sets `lastUsed`."""
+    """Number of switches to a scene, and the last one. Each write is a use: the store sets
+    `lastUsed`."""
 
     scene_name: str
     count: int

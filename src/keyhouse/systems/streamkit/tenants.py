@@ -1,4 +1,5 @@
-"""Customers, the tenants of Streamkit. A customer is named by the caller's token and nothing else."""
+"""Customers, the tenants of Streamkit. A customer is named by the caller's token and nothing
+else."""
 
 import asyncio
 

@@ -1,7 +1,9 @@
-"""Export and import in the format of `wrangler`: one customer's data through the service, or many customers' by an operator.
+"""Export and import in the format of `wrangler`: one customer's data through the service, or many
+customers' by an operator.
 
-An import checks the whole file before it writes anything. It then writes in commits that every engine accepts. If it is
-interrupted, run it again: entries that are already stored are left as they are.
+An import checks the whole file before it writes anything. It then writes in commits that every
+engine accepts. If it is interrupted, run it again: entries that are already stored are left as they
+are.
 """
 
 import asyncio
@@ -33,7 +35,8 @@ __all__ = [
 ]
 
 _COMMIT_ITEMS: Final = 25
-"""Items of one commit: each may put a row and delete one, and DynamoDB commits 100 rows, checks included."""
+"""Items of one commit: each may put a row and delete one, and DynamoDB commits 100 rows, checks
+included."""
 
 _decode = msgspec.json.Decoder(File).decode
 
@@ -94,7 +97,8 @@ async def export_items(engine: Engine, customers: Collection[str] = ()) -> Async
 
 
 def read_items(text: bytes, *, now: int | None = None) -> list[ParsedItem]:
-    """Parse a file. Output of `wrangler` around the JSON is ignored. No time in it may be later than `now`."""
+    """Parse a file. Output of `wrangler` around the JSON is ignored. No time in it may be later
+    than `now`."""
     starts = [at for at in (_line_with(text, b"["), _line_with(text, b"{")) if at >= 0]
     end = max(text.rfind(b"]"), text.rfind(b"}"))
     try:
@@ -131,7 +135,8 @@ async def count_replaced(engine: Engine, entries: Iterable[ParsedItem]) -> int:
 
 
 def reject_duplicates(entries: Collection[ParsedItem]) -> None:
-    """Raise RecordError if two entries are of the same config or scene, at either version of its key."""
+    """Raise RecordError if two entries are of the same config or scene, at either version of its
+    key."""
     seen: set[tuple[str, str, str]] = set()
     for each in entries:
         customer, category, id = name = each.customer, each.record.name, each.identifier
@@ -146,7 +151,8 @@ def reject_duplicates(entries: Collection[ParsedItem]) -> None:
 
 
 async def _commit(customer: Customer, entries: list[ParsedItem], reservation: Any) -> int:
-    """Write entries and return how many changed: in one commit, or in more if the engine rejects so large a one."""
+    """Write entries and return how many changed: in one commit, or in more if the engine rejects so
+    large a one."""
 
     async def work(tx: Transaction) -> int:
         written = 0

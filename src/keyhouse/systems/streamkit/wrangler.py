@@ -1,10 +1,11 @@
-"""Files of `wrangler`, the command of Cloudflare's KV store: the input of `kv bulk put`, and the output of `kv bulk get`.
+"""Files of `wrangler`, the command of Cloudflare's KV store: the input of `kv bulk put`, and the
+output of `kv bulk get`.
 
     [{"key": "cust_12345_streamkit_notes_note1", "value": "{\\"id\\":\\"note1\\",…}", "expiration": 1771416000}]
     {"cust_12345_streamkit_notes_note1": {"value": "{\\"id\\":\\"note1\\",…}"}}
 
-A value is the JSON of a config or a scene as text; `expiration` is in seconds since 1970. This module is pure: it reads and
-writes no rows.
+A value is the JSON of a config or a scene as text; `expiration` is in seconds since 1970. This
+module is pure: it reads and writes no rows.
 """
 
 import base64
@@ -29,8 +30,8 @@ from keyhouse.systems.streamkit.schema import (
 __all__ = ["File", "Item", "ParsedItem", "make_item", "parse"]
 
 EXPIRATION_SECONDS_MIN: Final = 120
-"""Minimum lifetime of an exported entry: KV rejects a whole file for one entry that expires within a minute. An import
-ignores `expiration`: a scene expires 30 days after its last use."""
+"""Minimum lifetime of an exported entry: KV rejects a whole file for one entry that expires within
+a minute. An import ignores `expiration`: a scene expires 30 days after its last use."""
 
 
 class Item(msgspec.Struct, kw_only=True, omit_defaults=True):
