@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.systems.driving")
+pytest.register_assert_rewrite("tests.systems.support.store_driver")
 
 from tests.support.engine_openers import OPENERS  # noqa: E402  # after it is registered, or its asserts say nothing
-from tests.systems.driving import Drive  # noqa: E402
+from tests.systems.support.store_driver import Drive  # noqa: E402
 
 
 @pytest.fixture(params=OPENERS)

@@ -55,7 +55,7 @@ class OperationMetrics:
 
     @property
     def has_tenants(self) -> bool:
-        """Whether metrics have a tenant label."""
+        """True if metrics have a tenant label."""
         return bool(self._labels)
 
     def label(self, tenant: str) -> str:

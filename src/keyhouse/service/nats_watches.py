@@ -1,7 +1,7 @@
 """Watches over NATS: publish a tenant's changes to a subject that it names, until nobody listens
 there.
 
-A tenant may name only subjects of its own: below its inbox, `_INBOX_<tenant>.`, or below `<changes
+A tenant may name only its own subjects: below its inbox, `_INBOX_<tenant>.`, or below `<changes
 prefix>.<tenant>.`. The service may publish anywhere, and must not be made to publish to others on a
 tenant's behalf.
 

@@ -1,9 +1,9 @@
 """The log of operations: each at DEBUG, slow ones at WARNING, failures by who is at fault.
 
-Above a thousand operations per second, one line in a hundred is logged at DEBUG; so are rejections
-that nobody is told of, and failures in an outage, when every request is one. A failure that is
-expected in an outage is one line; any other has its traceback. Values are never logged, and no text
-longer than `LOG_TEXT_CHARS_MAX`.
+Above a thousand operations per second, one line in a hundred is logged at DEBUG. Rejections without
+a reply, and failures in an outage, when every request is one, are sampled likewise. A failure that
+is expected in an outage is one line; any other has its traceback. Values are never logged, and text
+is cut at `LOG_TEXT_CHARS_MAX`.
 """
 
 import logging
@@ -96,8 +96,8 @@ class OperationLog:
         answered: bool,
         fields: Mapping[str, Any],
     ) -> None:
-        """Log a failed operation. A caller's mistake is logged at DEBUG if the caller was told
-        (`answered`)."""
+        """Log a failed operation. A caller's mistake is logged at DEBUG if the caller got
+        a reply (`answered`)."""
         described = {
             **self._named(operation, tenant),
             "error": error_code(error),

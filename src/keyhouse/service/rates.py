@@ -1,8 +1,7 @@
-"""Rate limits: a bucket of tokens for each tenant, that fills by time.
+"""Rate limits: one token bucket per tenant (the generic cell rate algorithm).
 
-One number is kept for a tenant: the moment at which its bucket would be full again (the generic
-cell rate algorithm). A tenant whose bucket is full need not be remembered, and that bounds the
-memory.
+One number is stored per tenant: the time at which its bucket will be full again. A tenant with a
+full bucket needs no entry, which bounds the memory.
 """
 
 import math
@@ -51,53 +50,51 @@ class RateLimiter:
         self._full_at: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """How many tenants are remembered."""
+        """Return the number of tenants with an entry."""
         return len(self._full_at)
 
     def take(self, tenant: str, cost: int = 1) -> float:
-        """Take `cost` tokens and return 0; or take none, and return after how many seconds there
-        will be enough.
+        """Take `cost` tokens and return 0; or take none, and return the seconds until there are
+        enough.
 
-        What costs more than the burst never fits: it counts as the whole burst.
+        A cost above the burst never fits, and counts as the whole burst.
         """
         now = self._clock.now()
-        kept, burst_ms = self._full_at, self._burst_ms
-        full_at = kept.pop(tenant, 0.0)
+        entries, burst_ms = self._full_at, self._burst_ms
+        full_at = entries.pop(tenant, 0.0)
         if full_at < now:
             full_at = now
         elif full_at - now > burst_ms:
-            full_at = (
-                now + burst_ms
-            )  # the clock was set back: an empty bucket, and not one that owes
+            full_at = now + burst_ms  # the clock was set back: treat the bucket as empty
         after = full_at + self._step_ms * (cost if cost < self.burst else self.burst)
         wait = after - now - burst_ms
         if wait <= 1e-6:
-            kept[tenant], wait = after, 0.0
+            entries[tenant], wait = after, 0.0
         else:
-            kept[tenant] = full_at
-        if len(kept) > self._tenants_max:
-            self._forget(now)
+            entries[tenant] = full_at
+        if len(entries) > self._tenants_max:
+            self._evict(now)
         return wait / 1_000
 
     def check(self, tenant: str, cost: int = 1) -> None:
-        """The same, for a caller who has nothing to say to a refusal: RateError, with the whole
-        seconds to wait."""
+        """Take `cost` tokens; RateError, with the whole seconds to wait, if there are not
+        enough."""
         wait = self.take(tenant, cost)
         if wait:
-            raise RateError("Too many requests: wait, then go on.", retry_after=math.ceil(wait))
+            raise RateError("Too many requests: wait before the next.", retry_after=math.ceil(wait))
 
     def left(self, tenant: str) -> int:
-        """How many tokens a tenant has now. Nothing is taken."""
+        """Return the number of tokens that a tenant has now, without taking any."""
         owed = max(0.0, self._full_at.get(tenant, 0.0) - self._clock.now())
         return max(0, self.burst - math.ceil(min(owed, self._burst_ms) / self._step_ms - 1e-9))
 
-    def _forget(self, now: int) -> None:
-        """Those whose bucket is full again, which loses nothing; else an eighth, those that asked
-        the longest ago.
+    def _evict(self, now: int) -> None:
+        """Evict tenants with a full bucket, which loses nothing; else the eighth that was idle
+        longest.
 
-        They stand first, because whoever asks is put to the end. Were it only one of them, all
-        would be gone through again for the next tenant, and for each one after it.
+        Idle ones come first, because every request moves its tenant to the end. Evicting one at a
+        time would go through all entries for every new tenant.
         """
-        quiet = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
-        for tenant in quiet or list(islice(self._full_at, max(1, self._tenants_max // 8))):
+        idle = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
+        for tenant in idle or list(islice(self._full_at, max(1, self._tenants_max // 8))):
             del self._full_at[tenant]

@@ -1,9 +1,8 @@
-"""The seam between a system and the program that serves it.
+"""The interface between a service and the process that runs it.
 
-A system's module `service` has one function, `part(context) -> Part`, and beside it the Struct of
-its `Settings`, by which a table is checked before anything is opened. The program opens the engine,
-reads the settings and runs the faces; the system says what is answered. Neither knows the other's
-inside.
+A `Service` has the Struct of its settings, which are checked before anything is opened, and
+`build`, which assembles a `ServiceSpec` from a `ServiceContext`. The process opens the engine,
+reads the settings and runs the listeners.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,12 +24,11 @@ __all__ = ["Service", "ServiceContext", "ServiceSpec"]
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a system is given.
+    """The surroundings of a service.
 
-    `settings` is the system's own table of `keyhouse.toml`, with what the environment says laid
-    over it: the system makes a Struct of its own of it with `read_settings`, which refuses what it
-    does not know. `data` is a folder for its files, such as secrets. `engine` is open, and stays
-    the business of who opened it.
+    `settings` is its table of `keyhouse.toml` merged with the environment, to be checked by
+    `read_settings`. `data` is a folder for its files, such as secrets. `engine` is open, and is
+    closed by the process that opened it.
     """
 
     engine: Engine

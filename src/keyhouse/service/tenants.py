@@ -57,7 +57,7 @@ class Tenant:
 
     @property
     def is_busy(self) -> bool:
-        """Whether operations are in flight whose state would be lost by eviction."""
+        """True while operations are in flight whose state would be lost by eviction."""
         return self.usage is not None and self.usage.is_busy
 
 

@@ -3,15 +3,19 @@
 Theory of operation. Usage is counted by a scan, and then adjusted by every write of this process.
 No row is stored for it, so the keyspace stays the schema's own.
 
-- *Counting while others write.* A scan reads page after page, and each page is read at one revision. A write is identified
-  by its key and the revision of its commit: if that revision is not newer than the page that holds the key, the page has
-  included it; otherwise its size is added to the count. Writes that finish during a scan are collected and applied to its
-  result by the same rule. So within one process a count is exact.
-- *Reserving.* A write reserves its growth before it commits, so concurrent writers of one process never exceed the quota
-  together. Space that a pending deletion will free is not given away before it is committed.
-- *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the next count.
-- *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is repeated when it is older
-  than `USAGE_AGE_SECONDS_MAX`, and before a write is rejected, unless it was made within the last second.
+- *Counting while others write.* A scan reads page after page, each at one revision. A write is
+  identified by its key and the revision of its commit: if that revision is not newer than that of the
+  page with the key, the page has included it; otherwise its size is added to the count. Writes that
+  finish during a scan are collected and applied to its result by the same rule. So within one process
+  a count is exact.
+- *Reserving.* A write reserves its growth before it commits, so concurrent writers of one process
+  never exceed the quota together. Space that a pending deletion will free is not given away before it
+  is committed.
+- *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the next
+  count.
+- *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is
+  repeated when it is older than `USAGE_AGE_SECONDS_MAX`, and before a write is rejected, unless it was
+  made within the last second.
 
 | state of `Usage` | `current` | a write |
 |---|---|---|
@@ -55,7 +59,7 @@ class Size(msgspec.Struct, frozen=True):
 
     @property
     def growth(self) -> "Size":
-        """The same without what is negative."""
+        """The size with negative numbers set to 0."""
         return Size(max(self.keys, 0), max(self.bytes, 0))
 
 
@@ -72,7 +76,8 @@ class Quota(msgspec.Struct, frozen=True):
         return bool(self.keys or self.bytes)
 
     def check(self, used: Size, added: Size) -> None:
-        """Raise QuotaError if `added` does not fit. What does not grow is always allowed."""
+        """Raise QuotaError if `added` does not fit. A write that does not grow is always
+        allowed."""
         for unit in ("keys", "bytes"):
             limit, more = getattr(self, unit), getattr(added, unit)
             if limit and more > 0 and getattr(used, unit) + more > limit:
@@ -128,7 +133,7 @@ class _Count:
 
 
 class Usage:
-    """What one tenant stores."""
+    """The usage of one tenant."""
 
     __slots__ = ("_count", "_lock", "_pending", "_quota", "_reserved", "_since_scan", "_store")
 
@@ -143,12 +148,12 @@ class Usage:
 
     @property
     def current(self) -> Size | None:
-        """What is committed, as far as this process knows; None before the first count."""
+        """Committed keys and bytes, as far as this process knows; None before the first count."""
         return None if self._count is None else self._count.size
 
     @property
     def is_busy(self) -> bool:
-        """Whether a write or a count is in flight."""
+        """True while a write or a count is in flight."""
         return self._pending > 0 or self._lock.locked()
 
     async def count(self) -> Size:
@@ -271,7 +276,7 @@ class Usage:
 
 
 async def measure(store: Store) -> Size:
-    """Count what a space stores now."""
+    """Count the keys and bytes of a space now."""
     return (await _count(store)).size
 
 

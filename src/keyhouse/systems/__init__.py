@@ -1,2 +1,2 @@
-"""The five systems that ship with Keyhouse, each in a folder of its own, each reading like the
-document it came from."""
+"""The five systems that ship with Keyhouse, one folder each. A schema reads like
+the document it comes from."""

@@ -43,7 +43,7 @@ from keyhouse.systems.rosey.client import (
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.service import build
 from tests.support.nats_servers import nats_server
-from tests.systems.rosey.harness import Harness, living
+from tests.systems.rosey.support.harness import Harness, living
 
 ROOT = Path(__file__).parents[3]
 

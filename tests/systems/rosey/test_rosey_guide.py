@@ -17,7 +17,7 @@ from keyhouse.systems.rosey.client import _ERRORS, PluginStorage
 from keyhouse.systems.rosey.messages import OPERATIONS
 from tests.docs.pages import DOCS, blocks, code, table
 from tests.support.nats_servers import nats_server
-from tests.systems.rosey.harness import Harness, living
+from tests.systems.rosey.support.harness import Harness, living
 
 PAGE = (DOCS / "systems" / "rosey.md").read_text()
 

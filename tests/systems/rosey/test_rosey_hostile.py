@@ -14,7 +14,7 @@ from keyhouse.limits import TENANT_WATCHES_MAX
 from keyhouse.service import nats_watches
 from keyhouse.settings import read_settings
 from keyhouse.systems.rosey.settings import Settings
-from tests.systems.rosey.harness import ENGINES, Harness, Live, living
+from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.systems.rosey.harness import ENGINES, Harness, Live, living
+from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.soak import size
-from tests.systems.rosey.views import Office, in_office, operator
+from tests.systems.rosey.support.operator_view import Office, in_office, operator
 
 EXAMPLES = size(6, 1_000)
 CHECKS = [

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from tests.systems.rosey.harness import ENGINES, Harness, Live, living
+from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living
 
 
 @pytest.fixture(params=ENGINES)

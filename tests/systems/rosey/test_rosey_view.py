@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from keyhouse.engine import Batch, Put
 from keyhouse.systems import rosey
 from tests.docs.pages import DOCS, code, table
-from tests.systems.rosey.views import SECRET, Office, in_office, operator
+from tests.systems.rosey.support.operator_view import SECRET, Office, in_office, operator
 
 LOOKS = (
     "/plugins",
@@ -324,7 +324,7 @@ def test_an_answer_that_comes_late_is_not_shown() -> None:
         pytest.skip("node and npm are not here")
     page, program = (
         Path(rosey.__file__).parent / "assets" / "view.js",
-        Path(__file__).parent / "view_late.js",
+        Path(__file__).parent / "support" / "late_response.js",
     )
     ran = subprocess.run(
         ["node", str(program), str(page)], capture_output=True, text=True, timeout=30, check=True

@@ -1,4 +1,4 @@
-"""ISBNs: their normal form, and whether their check digit is right. Pure."""
+"""Normal form and check digit of ISBNs. Pure."""
 
 import re
 
@@ -15,7 +15,8 @@ _ISBN13 = re.compile(r"[0-9]{13}", re.ASCII)
 
 
 def isbn10(text: str) -> str:
-    """An ISBN-10 without hyphens and spaces, its X upper case; RecordError when it is none."""
+    """Return an ISBN-10 without hyphens and spaces, its X in upper case; RecordError if it is
+    invalid."""
     plain = _SEPARATORS.sub("", text).upper()
     if not _ISBN10.fullmatch(plain):
         raise RecordError(
@@ -30,7 +31,7 @@ def isbn10(text: str) -> str:
 
 
 def isbn13(text: str) -> str:
-    """An ISBN-13 without hyphens and spaces; RecordError when it is none."""
+    """Return an ISBN-13 without hyphens and spaces; RecordError if it is invalid."""
     plain = _SEPARATORS.sub("", text)
     if not _ISBN13.fullmatch(plain):
         raise RecordError("An ISBN-13 has thirteen digits.", isbn13=text)

@@ -1,12 +1,11 @@
-"""Counting playback: what one event adds to plays and listened seconds, and how far it is. Pure; it
-knows no keys.
+"""Counting playback: plays, listened seconds and progress of one event. Pure; it knows no keys.
 
 A play counts on `start`, unless there was a start within the last 30 minutes.
 
-Listened seconds are seconds of the book, from forward progress between two events while it plays. A
-step that is larger than the time that passed allows at the speed played (with some slack, for
-reports that come late) is a seek, and counts nothing, as does a step back. What passes before a
-`start`, or after a `pause` or `complete`, was not listened to.
+Listened seconds are seconds of the book, from forward progress between two events during playback.
+A step larger than the elapsed time allows at the playback speed (with some slack, for late reports)
+is a seek and counts nothing; so does a step back. Time before a `start`, or after a `pause` or
+`complete`, does not count.
 """
 
 from typing import Final
@@ -34,8 +33,8 @@ FINISHED_PERCENT: Final = 95
 
 
 class Listening(LogState, kw_only=True):
-    """What counting remembers of one listener and book. `moment` is the place in the whole book,
-    where that is known; `rest`, the part of a listened second that is not counted yet."""
+    """The state of counting for one listener and book. `moment` is the position in the whole book,
+    if known; `rest` is the fraction of a listened second that is not counted yet."""
 
     at: str
     playing: bool
@@ -48,7 +47,7 @@ class Listening(LogState, kw_only=True):
 
 
 class Counted(Struct, kw_only=True):
-    """What an event does: the state behind it, and what it adds."""
+    """The effect of an event: the state after it, and what it adds."""
 
     state: Listening
     plays: int
@@ -56,7 +55,7 @@ class Counted(Struct, kw_only=True):
 
 
 def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap | None) -> Counted:
-    """What the next event of a listener and book adds."""
+    """Return the effect of the next event of a listener and book."""
     place = moment(event.segment_id, event.position_seconds, durations)
     listened = (0.0 if state is None else state.rest) + _listened(state, event, place)
     after = Listening(
@@ -78,8 +77,7 @@ def count(state: Listening | None, event: PlaybackEvent, durations: DurationMap 
 
 
 def moment(segment_id: str, position_seconds: float, durations: DurationMap | None) -> float | None:
-    """A position within a segment as one within the book; `None` when the segment is not in the
-    map."""
+    """Return a position in a segment as one in the book; None if the segment is not in the map."""
     for span in durations.segments if durations is not None else ():
         if span.id == segment_id:
             return span.offset_start + min(position_seconds, span.duration)
@@ -87,7 +85,7 @@ def moment(segment_id: str, position_seconds: float, durations: DurationMap | No
 
 
 def percent(event: PlaybackEvent, durations: DurationMap | None) -> float:
-    """How much of the book lies behind an event, from 0 to 100."""
+    """Return how much of the book was played at an event, from 0 to 100."""
     if event.event_type == "complete":
         return 100.0
     place = moment(event.segment_id, event.position_seconds, durations)
@@ -97,8 +95,7 @@ def percent(event: PlaybackEvent, durations: DurationMap | None) -> float:
 
 
 def status(progress: Progress) -> Status:
-    """What a listener sees: the status set by hand, until that is cleared; else by the
-    percentage."""
+    """Return the status: the one set manually, until it is cleared; else by percentage."""
     if progress.manual_status is not UNSET:
         return progress.manual_status
     if progress.percent_complete >= FINISHED_PERCENT:

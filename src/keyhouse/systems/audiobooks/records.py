@@ -1,9 +1,9 @@
 """Entity JSON schemas: the values, in the document's order. Keys and indexes are in `schema`.
 
-`version` is the version of the JSON; the store's own revision is another thing. Times are RFC 3339.
-What the store sets at each write has a default here: versions, times, and the normalised forms. A
-member that is beyond the document is absent unless it is set: `deleted_at` of a book in the bin,
-`token_hash` of a session, `manual_status` of a progress.
+`version` is the version of the JSON, not the store's revision. Times are RFC 3339. Members that the
+store sets at each write have a default here: versions, times and normalised forms. Members beyond
+the document are absent unless set: `deleted_at` of a book in the bin, `token_hash` of a session,
+`manual_status` of a progress.
 """
 
 from typing import Annotated, Literal
@@ -52,7 +52,7 @@ class User(Struct, kw_only=True):
 
 
 class UserSecrets(Struct, kw_only=True):
-    """Further secrets of a user, each only as a hash: API keys by their names."""
+    """Further secrets of a user, stored as hashes: API keys by name."""
 
     user_id: str
     hashes: dict[str, str] = {}
@@ -60,7 +60,7 @@ class UserSecrets(Struct, kw_only=True):
 
 
 class Session(Struct, kw_only=True):
-    """A login. The secret that proves it is kept only as a hash."""
+    """A login. Its secret is stored as a hash."""
 
     id: str
     user_id: str
@@ -74,7 +74,7 @@ class Session(Struct, kw_only=True):
 
 
 class RolePermissions(Struct, kw_only=True):
-    """What a role may do."""
+    """The permissions of a role."""
 
     role: str
     permissions: list[str] = []
@@ -140,8 +140,8 @@ class Book(Struct, kw_only=True):
 
 
 class Segment(Struct, kw_only=True):
-    """A physical media file of a book. `track_number` is its place in the book, whatever the file's
-    own tags say."""
+    """A physical media file of a book. `track_number` is its position in the book, whatever the
+    tags of the file contain."""
 
     id: str
     book_id: str
@@ -169,8 +169,7 @@ class Playlist(Struct, kw_only=True):
 
 
 class PlaybackEvent(Struct, kw_only=True):
-    """What happened in a player. Immutable; `created_at` is when it happened, by the clock of the
-    service."""
+    """An event of a player. Immutable; `created_at` is its time, by the clock of the service."""
 
     user_id: str
     book_id: str
@@ -183,8 +182,8 @@ class PlaybackEvent(Struct, kw_only=True):
 
 
 class Progress(Struct, kw_only=True):
-    """Where a listener is in a book: the latest snapshot. `manual_status` wins over the one that
-    the percentage gives."""
+    """A listener's position in a book: the latest snapshot. `manual_status` overrides the status by
+    percentage."""
 
     user_id: str
     book_id: str
@@ -204,7 +203,7 @@ class SegmentSpan(Struct, kw_only=True):
 
 
 class DurationMap(Struct, kw_only=True):
-    """Where each segment of a book begins, for converting positions."""
+    """Start and duration of each segment of a book, for converting positions."""
 
     segments: list[SegmentSpan] = []
     total_duration: Seconds = 0
@@ -217,8 +216,8 @@ class OperationProgress(Struct, kw_only=True, frozen=True):
 
 
 class Operation(Struct, kw_only=True):
-    """Long work: one that is found running at start-up, or was cancelled, has failed, and `error`
-    says which."""
+    """A long-running operation. One found running at start-up, or cancelled, is `failed`, and
+    `error` gives the reason."""
 
     id: str
     type: Literal["scan", "organize", "transcode", "merge"]
@@ -232,7 +231,7 @@ class Operation(Struct, kw_only=True):
 
 
 class OperationLine(Struct, kw_only=True):
-    """One line of an operation's log. The store counts `seq`."""
+    """One line of an operation's log. The store sets `seq`."""
 
     seq: int = 0
     timestamp: str
@@ -242,7 +241,7 @@ class OperationLine(Struct, kw_only=True):
 
 
 class Argon2Params(Struct, kw_only=True):
-    """How passwords are hashed from now on; one hashed otherwise is hashed again at its next
+    """Parameters of password hashing. A password with other parameters is hashed again at the next
     login."""
 
     time_cost: int
@@ -254,7 +253,7 @@ class Argon2Params(Struct, kw_only=True):
 
 
 class Asset(Struct, kw_only=True):
-    """A file beside the books, such as a cover: where it is, and what."""
+    """A file that is not audio, such as a cover: its path and type."""
 
     id: str
     path: str

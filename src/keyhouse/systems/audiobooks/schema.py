@@ -1,22 +1,22 @@
 """Keyspace schema and data model of the audiobook library, entity by entity, under exactly the
 document's keys.
 
-IDs are ULIDs. Names in keys are in their normal form (`:norm`), and `:` within them is escaped.
-Positions and sequences have ten digits: a position in a series is in thousandths, so that 1.5 comes
-between 1 and 2, and an unset one (`null`) last.
+IDs are ULIDs. Names in keys are in normal form (`:norm`), and `:` in them is escaped. Positions and
+sequences have ten digits: a position in a series is in thousandths, so that 1.5 sorts between 1 and
+2, and an unset one (`null`) last.
 
-Three rows are of our own. `idx:series:name_author:…` finds each of several series of one name, of
-which `idx:series:name:…` keeps the first. `idx:play:book:…` leads from a book to its listeners.
-`playw:…` is what counting playback remembers: the watermark up to which the events of a listener
-and book are in the statistics.
+Three rows are not in the document. `idx:series:name_author:…` finds each of several series of one
+name, of which `idx:series:name:…` holds the first. `idx:play:book:…` leads from a book to its
+listeners. `playw:…` is the watermark up to which the playback events of a listener and book are
+counted in the statistics.
 
-**The order of segments** is their `track_number`, which is the place in the book and not what a
-file's tag says; `bfi:` is derived from it, for active segments only. A merge makes the old segments
-inactive first, which frees their places, then puts the new one at place 1, all in one transaction;
-moving segments goes the same way. **The items of a playlist** (`pli:`) are records of their own:
-their positions are the playlist's, which no book knows.
+**The order of segments** is their `track_number`, the position in the book and not the tag of the
+file; `bfi:` is derived from it, for active segments only. A merge first makes the old segments
+inactive, which frees their positions, then puts the new one at position 1, all in one transaction;
+so does moving segments. **The items of a playlist** (`pli:`) are separate records: their positions
+belong to the playlist, not to the book.
 
-A book in the bin (`deleted_at`) keeps its record and earns no index row, so that no list shows it.
+A book in the bin (`deleted_at`) keeps its record and has no index rows, so no list shows it.
 """
 
 from collections.abc import Mapping
@@ -148,7 +148,7 @@ SESSION = Record(
     expiry=at_field("expires_at"),
 )
 
-# User preferences, and what roles may do
+# User preferences, and permissions of roles
 
 PREFERENCE: Record[Any] = Record(
     Any, "pref:{user_id:ulid}:{key}", name="preference", doc="Any JSON, by the user's key."
@@ -306,7 +306,7 @@ WORK_LISTEN_SECONDS = Counter(
     "stats:work:listen_seconds:{work_id:ulid}", name="work_listen_seconds"
 )
 
-# Playback event (immutable): each moves the snapshot and the statistics, in its own commit
+# Playback event (immutable): each updates the snapshot and the statistics in its own commit
 
 
 def _needs(event: PlaybackEvent) -> dict[str, tuple[Record[Any], dict[str, Any]]]:
@@ -373,12 +373,11 @@ ARGON2_PARAMS = Record(
 )
 ASSET = Record(Asset, "asset:{id:ulid}", version=VERSION, created="created_at")
 
-# Migrations: `mig:<versionPadded>` and `meta:version`, where the store keeps them by itself
+# Migrations: `mig:<versionPadded>` and `meta:version` are the default of Meta
 
 
 async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
-    """Set a book's work, and let the work's statistics follow: once, since both change in one
-    commit."""
+    """Move a book to a work, and its statistics from the old work to the new one, in one commit."""
     for of_book, of_work in ((BOOK_PLAYS, WORK_PLAYS), (BOOK_LISTEN_SECONDS, WORK_LISTEN_SECONDS)):
         counted = await tx.get(of_book, book_id=book.id) or 0
         if book.work_id is not None:
@@ -388,9 +387,11 @@ async def join_work(tx: Transaction, book: Book, work_id: str) -> None:
 
 
 async def introduce_works(tx: Transaction, entry: Entry[Book]) -> None:
-    """A book without a work joins that of its (normalized_title, author_id), which the first such
-    book founds. The work has the founding book's ULID, so a run that is tried again founds no
-    other."""
+    """Assign a book without a work to the one of its title and author, creating it if there is
+    none.
+
+    A new work gets the ULID of its book, so that a repeated run creates no second one.
+    """
     book = entry.record
     if book.work_id is not None:
         return
@@ -418,7 +419,7 @@ SCHEMAS: tuple[Schema, ...] = (
         *(BOOK_PLAYS, USER_LISTEN_SECONDS, BOOK_LISTEN_SECONDS, WORK_PLAYS, WORK_LISTEN_SECONDS),
         *(OPERATION, OPERATION_LOG, NEXT_SEQ, ARGON2_PARAMS, ASSET),
         space=Space("a library"),
-        doc="Authors, series, works, books and their files, listeners and what they heard.",
+        doc="Authors, series, works, books and their files, and listeners' progress.",
         overlaps=((BOOK, DURATION_MAP), (OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
         meta=Meta(),
         migrations=(Migration(1, "Work introduction (v1.1.0)", BOOK, introduce_works),),

@@ -1,8 +1,7 @@
-"""Paths: how an entry's extended attributes say where it is found, and how a path stands in a key.
+"""Paths: derived from an entry's extended attributes, and written into keys.
 
-A path is made of whole parts. An entry is found at every whole prefix of its path, so one lookup of
-one key's span serves any depth, and `/1446` never covers `/14460`. An attribute that is absent or
-empty ends the path.
+A path consists of whole parts. An entry is found at every whole prefix of its path, so one lookup
+serves any depth, and `/1446` never covers `/14460`. An absent or empty attribute ends the path.
 """
 
 from collections.abc import Mapping
@@ -21,8 +20,7 @@ __all__ = [
 ]
 
 PARTS = Escape("%", r"[/|]", alphabet=r"^/|\x00")
-"""Values in keys hold no `/` and no `|`, wherever they stand: a key's own are the only ones in
-it."""
+"""Escapes `/` and `|` in values, so that those in a key are its delimiters."""
 
 Parts = tuple[str, ...]
 
@@ -42,7 +40,7 @@ class Path:
 
     def format(self, value: object) -> str:
         if not isinstance(value, tuple) or not value:
-            raise ValueError("must be the parts of a path, one at least")
+            raise ValueError("must be the parts of a path, at least one")
         return "".join("/" + self._part.format(part) for part in value)
 
     def parse(self, text: str) -> Parts:
@@ -50,7 +48,7 @@ class Path:
 
 
 def whole_prefixes(path: Parts) -> list[Parts]:
-    """`/a`, `/a/b`, …: every place where an entry at the path is found."""
+    """Return `/a`, `/a/b`, …: the paths at which an entry is found."""
     return [path[: length + 1] for length in range(len(path))]
 
 
@@ -65,7 +63,7 @@ def sport(ext: Mapping[str, Any]) -> Parts:
 
 
 def teams(ext: Mapping[str, Any]) -> list[str]:
-    """The comma list `team-ids`: split, trimmed, each once, in its order."""
+    """Return the comma list `team-ids`: split, trimmed, without duplicates, in its order."""
     listed = (ext.get("team-ids") or "").split(",")
     return list(dict.fromkeys(team for each in listed if (team := each.strip())))
 

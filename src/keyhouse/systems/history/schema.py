@@ -1,5 +1,4 @@
-"""Viewing history: one entry for each asset and state of a profile, and rows that list and find
-them.
+"""Viewing history: one entry for each asset and state of a profile, and rows to list and find them.
 
 | sort key                     | value                                     |
 |------------------------------|-------------------------------------------|
@@ -9,16 +8,15 @@ them.
 | `/{show}/{season}`           | the assets of that season, in either state |
 
 An asset can have both entries: one that is watched again is in progress, and was completed. The
-state is part of the key, so moving an entry is a delete and a put in one transaction; a list of
-assets loses one only when neither entry earns it.
+state is part of the key, so moving an entry is a delete and a put in one transaction. An asset
+leaves a list when neither of its entries belongs there.
 
 "How do we track when an asset changes hierarchy?" Each row is a function of the entry, so the write
-that changes it takes the asset out of the old rows and puts it into the new ones. A list that
-becomes empty is deleted.
+that changes it moves the asset from the old rows to the new ones. An empty list is deleted.
 
 The last two rows of the schema are the lookups by `path.hierarchy` and `path.sport`, on every
-engine; DynamoDB's own indexes on those attributes are there for other programs. A further path is
-one more of them.
+engine; DynamoDB's own indexes on those attributes are for other programs. Another path is another
+such row.
 """
 
 from collections.abc import Callable
@@ -56,7 +54,7 @@ _PATH_ATTRIBUTES = ("showCategoryId", "seasonCategoryId", "sport", "series-id", 
 
 
 class Attributes(Struct, kw_only=True, rename="camel"):
-    """`a.*`: the viewing itself. The store clamps `progress` to the total time, and sets its
+    """`a.*`: the viewing itself. The store clamps `progress` to the total time, and sets the
     percentage."""
 
     asset_id: str
@@ -69,14 +67,14 @@ class Attributes(Struct, kw_only=True, rename="camel"):
 
 
 class Marks(Struct, kw_only=True):
-    """`m.*`: when the asset was completed, each time."""
+    """`m.*`: the times at which the asset was completed."""
 
     timestamps: list[str]
 
 
 class HistoryEntry(Struct, kw_only=True):
-    """How far an asset was watched. `ext` is whatever assists in finding it; those that make paths
-    are text."""
+    """Progress of one asset. `ext` holds attributes for finding it; those that make paths are
+    text."""
 
     attr: Attributes
     ext: dict[str, Any] = {}
@@ -89,7 +87,7 @@ class HistoryEntry(Struct, kw_only=True):
 
 
 def with_percentage(entry: HistoryEntry) -> Attributes:
-    """The attributes with their progress within the total time, and its percentage to two
+    """Return the attributes with progress clamped to the total time, and its percentage to two
     decimals."""
     total = entry.attr.total_time
     progress = min(max(entry.attr.progress, 0), total)
@@ -98,7 +96,8 @@ def with_percentage(entry: HistoryEntry) -> Attributes:
 
 
 def _ext(name: str) -> Callable[[HistoryEntry], str | None]:
-    """An extended attribute as a field of a key: absent or empty, it earns no row."""
+    """Return a getter of an extended attribute for a key field: None, and so no row, if it is
+    empty."""
     return lambda entry: entry.ext.get(name) or None
 
 
@@ -157,8 +156,8 @@ SCHEMAS: tuple[Schema, ...] = (
         "history",
         ENTRY,
         space=Space("a profile"),
-        doc="What a profile has watched, how far, and by show, season, sport, series and team.",
-        # Keys that start with a field are scanned from the first row on; and both lists of assets are at paths.
+        doc="Assets watched by a profile, with progress, by show, season, sport, series and team.",
+        # Keys that start with a field are scanned from the first row; both lists of assets are paths.
         overlaps=(
             *((ENTRY, row) for row in ENTRY.derived),
             *((ASSETS_IN_STATE, row) for row in _BESIDE_STATES),

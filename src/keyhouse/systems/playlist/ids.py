@@ -1,4 +1,4 @@
-"""The id of a playlist in its key: any text but `index`, which is the key of the list of all
+"""The id of a playlist in its key: any text but `index`, which is the key of the list of
 playlists."""
 
 import re
@@ -17,10 +17,10 @@ _ALPHABET = "-_=." + ascii_letters + digits
 
 
 class PlaylistId(Text):
-    """Text in the alphabet of NATS. Its pattern leaves `index` out, where the proof that no two
-    keys are one sees it."""
+    """Text in the alphabet of NATS. Its pattern excludes `index`, so that the proof of unambiguous
+    keys sees it."""
 
-    what = "text other than 'index'"
+    description = "text other than 'index'"
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -28,18 +28,20 @@ class PlaylistId(Text):
 
     def format(self, value: object) -> str:
         if value == _INDEX:
-            raise ValueError("can't be 'index', which is the key of the list of all playlists")
+            raise ValueError("must not be 'index', the key of the list of playlists")
         return super().format(value)
 
 
 def all_but(word: str, alphabet: str) -> str:
-    """A regular expression of every text of the alphabet, not empty, that is not the word: without
-    looking ahead, which the proof can't do. A text leaves the word at some letter, or ends within
-    it, or goes on behind it."""
+    """Return a regular expression for all non-empty text of the alphabet except the word.
+
+    It uses no lookahead, which the proof of unambiguous keys does not support: text differs from
+    the word at some letter, or stops within it, or continues after it.
+    """
     every = f"[{re.escape(alphabet)}]"
     pattern = f"{every}+"
     for index in range(len(word) - 1, -1, -1):
         letter = word[index]
-        leaves = f"[{re.escape(alphabet.replace(letter, ''))}]{every}*"
-        pattern = f"(?:{leaves}|{re.escape(letter)}{pattern})" + ("?" if index else "")
+        differs = f"[{re.escape(alphabet.replace(letter, ''))}]{every}*"
+        pattern = f"(?:{differs}|{re.escape(letter)}{pattern})" + ("?" if index else "")
     return pattern

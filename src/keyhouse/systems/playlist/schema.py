@@ -1,14 +1,14 @@
 """NATS KV buckets and keys: six buckets, a schema for each, all keys under `ns/{namespace}/`.
 
-The namespace is a setting of the store, `default` unless configured. Ids stay as they are in the
-JSON; in a key, what NATS does not allow there is escaped: `=3A` for `:`, `=3D` for `=` itself.
+The namespace is a setting of the store, `default` unless configured. Ids are unchanged in the JSON;
+in a key, characters that NATS does not allow are escaped: `=3A` for `:`, `=3D` for `=` itself.
 
-A name compares without case. Where only this service writes the key (a code that was requested, a
-like that was counted), the name stands in its normal form, so two spellings can't be two people;
-`roles/{username}` stands as it was written, because other programs write it too.
+Names compare without case. Where only this service writes the key (a requested code, a counted
+like), the name is in normal form, so that two spellings are one person; `roles/{username}` is
+stored as written, because other programs write it too.
 
-Beside the document's keys are three of our own: `names/…` holds each playlist's name for it, and
-`days/…` (in two buckets) counts by day, for the windows of `top-played` and `top-liked`.
+Three keys are not in the document: `names/…` reserves the name of each playlist, and `days/…` (in
+two buckets) counts by day, for the windows of `top-played` and `top-liked`.
 """
 
 from datetime import date
@@ -73,7 +73,7 @@ Role = Literal["viewer", "blessed", "admin"]
 
 VERSION = ("schema_version", 1)
 DAYS_KEPT = 366
-"""How long a day's counts are kept: the widest window of the statistics."""
+"""Days for which daily counts are stored: the widest window of the statistics."""
 
 
 def _at(text: str, **segments: Segment) -> Template:
@@ -106,14 +106,14 @@ SNAPSHOTS = _bucket(
     "kryten_playlist_snapshot",
     CURRENT,
     SNAPSHOT,
-    doc="Which catalog snapshot is current, and those before it.",
+    doc="The current catalog snapshot, and earlier ones.",
 )
 
 # 4.3.2 kryten_playlist_acl
 
 
 class RoleOf(Struct, kw_only=True):
-    """What one user may do."""
+    """The role of one user."""
 
     role: Role
     updated_at: str = ""
@@ -123,7 +123,7 @@ ADMINS = Record(list[str], _at("admins"), name="admins", doc="Cytube usernames o
 BLESSED = Record(list[str], _at("blessed"), name="blessed", doc="Cytube usernames of the blessed.")
 ROLE = Record(RoleOf, _at("roles/{username}"), name="role", updated="updated_at")
 
-ACL = _bucket("kryten_playlist_acl", ADMINS, BLESSED, ROLE, doc="Who may do what.")
+ACL = _bucket("kryten_playlist_acl", ADMINS, BLESSED, ROLE, doc="Roles of users.")
 
 # 4.3.3 kryten_playlist_playlists
 
@@ -148,7 +148,7 @@ class Playlist(Struct, kw_only=True):
 
 
 def index_entry(playlist: Playlist) -> dict[str, str]:
-    """What the index says of a playlist."""
+    """Return the entry of a playlist in the index."""
     return {
         "name": playlist.name,
         "created_by": playlist.created_by,
@@ -186,7 +186,7 @@ PLAYLISTS = _bucket(
 
 
 class OtpRequest(Struct, kw_only=True):
-    """A code that was requested. Its hash never leaves the store."""
+    """A requested code. Its hash never leaves the store."""
 
     requested_at: str
     expires_at: str
@@ -266,7 +266,7 @@ class PlaylistCounters(Struct, kw_only=True):
 
 
 class DayPlays(Struct, kw_only=True):
-    """How often an item was played on one day (UTC)."""
+    """Plays of an item on one day (UTC)."""
 
     day: date
     video_id: str
@@ -302,7 +302,7 @@ ANALYTICS = _bucket(
     ITEM_COUNTERS,
     PLAYLIST_COUNTERS,
     DAY_PLAYS,
-    doc="What was queued and played, and how often.",
+    doc="Counts of queued and played items.",
 )
 
 # 4.3.6 kryten_playlist_likes
@@ -316,7 +316,7 @@ class ItemLikes(Struct, kw_only=True):
 
 
 class Liked(Struct, kw_only=True):
-    """That a user liked an item: until it expires, another like of theirs is a duplicate."""
+    """A user's like of an item: until it expires, another like of that user is a duplicate."""
 
     liked_at: str
     expires_at: str
@@ -324,7 +324,7 @@ class Liked(Struct, kw_only=True):
 
 
 class DayLikes(Struct, kw_only=True):
-    """How often an item was liked on one day (UTC)."""
+    """Likes of an item on one day (UTC)."""
 
     day: date
     video_id: str
@@ -355,7 +355,11 @@ DAY_LIKES = Record(
 )
 
 LIKES = _bucket(
-    "kryten_playlist_likes", ITEM_LIKES, LIKED, DAY_LIKES, doc="What was liked, and by whom lately."
+    "kryten_playlist_likes",
+    ITEM_LIKES,
+    LIKED,
+    DAY_LIKES,
+    doc="Likes of items, and recent likes of users.",
 )
 
 SCHEMAS: tuple[Schema, ...] = (SNAPSHOTS, ACL, PLAYLISTS, AUTH, ANALYTICS, LIKES)

@@ -19,7 +19,7 @@ VALUE: Record[Any] = Record(
     Any,
     Template("{key}", key=Text(chars_max=255)),
     name="value",
-    doc="A plugin's value under a key of its own.",
+    doc="A plugin's value under one of its keys.",
     expiry=per_write(),
 )
 

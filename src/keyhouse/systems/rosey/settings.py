@@ -72,8 +72,8 @@ class Settings(JwtTenantSettings, frozen=True, kw_only=True):
             for other in (*prefixes[:number], *prefixes[number + 1 :]):
                 if f"{other}.".startswith(f"{one}."):
                     raise UsageError(
-                        "One of prefixes and changes_prefix begins with another, so that requests and "
-                        "changes cannot be told apart.",
+                        "One of prefixes and changes_prefix begins with another: requests and "
+                        "changes could not be distinguished.",
                         prefix=one,
                         other=other,
                     )

@@ -79,8 +79,7 @@ class Subjects:
         ]
 
     def _handler(self, start: int) -> Callable[[Request], Awaitable[bytes | None]]:
-        """Return a plain function: a coroutine of its own would be one more to step through for
-        every message."""
+        """Return a plain function: a coroutine here would add one more step to every message."""
         return lambda request: self._handle(request, start)
 
     async def _handle(self, request: Request, start: int) -> bytes | None:

@@ -13,7 +13,7 @@ BATCH_OPERATIONS_MAX: Final = 100
 """Operations in one `:batch`: each may write a row, and DynamoDB commits 100."""
 
 IMPORT_AHEAD_SECONDS_MAX: Final = 24 * 3_600
-"""How far in the future a time in an imported file may be: clocks differ."""
+"""Tolerance for times in the future in an imported file: clocks differ."""
 
 SCENE_NAME_CHARS_MAX: Final = 200
 """The name of a scene."""

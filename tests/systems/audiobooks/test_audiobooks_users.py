@@ -28,7 +28,7 @@ from keyhouse.systems.audiobooks.schema import (
     USER_BY_NAME,
     USER_SECRETS,
 )
-from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid, written
+from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid, written
 
 [SCHEMA] = SCHEMAS
 ONE, TWO, THREE, FOUR = (ulid(number) for number in range(1, 5))

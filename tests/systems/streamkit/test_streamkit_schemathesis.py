@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.soak import size
 from tests.support.engine_openers import sqlite
-from tests.systems.streamkit_service import Service, serving, token
+from tests.systems.streamkit.support.service import Service, serving, token
 
 EXAMPLES = size(30, 1_000)
 CHECKS = [

@@ -19,9 +19,9 @@ from keyhouse.systems.streamkit.migration import customer_ids, migrate_keys
 from keyhouse.systems.streamkit.schema import NOTE, RECORDS, SCHEMAS, Note
 from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
-from tests.systems.driving import Drive, rows
-from tests.systems.streamkit_service import Asked, app_of
-from tests.systems.test_streamkit_schema import VALUES
+from tests.systems.streamkit.support.service import Asked, app_of
+from tests.systems.streamkit.test_streamkit_schema import VALUES
+from tests.systems.support.store_driver import Drive, rows
 
 [SCHEMA] = SCHEMAS
 CUSTOMER = "12345"

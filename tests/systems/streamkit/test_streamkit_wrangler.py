@@ -20,10 +20,10 @@ from keyhouse.errors import DocumentError, KeyhouseError, RecordError
 from keyhouse.systems.streamkit.transfer import export_items, import_items, read_items
 from keyhouse.testing.faults import FaultyEngine
 from tests.cli.running import run
-from tests.systems.streamkit_service import Asked, app_of
-from tests.systems.test_streamkit_schema import VALUES
+from tests.systems.streamkit.support.service import Asked, app_of
+from tests.systems.streamkit.test_streamkit_schema import VALUES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOOLS = Path(os.environ.get("KEYHOUSE_NODE_TOOLS") or ROOT / "build" / "node")
 VERSION = "4.86.0"
 SECONDS_MAX = 120

@@ -9,7 +9,7 @@ from keyhouse.engine import Engine
 from keyhouse.errors import CallerError, DocumentError, KeyFieldError
 from keyhouse.store import Store, sweep
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
-from tests.systems.driving import Drive, holds, key_round_trips, value_round_trips
+from tests.systems.support.store_driver import Drive, holds, key_round_trips, value_round_trips
 
 [SCHEMA] = SCHEMAS
 

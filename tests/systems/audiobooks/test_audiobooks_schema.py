@@ -56,7 +56,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
 )
-from tests.systems.driving import key_round_trips, ulid, value_round_trips
+from tests.systems.support.store_driver import key_round_trips, ulid, value_round_trips
 
 [SCHEMA] = SCHEMAS
 META = SCHEMA.meta or Meta()

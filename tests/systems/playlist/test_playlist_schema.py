@@ -38,7 +38,7 @@ from keyhouse.systems.playlist.schema import (
     SNAPSHOT,
     Playlist,
 )
-from tests.systems.driving import Drive, holds, key_round_trips, value_round_trips
+from tests.systems.support.store_driver import Drive, holds, key_round_trips, value_round_trips
 
 AT = "2025-12-18T12:34:56Z"
 PLAYLIST_ID = "3f0e8b62-5d6c-4c3b-9a53-0c6b6a1d9f10"

@@ -25,7 +25,13 @@ from keyhouse.systems.history.schema import (
     HistoryEntry,
     Marks,
 )
-from tests.systems.driving import Drive, holds, key_round_trips, rows, value_round_trips
+from tests.systems.support.store_driver import (
+    Drive,
+    holds,
+    key_round_trips,
+    rows,
+    value_round_trips,
+)
 
 [SCHEMA] = SCHEMAS
 

@@ -24,7 +24,7 @@ from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.settings import Address
 from keyhouse.systems.rosey.service import build
 from tests.support.nats_servers import nats_server
-from tests.systems.rosey.harness import Patient
+from tests.systems.rosey.support.harness import Patient
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
 

@@ -14,7 +14,7 @@ from keyhouse.systems.streamkit import configs
 from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.testing.faults import FaultyEngine, fail
-from tests.systems.streamkit_service import asked
+from tests.systems.streamkit.support.service import asked
 
 
 def test_a_write_with_an_unknown_outcome_counts_towards_the_quota() -> None:

@@ -16,7 +16,7 @@ from keyhouse.systems.streamkit.client import Streamkit
 from keyhouse.systems.streamkit.schema import Note
 from tests.serve.support.serve_process import serving
 
-GUIDE = Path(__file__).parents[2] / "docs" / "systems" / "streamkit.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "systems" / "streamkit.md"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 MARK = "=== the next block ==="
 

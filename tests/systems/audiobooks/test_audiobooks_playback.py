@@ -33,7 +33,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_LISTEN_SECONDS,
     WORK_PLAYS,
 )
-from tests.systems.driving import NOW, Drive, holds, rows, ulid
+from tests.systems.support.store_driver import NOW, Drive, holds, rows, ulid
 
 [SCHEMA] = SCHEMAS
 USER_ID, OTHER_USER, BOOK_ID, WORK_ID, FIRST, SECOND = (ulid(number) for number in range(1, 7))

@@ -43,7 +43,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK,
     WORK_BY_TITLE,
 )
-from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid, written
+from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid, written
 
 [SCHEMA] = SCHEMAS
 ONE, TWO, THREE, FOUR, FIVE = (ulid(number) for number in range(1, 6))

@@ -8,7 +8,7 @@ from keyhouse.errors import RecordError
 from keyhouse.keys import normal
 from keyhouse.systems.audiobooks.isbn import isbn10, isbn13
 from keyhouse.systems.audiobooks.schema import AUTHOR_BY_NAME, BOOKS_BY_TITLE, WORK_BY_TITLE
-from tests.systems.driving import ulid
+from tests.systems.support.store_driver import ulid
 
 BOOK_ID = ulid(5)
 

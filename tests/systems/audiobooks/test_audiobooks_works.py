@@ -21,7 +21,7 @@ from keyhouse.systems.audiobooks.schema import (
     WORK_PLAYS,
     join_work,
 )
-from tests.systems.driving import NOW_TEXT, Drive, holds, rows, ulid
+from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows, ulid
 
 [SCHEMA] = SCHEMAS
 AUTHOR_ID = ulid(1)

@@ -52,7 +52,7 @@ from keyhouse.systems.playlist.schema import (
     Session,
     Snapshot,
 )
-from tests.systems.driving import NOW_TEXT, Drive, holds, rows
+from tests.systems.support.store_driver import NOW_TEXT, Drive, holds, rows
 
 AT = "2025-12-18T12:34:56Z"
 

@@ -18,7 +18,7 @@ from keyhouse.systems.streamkit.client import (
 from keyhouse.systems.streamkit.configs import Create, Delete, Update
 from keyhouse.systems.streamkit.schema import Layout, Note, Swap, TextCycler
 from tests.support.engine_openers import sqlite
-from tests.systems.streamkit_service import Service, serving, token
+from tests.systems.streamkit.support.service import Service, serving, token
 
 
 def client(service: Service, customer: str) -> Streamkit:

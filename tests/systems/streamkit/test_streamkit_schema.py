@@ -29,7 +29,7 @@ from keyhouse.systems.streamkit.schema import (
     SceneActivity,
     TextCycler,
 )
-from tests.systems.driving import Drive, holds, value_round_trips
+from tests.systems.support.store_driver import Drive, holds, value_round_trips
 
 [SCHEMA] = SCHEMAS
 

@@ -15,8 +15,8 @@ from keyhouse.limits import VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS
 from keyhouse.systems.streamkit.keys import build_kv_key, parse_kv_key
 from tests.support import engine_openers
-from tests.systems.streamkit_service import Service, serving, token
-from tests.systems.test_streamkit_schema import VALUES
+from tests.systems.streamkit.support.service import Service, serving, token
+from tests.systems.streamkit.test_streamkit_schema import VALUES
 
 NOW_TEXT = "2026-01-01T00:00:00.000Z"
 CONFIGS = {record.name: value for record, value in VALUES[:-1]}
