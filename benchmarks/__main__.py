@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import export_import, peers, reads, sweeps, writes
+from benchmarks import audiobook_writes, export_import, peers, reads, sweeps, writes
 from benchmarks import growth as store_growth
 from benchmarks.report import (
     draw,
@@ -31,7 +31,7 @@ from benchmarks.services import http, plugin_storage
 from keyhouse.bench import Result
 
 ENGINES = ("sqlite", "postgres", "rocksdb", "jetstream", "dynamodb")
-CASES = ("1", "2", "3", "4", "5", "6", "8", "growth", "export")
+CASES = ("1", "2", "3", "3b", "4", "5", "6", "8", "growth", "export")
 
 
 class Report(msgspec.Struct):
@@ -76,6 +76,9 @@ async def results(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
     rounds = 3 if quick else 7
     if "3" in only:
         yield await writes.measure(_make(folder / "writes"), rounds, 1_280 if quick else 6_400)
+    if "3b" in only:
+        size = 1_280 if quick else 6_400
+        yield await audiobook_writes.measure(_make(folder / "audiobooks"), rounds, size)
     if only & {"4", "5"}:
         size = 2_000 if quick else 10_000
         for result in await reads.measure(_make(folder / "reads"), rounds, size):

@@ -318,6 +318,8 @@ class FixedPoint(_Plain):
         self.pattern = self._whole.pattern
 
     def format(self, value: object) -> str:
+        if type(value) is int and 0 <= value < self._stop:
+            return self._whole.format(value * self._scale)
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise ValueError("must be a number")
         number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)

@@ -29,7 +29,7 @@ from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
-from keyhouse.schema.record_check import check_declaration, needs_check
+from keyhouse.schema.record_check import check_declaration, members_to_check
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Record(Generic[T]):
         )
         self.is_struct = _is_struct(type)
         self.attributes = frozenset(self._members)
-        self._unchecked = not needs_check(inspect.type_info(type))
+        self._members_to_check = members_to_check(inspect.type_info(type))
         check_declaration(self)
         self._settle()
         for each in derived:
@@ -226,12 +226,12 @@ class Record(Generic[T]):
         changes: dict[str, object] = {}
         if self.version is not None:
             changes[self.version[0]] = self.version[1]
-        if self.created is not None:
-            changes[self.created] = (
-                getattr(before, self.created) if before is not None else self.times.format(now)
-            )
-        if self.updated is not None:
-            changes[self.updated] = self.times.format(now)
+        if self.created is not None or self.updated is not None:
+            time = self.times.format(now)
+            if self.created is not None:
+                changes[self.created] = time if before is None else getattr(before, self.created)
+            if self.updated is not None:
+                changes[self.updated] = time
         return _replace(value, changes)
 
     def versioned(self, value: T) -> T:
@@ -262,13 +262,19 @@ class Record(Generic[T]):
         """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
         if self.type is Any and isinstance(value, document.Compact):
             return value.text, value
-        if not self._unchecked:
+        members = self._members_to_check
+        if members is None or (members and not isinstance(value, msgspec.Struct)):
             document.check(value)
+        else:
+            for name in members:
+                document.check(getattr(value, name), depth=1)
         plain: object = value if self.unknown is None else self._with_unknown(value)
         data = document.encode_checked(plain)
         try:
             read = self._decoder.decode(data) if self.unknown is None else self._read(data)
         except msgspec.ValidationError as error:
+            if self._members_to_check:
+                document.check(value)  # a NaN in a member of another type is the better reason
             raise RecordError(
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
@@ -435,6 +441,8 @@ class Record(Generic[T]):
 
     def _refuse_changed(self, value: T, read: T) -> None:
         """JSON has a form for what is not its own: null for NaN, text for bytes. It would be read back as another value."""
+        if self._members_to_check:
+            document.check(value)
         if self.type is Any:
             raise DocumentError("The value is not made of JSON's own types.", record=self.name)
         for name in self._members or ("",):

@@ -116,7 +116,15 @@ def _lists_all(record: Declaration, first: First) -> bool:
     )
 
 
-def needs_check(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
+def members_to_check(info: inspect.Type) -> tuple[str, ...] | None:
+    """Return the attributes of a Struct whose values JSON may change, so that each is checked; None: the whole value is."""
+    if isinstance(info, inspect.StructType):
+        seen = frozenset([info.cls])
+        return tuple(field.name for field in info.fields if _may_change(field.type, seen))
+    return None if _may_change(info) else ()
+
+
+def _may_change(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
     """Tell whether a value of the type can hold what JSON would change: a float that is not a number, which becomes
     null, or itself, which nests too deep."""
     if isinstance(info, (inspect.FloatType, inspect.AnyType)):
@@ -127,11 +135,11 @@ def needs_check(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bo
     ):
         if info.cls in seen:
             return True
-        return any(needs_check(field.type, seen | {info.cls}) for field in info.fields)
+        return any(_may_change(field.type, seen | {info.cls}) for field in info.fields)
     parts = [
         getattr(info, name)
         for name in ("item_type", "key_type", "value_type")
         if hasattr(info, name)
     ]
     parts += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
-    return any(needs_check(part, seen) for part in parts)
+    return any(_may_change(part, seen) for part in parts)
