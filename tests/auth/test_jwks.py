@@ -1,4 +1,4 @@
-"""Key sets: tokens of RS256 and ES256, keys that rotate, and a source that is slow, wrong or dead."""
+"""Key sets: RS256 and ES256 tokens, key rotation, and sources that are slow, wrong or unreachable."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ ONE, TWO = jwk(rsa_key(), kid="one"), jwk(rsa_key("two"), kid="two")
 
 
 class Source:
-    """A key set that can be changed, counted and broken; and the time that a KeySet goes by."""
+    """A key set that tests change, count and break, with its clock."""
 
     def __init__(self, *entries: dict[str, Any]) -> None:
         self.text = keys(*entries)
@@ -70,29 +70,32 @@ class Source:
         return JwtAuth(settings, found, clock=ManualClock())
 
 
-async def told(auth: JwtAuth, token: str) -> str:
+async def tenant_of(auth: JwtAuth, token: str) -> str:
     return (await auth.authenticate([(b"authorization", b"Bearer " + token.encode())])).tenant
 
 
 async def refused(auth: JwtAuth, token: str) -> str:
     with pytest.raises(TokenError) as error:
-        await told(auth, token)
+        await tenant_of(auth, token)
     return error.value.sentence
 
 
 # Tokens
 
 
-def test_a_token_of_a_key_of_the_set_is_accepted() -> None:
-    assert asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD))) == CUSTOMER
+def test_a_token_signed_by_a_key_of_the_set_is_accepted() -> None:
+    assert asyncio.run(tenant_of(Source(ONE, TWO).auth(), rs(GOOD))) == CUSTOMER
     assert (
-        asyncio.run(told(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two"))) == CUSTOMER
+        asyncio.run(tenant_of(Source(ONE, TWO).auth(), rs(GOOD, rsa_key("two"), kid="two")))
+        == CUSTOMER
     )
-    assert asyncio.run(told(Source(jwk(ec_key(), kid="one")).auth("ES256"), es(GOOD))) == CUSTOMER
+    assert (
+        asyncio.run(tenant_of(Source(jwk(ec_key(), kid="one")).auth("ES256"), es(GOOD))) == CUSTOMER
+    )
 
 
-def test_the_one_key_of_a_set_needs_no_name() -> None:
-    assert asyncio.run(told(Source(ONE).auth(), rs(GOOD, kid=None))) == CUSTOMER
+def test_a_set_with_one_key_needs_no_kid() -> None:
+    assert asyncio.run(tenant_of(Source(ONE).auth(), rs(GOOD, kid=None))) == CUSTOMER
     assert "unknown key" in asyncio.run(refused(Source(ONE, TWO).auth(), rs(GOOD, kid=None)))
 
 
@@ -146,7 +149,7 @@ def test_a_forgery_is_refused(name: str) -> None:
         "garbage",
     ],
 )
-def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
+def test_an_unsuitable_key_is_skipped(entry: dict[str, Any]) -> None:
     assert list(read_keys(keys(entry, TWO), "RS256")) == ["two"]
     with pytest.raises(UsageError, match="no key"):
         read_keys(keys(entry), "RS256")
@@ -165,7 +168,7 @@ def test_a_key_that_does_not_fit_is_passed_over(entry: dict[str, Any]) -> None:
     ],
     ids=["nothing", "a list", "an object", "a number", "no objects", "a page", "too deep"],
 )
-def test_what_is_no_key_set_is_refused(text: bytes) -> None:
+def test_an_invalid_key_set_is_rejected(text: bytes) -> None:
     with pytest.raises(UsageError):
         read_keys(text, "RS256")
 
@@ -173,22 +176,22 @@ def test_what_is_no_key_set_is_refused(text: bytes) -> None:
 # Rotation
 
 
-def test_a_new_key_is_fetched_when_a_token_names_it_and_no_more_often_than_may_be() -> None:
+def test_an_unknown_kid_triggers_a_throttled_fetch() -> None:
     async def story() -> None:
         at = Source(ONE)
         auth = at.auth()
-        await told(auth, rs(GOOD))
+        await tenant_of(auth, rs(GOOD))
         assert at.fetches == 1
         at.text = keys(TWO)
         at.now = 31
-        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
         assert at.fetches == 2
         assert "unknown key" in await refused(auth, rs(GOOD)), (
             "a token of a key that is gone, remembered before"
         )
         for number in range(100):
             await refused(auth, rs(GOOD, rsa_key("theirs"), kid=f"theirs-{number}"))
-        assert at.fetches == 2, "strangers can't make us hammer the source"
+        assert at.fetches == 2, "clients cannot trigger more fetches"
         at.now = 62
         await refused(auth, rs(GOOD, rsa_key("theirs"), kid="theirs"))
         assert at.fetches == 3
@@ -196,12 +199,12 @@ def test_a_new_key_is_fetched_when_a_token_names_it_and_no_more_often_than_may_b
     asyncio.run(story())
 
 
-def test_many_who_wait_for_a_key_wait_for_one_fetch() -> None:
+def test_concurrent_requests_for_a_key_share_one_fetch() -> None:
     async def story() -> None:
         at = Source(ONE)
         auth = at.auth()
         assert (
-            await asyncio.gather(*(told(auth, rs(GOOD | {"jti": str(n)})) for n in range(20)))
+            await asyncio.gather(*(tenant_of(auth, rs(GOOD | {"jti": str(n)})) for n in range(20)))
             == [CUSTOMER] * 20
         )
         assert at.fetches == 1
@@ -209,56 +212,56 @@ def test_many_who_wait_for_a_key_wait_for_one_fetch() -> None:
     asyncio.run(story())
 
 
-def test_an_old_set_is_fetched_again_without_a_wait() -> None:
+def test_a_stale_key_set_is_refreshed_in_the_background() -> None:
     async def story() -> None:
         at = Source(ONE, TWO)
         auth = at.auth()
         token = rs(GOOD, rsa_key("two"), kid="two")
-        await told(auth, token)
+        await tenant_of(auth, token)
         at.text = keys(ONE)
         at.now = 3_601
-        assert await told(auth, token) == CUSTOMER, "answered with what is known"
+        assert await tenant_of(auth, token) == CUSTOMER, "answered with the cached set"
         await until(lambda: at.fetches == 2 and auth._keys.version == 2)
         assert "unknown key" in await refused(auth, token), "and the key that is gone is gone"
 
     asyncio.run(story())
 
 
-def test_a_dead_source_keeps_the_last_keys() -> None:
+def test_the_last_keys_remain_valid_while_the_source_is_down() -> None:
     async def story() -> None:
         at = Source(ONE)
         auth = at.auth()
-        await told(auth, rs(GOOD))
+        await tenant_of(auth, rs(GOOD))
         broken: list[Exception] = [OSError("gone"), TimeoutError("slow"), ValueError("odd")]
         for number, error in enumerate(broken):
             at.error = error
             at.now += 4_000
-            assert await told(auth, rs(GOOD | {"jti": str(number)})) == CUSTOMER
+            assert await tenant_of(auth, rs(GOOD | {"jti": str(number)})) == CUSTOMER
             await until(partial(at.fetched, number + 2))
         at.error, at.text = None, b"<html>maintenance</html>"
         at.now += 4_000
-        assert await told(auth, rs(GOOD)) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
 
     asyncio.run(story())
 
 
-def test_a_source_that_never_answered_is_no_fault_of_the_token() -> None:
+def test_a_source_that_never_answered_is_unavailable_not_unauthorized() -> None:
     async def story() -> None:
         at = Source(ONE)
         at.error = OSError("gone")
         auth = at.auth()
         for _ in range(5):
             with pytest.raises(UnavailableError):
-                await told(auth, rs(GOOD))
+                await tenant_of(auth, rs(GOOD))
         assert at.fetches == 1
         at.error, at.now = None, 31
-        assert await told(auth, rs(GOOD)) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
 
     asyncio.run(story())
 
 
-def test_who_has_no_key_is_not_ready_and_is_when_tokens_are_accepted_again() -> None:
-    """/ready said 200 while every token was answered with 503."""
+def test_readiness_follows_the_key_set() -> None:
+    """/ready returned 200 while every token was rejected with 503."""
 
     async def story() -> None:
         at = Source(ONE)
@@ -271,14 +274,14 @@ def test_who_has_no_key_is_not_ready_and_is_when_tokens_are_accepted_again() -> 
         assert at.fetches == 1 and [line["error"] for line in lines] == ["gone"]
         at.error, at.now = None, 31
         await auth.ready()
-        assert await told(auth, rs(GOOD)) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
         at.error, at.now = OSError("gone again"), 4_000
         await auth.ready()  # the last keys hold
 
     asyncio.run(story())
 
 
-def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_source_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         hung = threading.Event()
         at = Source(ONE)
@@ -300,7 +303,7 @@ def test_a_source_that_hangs_is_said_in_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def until_found(keys: KeySet, name: str) -> Any:
-    """Ask again as long as the keys are on their way."""
+    """Retry while the keys are being fetched."""
     async with asyncio.timeout(5):
         while True:
             with suppress(UnavailableError):
@@ -321,7 +324,7 @@ async def load(location: str) -> bytes:
     return await jwks_loader(location)()
 
 
-def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
+def test_a_key_set_file_is_read_and_reloaded(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "keys.json"
         settings = JwtSettings(
@@ -330,14 +333,14 @@ def test_a_set_in_a_file_is_read_and_read_again(tmp_path: Path) -> None:
         with capture_logs() as logs:
             jwt_auth(settings, tmp_path)
         assert [line["file"] for line in logs] == [str(path)], (
-            "a name that is misspelled is told at once"
+            "a misspelled name is reported at once"
         )
         path.write_bytes(keys(ONE))
         auth = jwt_auth(settings, tmp_path, clock=ManualClock())
-        assert await told(auth, rs(GOOD)) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD)) == CUSTOMER
         path.write_bytes(keys(TWO))
         await asyncio.sleep(0.002)
-        assert await told(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
+        assert await tenant_of(auth, rs(GOOD, rsa_key("two"), kid="two")) == CUSTOMER
 
     asyncio.run(story())
 
@@ -361,7 +364,7 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send(503, b"")
 
     def _trickle(self, text: bytes) -> None:
-        """A byte now and then, until nobody listens."""
+        """Send a byte at a time until the client disconnects."""
         with suppress(OSError):
             for byte in text:
                 self.wfile.write(bytes([byte]))
@@ -387,34 +390,35 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_a_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
+def test_a_key_set_is_fetched_from_a_url(server: str, tmp_path: Path) -> None:
     settings = JwtSettings(jwt_algorithm="RS256", jwks=f"{server}/keys")
     assert (
-        asyncio.run(told(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD))) == CUSTOMER
+        asyncio.run(tenant_of(jwt_auth(settings, tmp_path, clock=ManualClock()), rs(GOOD)))
+        == CUSTOMER
     )
 
 
 @pytest.mark.parametrize("path", ["/moved", "/huge", "/down"])
-def test_a_redirect_or_too_much_or_an_error_is_no_key_set(server: str, path: str) -> None:
+def test_redirects_large_bodies_and_errors_are_rejected(server: str, path: str) -> None:
     with pytest.raises(OSError):
         asyncio.run(load(server + path))
 
 
 @pytest.mark.parametrize("path", ["/slow-body", "/slow-head"])
-def test_a_source_that_trickles_is_cut_off(
+def test_a_trickling_source_is_aborted(
     server: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It kept to the timeout of each read. Its fetch had no end, and whoever asked with a key that was not known yet waited
-    for it, as did the end of the process."""
+    """Each read met its timeout, but the fetch never ended: requests with an unknown key waited for
+    it, and so did shutdown."""
     monkeypatch.setattr(jwks, "JWKS_TIMEOUT_SECONDS", 0.2)
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(TimeoutError, match="too long"):
         asyncio.run(load(server + path))
-    assert time.monotonic() - begun < 5  # a whole one takes 10 seconds
+    assert time.monotonic() - started < 5  # a whole one takes 10 seconds
 
 
-def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even when what is slow is none of the connection: a name that is not resolved, a disk that hangs."""
+def test_waiting_for_a_key_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the connection is not the cause: name resolution or a disk that hangs."""
 
     async def story() -> None:
         monkeypatch.setattr(jwks, "JWKS_TIMEOUT_SECONDS", 0.01)
@@ -446,6 +450,6 @@ def test_who_waits_for_a_key_waits_only_so_long(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "place", ["http://id.example/keys", "ftp://id.example/keys", "file:///etc/keys"]
 )
-def test_a_key_set_comes_from_no_place_that_others_could_change(place: str) -> None:
+def test_a_key_set_must_not_come_from_an_insecure_source(place: str) -> None:
     with pytest.raises(UsageError):
         jwks_loader(place)

@@ -1,4 +1,4 @@
-"""Bodies and parameters: what fits its type is handed on, and everything else is refused before a handler sees it."""
+"""Bodies and parameters: valid values reach the handler, all others are rejected before it."""
 
 import asyncio
 
@@ -25,32 +25,32 @@ def echo(body: bytes | list[bytes], **headers: str) -> Answered:
 # Sizes
 
 
-def test_a_body_of_the_limit_is_read_and_one_byte_more_is_not() -> None:
+def test_a_body_at_the_limit_is_read_and_one_byte_more_is_rejected() -> None:
     assert echo(b'"' + b"x" * 998 + b'"').status == 200
     refused = echo(b'"' + b"x" * 999 + b'"')
     assert (refused.status, refused.json()["fields"], refused.unread) == (413, {"limit": 1_000}, 1)
     assert refused.header("connection") == "close"
 
 
-def test_a_body_that_says_nothing_of_its_size_is_read_no_further_than_the_limit() -> None:
+def test_a_body_without_a_length_is_read_up_to_the_limit() -> None:
     refused = echo([b'"' + b"x" * 600, b"x" * 600, b"x" * 600, b'"'])
     assert (refused.status, refused.unread) == (413, 2)
     assert echo([b'"' + b"x" * 400, b"x" * 400, b'"']).status == 200
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "x", "", "9" * 30])
-def test_a_length_that_is_none_is_refused(length: str) -> None:
+def test_an_invalid_content_length_is_rejected(length: str) -> None:
     assert echo([b"1"], content_length=length).status in (400, 413)
 
 
-def test_a_body_that_does_not_come_is_waited_for_only_so_long() -> None:
+def test_waiting_for_a_body_has_a_timeout() -> None:
     app = make_app([shop()], settings=HttpSettings(body_timeout_seconds=0.01))
     refused = asyncio.run(_half(app))
     assert refused == 408
 
 
 async def _half(app: object) -> int:
-    """A client that sends half a body, and then nothing."""
+    """Send half a body, and then nothing."""
     messages = [{"type": "http.request", "body": b'{"x":', "more_body": True}]
     sent: list[dict[str, int]] = []
 
@@ -74,7 +74,7 @@ async def _half(app: object) -> int:
     return sent[0]["status"]
 
 
-def test_a_client_that_goes_away_gets_no_answer_and_does_no_harm() -> None:
+def test_a_client_that_disconnects_gets_no_response() -> None:
     sent: list[object] = []
 
     async def receive() -> dict[str, object]:
@@ -98,13 +98,13 @@ def test_a_client_that_goes_away_gets_no_answer_and_does_no_harm() -> None:
 LARGE = make_app([shop()], settings=HttpSettings(body_bytes_max=4_000_000))
 
 
-def test_a_body_of_too_many_values_is_refused_before_one_is_made() -> None:
-    """33 MB of empty lists became 1.4 GB of them, and took the one event loop seven seconds."""
+def test_a_body_with_too_many_values_is_rejected_before_decoding() -> None:
+    """33 MB of empty lists took 1.4 GB of memory and blocked the event loop for seven seconds."""
     refused = ask(LARGE, "POST", "/shop/echo", b"[" + b"[]," * 600_000 + b"[]]")
     assert (refused.status, refused.json()["fields"]) == (413, {"limit": 1_000_000})
 
 
-def test_others_are_answered_while_a_large_body_is_looked_at() -> None:
+def test_a_large_body_does_not_block_other_requests() -> None:
     async def count_turns() -> int:
         turns = 0
         large = asyncio.create_task(
@@ -119,10 +119,10 @@ def test_others_are_answered_while_a_large_body_is_looked_at() -> None:
     assert asyncio.run(count_turns()) > 9  # one for each 64 KiB
 
 
-# What is JSON
+# JSON
 
 
-POISON = {
+HOSTILE_VALUES = {
     "nothing": b"",
     "NaN": b'{"x":NaN}',
     "Infinity": b"[-Infinity]",
@@ -141,20 +141,20 @@ POISON = {
 }
 
 
-@pytest.mark.parametrize("name", POISON)
-def test_what_is_no_document_is_refused(name: str) -> None:
-    answered = echo(POISON[name], content_type="application/json")
+@pytest.mark.parametrize("name", HOSTILE_VALUES)
+def test_invalid_json_is_rejected(name: str) -> None:
+    answered = echo(HOSTILE_VALUES[name], content_type="application/json")
     assert (answered.status, answered.json()["code"]) == (400, "VALIDATION_ERROR")
 
 
-def test_a_number_without_end_is_refused() -> None:
+def test_a_number_with_too_many_digits_is_rejected() -> None:
     app = make_app([shop()])
     assert ask(app, "POST", "/shop/echo", b"9" * 4_001).status == 400
     assert ask(app, "POST", "/shop/echo", b"9" * 4_000).status == 200
 
 
-def test_poison_is_refused_where_the_type_would_pass_it_over() -> None:
-    """Members that a typed decoder does not know are not looked into: `\\xff` and 1e400 were accepted there."""
+def test_hostile_values_are_rejected_even_where_the_type_ignores_them() -> None:
+    """A typed decoder skips unknown members: `\\xff` and 1e400 were accepted there."""
     put = "/shop/things/drinks/tea"
     assert ask(APP, "PUT", put, b'{"name":"tea","other":"\xff"}').status == 400
     assert (
@@ -167,23 +167,23 @@ def test_poison_is_refused_where_the_type_would_pass_it_over() -> None:
     "text",
     [rb'{"a":1,"b":[true,null,1.5,-0.0,"\u0000","\ud83d\ude00"]}', b"12345678901234567890123"],
 )
-def test_what_is_a_document_comes_back_as_it_was(text: bytes) -> None:
+def test_a_valid_document_is_returned_unchanged(text: bytes) -> None:
     import json
 
     assert echo(text).json()["body"] == json.loads(text)
 
 
-def test_of_two_members_of_a_name_the_last_counts() -> None:
+def test_the_last_of_two_duplicate_members_wins() -> None:
     assert echo(b'{"x":1,"x":2}').json()["body"] == {"x": 2}
 
 
-def test_a_body_of_another_type_is_told_what_is_wrong_and_where() -> None:
+def test_a_body_of_the_wrong_type_is_rejected_with_reason_and_path() -> None:
     answered = ask(APP, "PUT", "/shop/things/drinks/tea", b'{"name":"tea","price":"3"}')
     assert (answered.status, answered.json()["type"]) == (422, "urn:keyhouse:error:record")
     assert "$.price" in answered.json()["fields"]["reason"]
 
 
-# What it is sent as
+# Content types
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_body_of_another_type_is_told_what_is_wrong_and_where() -> None:
         "application/x+json",
     ],
 )
-def test_json_may_be_called_so(kind: str) -> None:
+def test_content_types_of_json_are_accepted(kind: str) -> None:
     assert echo(b"1", content_type=kind).status == 200
 
 
@@ -209,11 +209,11 @@ def test_json_may_be_called_so(kind: str) -> None:
         "application/json; charset=latin-1",
     ],
 )
-def test_what_a_form_could_send_is_refused(kind: str) -> None:
+def test_form_content_types_are_rejected(kind: str) -> None:
     assert echo(b"1", content_type=kind).status == 415
 
 
-def test_a_packed_body_is_refused() -> None:
+def test_a_compressed_body_is_rejected() -> None:
     assert echo(b"1", content_encoding="gzip").status == 415
     assert echo(b"1", content_encoding="identity").status == 200
 
@@ -230,7 +230,7 @@ def test_a_packed_body_is_refused() -> None:
         ("application/json;q=x", 406),
     ],
 )
-def test_a_client_gets_only_what_it_takes(accept: str, status: int) -> None:
+def test_a_response_matches_the_accept_header(accept: str, status: int) -> None:
     assert ask(APP, "GET", "/shop/things/drinks", headers={"Accept": accept}).status == status
 
 
@@ -255,7 +255,7 @@ def test_parameters_have_types_and_names(query: str, status: int) -> None:
     assert ask(APP, "GET", f"/shop/things/drinks?{query}").status == status
 
 
-def test_parameters_are_read_as_they_were_meant() -> None:
+def test_parameters_are_decoded() -> None:
     assert ask(APP, "GET", "/shop/things/drinks?tag=a%26b&tag=%C3%A9&after=x%20y+z").json() == {
         "names": [],
         "limit": 10,
@@ -281,7 +281,7 @@ def test_a_route_without_parameters_takes_none() -> None:
         ("/shop/../shop/things/drinks/tea", 404),
     ],
 )
-def test_a_path_that_can_name_nothing_is_not_found(path: str, status: int) -> None:
+def test_a_path_of_the_wrong_type_is_not_found(path: str, status: int) -> None:
     assert ask(APP, "GET", path).status == status
 
 
@@ -290,7 +290,7 @@ def test_an_escaped_slash_is_a_character_of_its_field() -> None:
     assert answered.status == 500, "the handler was called, with one field"
 
 
-def test_a_header_is_read_by_its_name_and_given_once() -> None:
+def test_a_header_is_read_by_name_and_must_not_repeat() -> None:
     assert echo(b"1", Idempotency_Key="k1").json()["key"] == "k1"
     twice = [("idempotency-key", "a"), ("idempotency-key", "b")]
     assert ask(APP, "POST", "/shop/echo", b"1", twice).status == 400

@@ -1,4 +1,5 @@
-"""Pages of other sites: which may call (CORS), and that none uses a visitor's cookie to change something (CSRF)."""
+"""Cross-origin requests: allowed origins may call (CORS), and no other page can use a visitor's
+cookie to change something (CSRF)."""
 
 import pytest
 
@@ -39,7 +40,7 @@ def change(**headers: str) -> Answered:
         "allowed, and said",
     ],
 )
-def test_a_cookie_of_a_page_that_may_is_accepted(headers: dict[str, str]) -> None:
+def test_a_cookie_from_an_allowed_origin_is_accepted(headers: dict[str, str]) -> None:
     assert change(**headers).status == 200
 
 
@@ -57,12 +58,12 @@ def test_a_cookie_of_a_page_that_may_is_accepted(headers: dict[str, str]) -> Non
     ],
     ids=str,
 )
-def test_a_cookie_of_any_other_page_is_refused(headers: dict[str, str]) -> None:
+def test_a_cookie_from_another_origin_is_rejected(headers: dict[str, str]) -> None:
     refused = change(**headers)
     assert (refused.status, refused.json()["type"]) == (403, "urn:keyhouse:error:access")
 
 
-def test_reading_and_bearer_tokens_are_not_asked_where_they_come_from() -> None:
+def test_reads_and_bearer_tokens_need_no_origin_check() -> None:
     evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     assert ask(APP, "GET", "/shop/mine", headers=COOKIE | evil).status == 200
     assert (
@@ -82,7 +83,7 @@ def preflight(
     return ask(APP, "OPTIONS", "/shop/things/drinks/tea", headers=asked)
 
 
-def test_a_page_of_an_allowed_site_may_call_and_see_what_it_needs() -> None:
+def test_an_allowed_origin_gets_cors_headers() -> None:
     allowed = preflight(PANEL)
     assert (allowed.status, allowed.header("access-control-allow-origin")) == (200, PANEL)
     assert allowed.header("access-control-allow-credentials") == "true"
@@ -91,24 +92,24 @@ def test_a_page_of_an_allowed_site_may_call_and_see_what_it_needs() -> None:
     assert "ETag" in (answered.header("access-control-expose-headers") or "")
 
 
-def test_a_problem_can_be_read_by_an_allowed_page_too() -> None:
+def test_an_allowed_origin_can_read_errors() -> None:
     answered = ask(APP, "GET", "/shop/nothing", headers={"Origin": PANEL})
     assert (answered.status, answered.header("access-control-allow-origin")) == (404, PANEL)
 
 
-def test_a_page_of_another_site_is_not_allowed() -> None:
+def test_another_origin_is_rejected() -> None:
     assert preflight("https://evil.example").status == 403
     assert preflight("https://evil.example").header("access-control-allow-origin") is None
     answered = ask(APP, "GET", "/shop/things/drinks", headers={"Origin": "https://evil.example"})
     assert answered.header("access-control-allow-origin") is None
 
 
-def test_without_settings_no_page_is_allowed() -> None:
+def test_without_settings_no_origin_is_allowed() -> None:
     answered = ask(make_app([shop()]), "GET", "/shop/things/drinks", headers={"Origin": PANEL})
     assert (answered.status, answered.header("access-control-allow-origin")) == (200, None)
 
 
-def test_all_sites_may_be_allowed_without_cookies() -> None:
+def test_all_origins_can_be_allowed_without_cookies() -> None:
     app = make_app([shop()], settings=HttpSettings(cors_origins=("*",)))
     answered = ask(app, "GET", "/shop/things/drinks", headers={"Origin": "https://any.example"})
     assert answered.header("access-control-allow-origin") == "*"
@@ -118,10 +119,10 @@ def test_all_sites_may_be_allowed_without_cookies() -> None:
 
 
 @pytest.mark.parametrize("origin", [PANEL, "https://evil.example"])
-def test_what_is_said_to_a_browser_that_asks_before_it_sends_looks_like_every_answer(
+def test_a_preflight_response_has_the_security_headers(
     origin: str,
 ) -> None:
-    """It was Starlette's own: plain text, without the headers that every answer has."""
+    """It was Starlette's own response: plain text, without the security headers."""
     answer = preflight(origin)
     assert (answer.header("x-content-type-options"), answer.header("x-frame-options")) == (
         "nosniff",

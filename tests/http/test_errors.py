@@ -1,4 +1,4 @@
-"""The page of the HTTP face is true: its program prints what it says, and its tables are those of the code."""
+"""The HTTP page is true: its example prints the shown output, and its tables match the code."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from tests.docs.pages import DOCS, blocks, code, table
 PAGE = (DOCS / "http.md").read_text()
 
 
-def test_the_program_of_the_page_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_example_of_the_http_page_prints_the_shown_output(tmp_path: Path) -> None:
     [program] = blocks(PAGE, "python")
     [printed] = blocks(PAGE, "text")
     (tmp_path / "clips.py").write_text(program)
     assert run(program=("clips.py",), cwd=tmp_path).stdout == printed
 
 
-def test_every_status_and_code_of_the_page_is_an_errors() -> None:
+def test_every_status_and_code_of_the_http_page_exists() -> None:
     kinds = [
         each
         for module in (errors, http_errors)
@@ -31,7 +31,7 @@ def test_every_status_and_code_of_the_page_is_an_errors() -> None:
         for each in codes.split(", ")
     }
     assert named <= known
-    of_the_face = {
+    of_http = {
         (each.status, each.code) for each in kinds if each.__module__ == http_errors.__name__
     }
-    assert of_the_face <= named
+    assert of_http <= named

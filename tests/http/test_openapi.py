@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the routes do: a tool that knows nothing else finds no answer that is not in it."""
+"""The OpenAPI document describes every response."""
 
 import gzip
 import hashlib
@@ -39,13 +39,13 @@ def operations() -> list[tuple[str, str, Any]]:
     ]
 
 
-def test_the_document_names_itself_and_where_it_is() -> None:
+def test_the_document_has_a_title_and_a_server() -> None:
     assert DOCUMENT["openapi"] == "3.1.0"
     assert DOCUMENT["info"]["title"] == "The shop"
     assert DOCUMENT["servers"] == [{"url": "/shop"}]
 
 
-def test_every_route_is_in_it_with_a_summary_and_an_id_of_its_own() -> None:
+def test_every_route_has_a_summary_and_a_unique_id() -> None:
     found = operations()
     assert {(method.upper(), path) for path, method, _ in found} == {
         (route.method, route.path) for route in shop().routes
@@ -54,7 +54,7 @@ def test_every_route_is_in_it_with_a_summary_and_an_id_of_its_own() -> None:
     assert len({operation["operationId"] for _, _, operation in found}) == len(found)
 
 
-def test_every_example_has_its_type() -> None:
+def test_every_example_matches_its_schema() -> None:
     components = {"components": DOCUMENT["components"]}
     count = 0
     for _, _, operation in operations():
@@ -69,21 +69,21 @@ def test_every_example_has_its_type() -> None:
     assert count > 20
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(DOCUMENT)):
         assert resolved({"$ref": reference})
 
 
-def test_a_route_with_a_scope_says_so_and_lists_its_refusals() -> None:
+def test_a_route_with_a_scope_lists_its_security_and_errors() -> None:
     operation = DOCUMENT["paths"]["/mine"]["post"]
     assert operation["security"] == [{"bearer": ["write"]}]
     assert {"401", "403"} <= set(operation["responses"])
     assert "security" not in DOCUMENT["paths"]["/echo"]["post"]
 
 
-def test_who_tries_a_route_in_the_page_as_it_stands_sends_nothing_odd() -> None:
-    """The names of a path had no type. What may be left out was shown as null, or as a tag that nobody has read, so
-    what was tried was refused."""
+def test_default_examples_of_the_page_are_valid_requests() -> None:
+    """Path fields had no type, and optional members had `null` or an unknown etag as example, so
+    that the example request was rejected."""
     parameters = [
         each for _, _, operation in operations() for each in operation.get("parameters", ())
     ]
@@ -114,7 +114,7 @@ schema = schemathesis.openapi.from_asgi("/shop/openapi.json", make_app([shop()])
 
 @schema.exclude(path="/fail/{how}").parametrize()
 @settings(max_examples=size(15, 1_000), suppress_health_check=list(HealthCheck), deadline=None)
-def test_no_answer_is_undocumented(case: schemathesis.Case[Any]) -> None:
+def test_no_response_is_undocumented(case: schemathesis.Case[Any]) -> None:
     conditional = {"If-Match", "If-None-Match"} & set(case.headers or ())
     excluded: list[Any] = (
         [positive_data_acceptance] if conditional else []
@@ -137,13 +137,13 @@ def test_the_page_shows_the_document_and_fetches_nothing_from_elsewhere() -> Non
         assert "default-src 'none'" in policy and "script-src 'self';" in policy
 
 
-def test_who_opens_the_address_itself_is_led_to_the_reference() -> None:
+def test_the_root_redirects_to_the_reference() -> None:
     door = ask(APP, "GET", "/")
     assert (door.status, door.header("location")) == (307, "/docs")
 
 
 @pytest.mark.parametrize("name", ["swagger-ui-bundle.js", "swagger-ui.css", "docs.js"])
-def test_a_file_of_the_page_comes_packed_or_not_and_once(name: str) -> None:
+def test_a_static_file_is_compressed_on_request_and_cached(name: str) -> None:
     plain = ask(APP, "GET", f"/docs/{name}")
     packed = ask(APP, "GET", f"/docs/{name}", headers={"Accept-Encoding": "br, gzip"})
     refused = ask(APP, "GET", f"/docs/{name}", headers={"Accept-Encoding": "gzip;q=0"})
@@ -154,8 +154,8 @@ def test_a_file_of_the_page_comes_packed_or_not_and_once(name: str) -> None:
     assert again.status == 304
 
 
-def test_the_files_of_swagger_ui_are_those_of_its_release() -> None:
-    """Version 5.34.1 of swagger-ui-dist, unchanged; its licence lies beside it."""
+def test_the_files_of_swagger_ui_match_its_release() -> None:
+    """swagger-ui-dist 5.34.1, unchanged, with its licence."""
     known = {
         "swagger-ui-bundle.js": "36eeb4d5640b9c036b1d0f854499af1cceebbdb260b790a03a18be5e8488fbf5",
         "swagger-ui.css": "c3cfe8248c4b0b89673600fb829924eafbac6de4bc4b2b06f5f5243483074d0a",
@@ -168,7 +168,7 @@ def test_the_files_of_swagger_ui_are_those_of_its_release() -> None:
     assert "Apache License" in (_ASSETS / "swagger-ui.LICENSE").read_text()
 
 
-def test_the_page_can_be_left_out() -> None:
+def test_the_page_can_be_disabled() -> None:
     app = make_app([shop()], settings=HttpSettings(docs=False))
     assert [
         ask(app, "GET", path).status for path in ("/docs", "/shop/docs", "/shop/openapi.json")

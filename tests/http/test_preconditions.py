@@ -1,4 +1,5 @@
-"""Conditional requests: a reader is not sent what it has, a writer does not overwrite what it has not seen."""
+"""Conditional requests: a client is not sent a version that it has, and does not overwrite one that
+it has not seen."""
 
 import pytest
 
@@ -16,7 +17,7 @@ def put(app: App, name: str = "tea", **headers: str) -> Answered:
     return ask(app, "PUT", TEA, b'{"name":"%s"}' % name.encode(), named)
 
 
-def test_who_has_it_is_told_so_and_sent_nothing() -> None:
+def test_a_matching_etag_gets_304_without_a_body() -> None:
     app = make_app([shop()])
     put(app)
     for tags in ('"1"', 'W/"1"', '"0", "1"', "*"):
@@ -27,7 +28,7 @@ def test_who_has_it_is_told_so_and_sent_nothing() -> None:
     assert ask(app, "HEAD", TEA, headers={"If-None-Match": '"1"'}).status == 304
 
 
-def test_a_writer_replaces_only_what_it_has_seen() -> None:
+def test_if_match_rejects_a_changed_record() -> None:
     app = make_app([shop()])
     assert put(app, If_Match='"1"').status == 412, "there is nothing yet"
     assert put(app, If_Match="*").status == 412
@@ -40,13 +41,13 @@ def test_a_writer_replaces_only_what_it_has_seen() -> None:
     assert put(app, If_Match="*").status == 200
 
 
-def test_a_writer_can_ask_that_there_be_nothing_yet() -> None:
+def test_if_none_match_rejects_an_existing_record() -> None:
     app = make_app([shop()])
     assert put(app, If_None_Match="*").status == 201
     assert put(app, If_None_Match="*").status == 412
 
 
-def test_a_list_of_tags_may_come_in_several_lines() -> None:
+def test_etags_may_be_in_several_header_lines() -> None:
     app = make_app([shop()])
     put(app)
     headers = [("If-None-Match", '"7"'), ("If-None-Match", '"1"')]
@@ -54,14 +55,14 @@ def test_a_list_of_tags_may_come_in_several_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["1", '"1', "'1'", '"a" "b"', 'w/"1"', "**", '"a\x00"', ""])
-def test_what_is_no_tag_is_refused(text: str) -> None:
+def test_an_invalid_etag_is_rejected(text: str) -> None:
     with pytest.raises(UsageError):
         conditions(text, None)
 
 
-def test_a_long_list_is_read_in_time_that_grows_with_its_length() -> None:
-    """Tags and commas in doubt could be split in many ways: the pattern must try one. Blanks were forgotten once, and each
-    between two commas doubled the time: thirty of them, from anybody, on any route, stopped the service for an hour."""
+def test_parsing_a_long_list_takes_linear_time() -> None:
+    """Ambiguous etags and commas could be split in many ways. Each blank between two commas doubled
+    the time: thirty of them, on any route, blocked the service for an hour."""
     for doubtful in (
         '"a",' * 2_000 + '"',
         '"a"' + ", " * 2_000 + "x",
@@ -75,7 +76,7 @@ def test_a_long_list_is_read_in_time_that_grows_with_its_length() -> None:
     assert found.if_none_match is not None and len(found.if_none_match) == 2_000
 
 
-def test_a_condition_holds_by_revision() -> None:
+def test_a_precondition_compares_revisions() -> None:
     conditions(etag(3), None).check(3)
     Conditions().check(None)
     with pytest.raises(RevisionError):

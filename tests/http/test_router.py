@@ -1,4 +1,4 @@
-"""Which route a path leads to. The table is one regular expression: these are the ways in which one could go astray."""
+"""Routing. The table is one regular expression; these are the ways in which it could fail."""
 
 import itertools
 
@@ -58,7 +58,7 @@ PATHS = (
         ("/a/ä", "/a/{x}", ["ä"]),
     ],
 )
-def test_text_goes_before_fields_and_a_slash_in_an_escape_is_no_new_segment(
+def test_literals_win_over_fields_and_an_escaped_slash_is_no_separator(
     path: str, route: str, values: list[str]
 ) -> None:
     assert found(table(*PATHS), path) == (route, values)
@@ -70,18 +70,18 @@ def test_text_goes_before_fields_and_a_slash_in_an_escape_is_no_new_segment(
 @pytest.mark.parametrize(
     "path", ["", "a", "*", "//", "/a/", "/a//b", "/v.json", "/a/b/c/", "/a/b/c/d/e", "/a%2Fb", "/A"]
 )
-def test_what_is_nowhere_is_found_nowhere(path: str) -> None:
+def test_an_unknown_path_is_not_found(path: str) -> None:
     assert found(table(*PATHS[1:]), path) is None
 
 
-def test_an_escape_that_is_no_text_is_refused_and_can_not_stand_for_a_slash() -> None:
-    """Inside, a slash in a segment is written as a lone surrogate: nobody must be able to send one."""
+def test_an_invalid_escape_is_rejected_and_never_becomes_a_slash() -> None:
+    """Internally an escaped slash is a lone surrogate, which no client may send."""
     for spelled in (b"/a/%ed%b0%af", b"/a/%ff", b"/a/\xff"):
         with pytest.raises(UsageError):
             table(*PATHS).find(spelled)
 
 
-def test_a_route_that_is_added_later_is_found_and_one_that_is_there_is_refused() -> None:
+def test_a_later_route_is_found_and_a_duplicate_rejected() -> None:
     at = table("/a/{x}")
     assert found(at, "/b") is None
     at.add("GET", "/b", "/b")
@@ -90,8 +90,8 @@ def test_a_route_that_is_added_later_is_found_and_one_that_is_there_is_refused()
         at.add("GET", "/a/{y}", "again")
 
 
-def test_a_long_path_takes_no_longer_than_its_length() -> None:
-    """Fields that could each take any part of a path would be tried in every way there is."""
+def test_matching_a_long_path_takes_linear_time() -> None:
+    """Fields that match any part of a path would backtrack."""
     at = table(
         *(
             "/".join(["", *each])

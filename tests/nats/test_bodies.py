@@ -1,4 +1,4 @@
-"""Bodies of NATS requests: read into their type, or refused by what is wrong with them."""
+"""Bodies of NATS requests are decoded into their type, or rejected with the reason."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def nested(levels: int) -> bytes:
     ],
     ids=lambda part: part.__name__ if isinstance(part, type) else str(part)[:30],
 )
-def test_a_body_that_is_none_is_refused_by_what_is_wrong_with_it(
+def test_an_invalid_body_is_rejected_with_the_reason(
     data: bytes, error: type[KeyhouseError]
 ) -> None:
     with pytest.raises(error) as refused:

@@ -1,5 +1,5 @@
-"""Messages that the server lets through and the driver can't read: none of them may silence the service. And a server that
-takes no answers, or breaks off within a message."""
+"""Messages that the server passes on and the driver cannot decode must not silence the service; nor
+may a server that reads no replies or disconnects within a message."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from keyhouse.nats.connection import connect
 from keyhouse.nats.endpoint import Endpoint, Request
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.server import _nats_check
-from tests.nats.support.listeners import ask, client, face, until
+from tests.nats.support.listeners import ask, client, listener, until
 from tests.support.nats_server_configs import ConfiguredServer, configured
 from tests.support.nats_servers import nats_server
 
@@ -28,7 +28,7 @@ async def echo(request: Request) -> bytes:
 
 
 async def send(protocol: bytes) -> None:
-    """As a client does that keeps to nothing but the protocol. When this returns, the server has passed it on."""
+    """Send raw protocol bytes. When this returns, the server has passed them on."""
     found = re.fullmatch(r"nats://([^:]+):(\d+)", nats_server().url)
     assert found is not None
     reader, writer = await asyncio.open_connection(found[1], int(found[2]))
@@ -74,7 +74,7 @@ def with_header(header: bytes) -> bytes:
 def test_no_message_silences_the_service(protocol: bytes) -> None:
     async def scenario() -> None:
         async with (
-            face([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving,
+            listener([Endpoint(name="echo", subject="tested.*.echo", handler=echo)]) as serving,
             client() as plugin,
         ):
             connection = serving._client
@@ -86,10 +86,10 @@ def test_no_message_silences_the_service(protocol: bytes) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_served(
+def test_a_cancelled_handler_replies_and_the_next_request_is_served(
     waits: bool,
 ) -> None:
-    """It ended the driver's reading: the service was connected, and answered nobody any more."""
+    """It stopped the driver's reader: the service was connected, but replied to no one."""
 
     async def cancelled(request: Request) -> bytes:
         if waits:
@@ -101,7 +101,7 @@ def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_serv
             Endpoint(name="echo", subject="tested.*.echo", handler=echo),
             Endpoint(name="bad", subject="tested.*.bad", handler=cancelled),
         ]
-        async with face(endpoints) as serving, client() as plugin:
+        async with listener(endpoints) as serving, client() as plugin:
             for _ in range(3):
                 assert (await ask(plugin, "tested.a.bad"))["error_code"] == "INTERNAL_ERROR"
             assert await ask(plugin, "tested.a.echo") == {"success": True}
@@ -110,7 +110,7 @@ def test_a_handler_whose_work_was_cancelled_answers_and_the_next_request_is_serv
     asyncio.run(scenario())
 
 
-def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_next_one() -> None:
+def test_bytes_of_a_broken_connection_are_discarded() -> None:
     async def scenario() -> None:
         connection, taken = NatsClient(), list[bytes]()
 
@@ -130,17 +130,17 @@ def test_what_is_left_of_a_connection_that_broke_is_not_the_beginning_of_the_nex
     asyncio.run(scenario())
 
 
-def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost() -> None:
-    """Small requests for large values, sent fast: what was answered to them filled the memory."""
+def test_a_slow_server_delays_requests_without_losing_replies() -> None:
+    """Small requests for large values, sent fast: their replies filled the memory."""
     asked, size, at_once = 60, 1_000_000, 4
     reading, answers = asyncio.Event(), 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """As much of a NATS server as this takes: it sends requests, and then reads no answer until it is told."""
+        """A minimal NATS server: it sends requests, and reads no reply until the test allows it."""
         nonlocal answers
         writer.write(b'INFO {"max_payload":8388608}\r\n')
         pings = 0
-        while pings < 3:  # one of the connection, and two of the face that settles
+        while pings < 3:  # one of the connection, two of the listener
             line = await reader.readline()
             if line.startswith(b"SUB tested."):
                 number = line.split()[-1]
@@ -180,9 +180,9 @@ def test_answers_that_the_server_does_not_take_hold_requests_up_and_none_is_lost
     asyncio.run(scenario())
 
 
-def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
-    """The driver ends its reading at an error that it did not foresee, and stays connected: the service was `ready`, and
-    answered nobody."""
+def test_a_connection_without_a_reader_is_not_healthy() -> None:
+    """The driver stops reading at an unexpected error and stays connected: the service was `ready`,
+    but did not reply."""
 
     async def scenario() -> None:
         async with connect(nats_server().url) as connection:
@@ -203,18 +203,18 @@ def test_a_connection_that_is_no_longer_read_is_not_said_to_be_well() -> None:
 
 
 async def break_reading(connection: NatsClient) -> None:
-    """Have the server send something, and wait until the reading has met it."""
+    """Make the server send something, and wait until the reader has received it."""
     await connection._send_ping()
     async with asyncio.timeout(10):
         while connection.is_reading:
             await asyncio.sleep(0.01)
 
 
-def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second(
+def test_server_errors_caused_by_a_caller_are_logged_once_a_second(
     tmp_path: Path,
 ) -> None:
-    """With permissions for plugins, one could name a reply subject that the service may not speak on: the server complained
-    of each answer, and the log had a line for each."""
+    """A plugin could name a reply subject that the service may not publish to: the server sent an
+    error for each reply, and each was logged."""
     service = {
         "user": "keyhouse",
         "password": "x",
@@ -237,15 +237,16 @@ def test_complaints_of_the_server_that_a_caller_brings_about_are_a_line_a_second
                     connection.flush_all()
                 )  # all that the server has to say of the others has come
             await evil.close()
-        told = [line["reason"] for line in logs if line["event"] == "nats error"]
-        assert 1 <= len(told) <= 5 and "permissions violation for publish" in told[0]
+        reasons = [line["reason"] for line in logs if line["event"] == "nats error"]
+        assert 1 <= len(reasons) <= 5 and "permissions violation for publish" in reasons[0]
 
     with configured(tmp_path, authorization=users) as server:
         asyncio.run(scenario(server))
 
 
-def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> None:
-    """What was still to be sent was written to a connection that was closed: the service ended with a traceback, and 1."""
+def test_a_service_shuts_down_cleanly_while_nats_is_unreachable(tmp_path: Path) -> None:
+    """Pending bytes were written to a closed connection: the service exited with a traceback and
+    code 1."""
 
     async def scenario(server: ConfiguredServer) -> None:
         endpoint = Endpoint(name="echo", subject="tested.*.echo", handler=echo)
@@ -265,7 +266,7 @@ def test_a_service_that_ends_while_nats_is_away_ends_well(tmp_path: Path) -> Non
         runner.run(scenario(server))
 
 
-def test_a_subscription_that_was_refused_takes_nothing_of_the_next() -> None:
+def test_a_rejected_subscription_does_not_affect_the_next() -> None:
     async def scenario() -> None:
         taken: list[str] = []
         async with connect(nats_server().url) as connection, client() as plugin:

@@ -1,4 +1,5 @@
-"""The NATS face on a real server: answers, errors by type, the micro protocol, back-pressure, drain, reconnect."""
+"""The NATS listener on a real server: replies, errors by type, the micro protocol, backpressure,
+drain, reconnect."""
 
 import asyncio
 import json
@@ -22,7 +23,7 @@ from keyhouse.nats.connection import _ConnectionLog, connect
 from keyhouse.nats.endpoint import Endpoint, Request, error_reply
 from keyhouse.nats.listener import NatsListener
 from keyhouse.nats.server import NatsServer
-from tests.nats.support.listeners import ask, client, face, until
+from tests.nats.support.listeners import ask, client, listener, until
 from tests.support.nats_servers import nats_server
 
 
@@ -38,16 +39,16 @@ async def echo(request: Request) -> bytes:
     ).encode()
 
 
-def test_a_message_is_answered_by_its_handler() -> None:
+def test_a_message_gets_the_reply_of_its_handler() -> None:
     async def scenario() -> None:
-        async with face([endpoint(echo)]), client() as plugin:
+        async with listener([endpoint(echo)]), client() as plugin:
             answer = await ask(plugin, "tested.a.echo", b"hello")
             assert answer == {"success": True, "subject": "tested.a.echo", "data": "hello"}
 
     asyncio.run(scenario())
 
 
-def test_a_message_that_nobody_waits_for_is_handled_and_not_answered() -> None:
+def test_a_message_without_a_reply_subject_is_handled_without_a_reply() -> None:
     seen: list[bytes] = []
 
     async def handler(request: Request) -> bytes:
@@ -56,7 +57,7 @@ def test_a_message_that_nobody_waits_for_is_handled_and_not_answered() -> None:
         return b"{}"
 
     async def scenario() -> None:
-        async with face([endpoint(handler)]), client() as plugin:
+        async with listener([endpoint(handler)]), client() as plugin:
             await plugin.publish("tested.a.echo", b"1")
             await until(lambda: seen == [b"1"])
 
@@ -64,7 +65,7 @@ def test_a_message_that_nobody_waits_for_is_handled_and_not_answered() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
-def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: bool) -> None:
+def test_an_error_reply_has_its_type_and_the_next_request_is_served(waits: bool) -> None:
     raised: list[Exception] = [
         LimitError("The value is too large.", bytes=7, limit=6),
         UnavailableError("The database can't be reached.", host="db.internal"),
@@ -79,7 +80,7 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
         return b'{"success":true}'
 
     async def scenario() -> None:
-        async with face([endpoint(handler)]), client() as plugin:
+        async with listener([endpoint(handler)]), client() as plugin:
             with capture_logs() as logs:
                 answers = [await ask(plugin, "tested.a.echo") for _ in range(4)]
         assert [answer.get("error_code") for answer in answers] == [
@@ -98,9 +99,9 @@ def test_an_error_is_answered_by_its_type_and_the_next_request_is_served(waits: 
     asyncio.run(scenario())
 
 
-def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
-    """Each engine has a sentence of its own, with advice for who calls it: repeat it with the same batch id. A plugin has
-    none, and was not told that the write may have been done."""
+def test_an_unknown_outcome_has_its_own_reply() -> None:
+    """Each engine's sentence advises a retry with the batch id. A plugin has no batch id, and did
+    not learn that the write may have been applied."""
     error = UnknownOutcomeError(
         "The server did not answer; repeat with the same batch id.", table="secret"
     )
@@ -111,17 +112,17 @@ def test_a_write_in_doubt_is_told_as_such_whatever_its_engine_says() -> None:
     assert "batch id" not in answer["message"]
 
 
-def test_every_flat_answer_is_utf_8_whatever_the_error_says() -> None:
+def test_every_flat_reply_is_utf_8() -> None:
     answer = json.loads(error_reply(DocumentError("No.", key="\ud800")))
     assert answer["error_code"] == "VALIDATION_ERROR" and answer["success"] is False
 
 
-def test_an_answer_that_is_too_large_for_nats_is_told_instead() -> None:
+def test_a_reply_that_is_too_large_for_nats_becomes_an_error() -> None:
     async def handler(request: Request) -> bytes:
         return b"x" * 2_000_000
 
     async def scenario() -> None:
-        async with face([endpoint(handler)]), client() as plugin:
+        async with listener([endpoint(handler)]), client() as plugin:
             answer = await ask(plugin, "tested.a.echo")
             assert answer["error_code"] == "VALUE_TOO_LARGE" and "2000000" in answer["message"]
 
@@ -131,7 +132,7 @@ def test_an_answer_that_is_too_large_for_nats_is_told_instead() -> None:
 # The micro protocol
 
 
-def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
+def test_ping_info_and_stats_follow_the_micro_protocol() -> None:
     async def handler(request: Request) -> bytes:
         if request.data == b"no":
             raise LimitError("No.")
@@ -145,7 +146,10 @@ def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
     )
 
     async def scenario() -> None:
-        async with face([serving], queue="shared", description="For tests."), client() as plugin:
+        async with (
+            listener([serving], queue="shared", description="For tests."),
+            client() as plugin,
+        ):
             ping = await ask(plugin, "$SRV.PING.tested")
             assert ping["type"] == "io.nats.micro.v1.ping_response"
             assert (ping["name"], ping["version"], ping["metadata"]) == ("tested", "1.2.3", {})
@@ -181,11 +185,11 @@ def test_ping_info_and_stats_answer_as_the_micro_protocol_says() -> None:
     asyncio.run(scenario())
 
 
-def test_the_drivers_own_micro_types_read_our_answers() -> None:
+def test_the_drivers_micro_types_parse_the_replies() -> None:
     from nats.micro.service import ServiceInfo, ServicePing, ServiceStats
 
     async def scenario() -> None:
-        async with face([endpoint(echo)]), client() as plugin:
+        async with listener([endpoint(echo)]), client() as plugin:
             ServicePing.from_dict(await ask(plugin, "$SRV.PING.tested"))
             ServiceInfo.from_dict(await ask(plugin, "$SRV.INFO.tested"))
             stats = await ask(plugin, "$SRV.STATS.tested")
@@ -201,7 +205,7 @@ def test_the_drivers_own_micro_types_read_our_answers() -> None:
 # Sharing, back-pressure, drain
 
 
-def test_processes_of_one_name_share_the_load_and_answer_once() -> None:
+def test_processes_of_one_name_share_the_load() -> None:
     taken = [0, 0]
 
     def counting(which: int) -> Endpoint:
@@ -212,7 +216,7 @@ def test_processes_of_one_name_share_the_load_and_answer_once() -> None:
         return endpoint(handler)
 
     async def scenario() -> None:
-        async with face([counting(0)]), face([counting(1)]), client() as plugin:
+        async with listener([counting(0)]), listener([counting(1)]), client() as plugin:
             await asyncio.gather(*(ask(plugin, "tested.a.echo") for _ in range(200)))
         assert sum(taken) == 200 and min(taken) > 20
 
@@ -231,7 +235,7 @@ def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
         return request.data
 
     async def scenario() -> None:
-        async with face([endpoint(handler)], in_flight_max=4), client() as plugin:
+        async with listener([endpoint(handler)], in_flight_max=4), client() as plugin:
             answers = await asyncio.gather(
                 *(ask(plugin, "tested.a.echo", number) for number in range(100))
             )
@@ -240,8 +244,9 @@ def test_work_in_flight_is_bounded_and_nothing_is_lost() -> None:
     asyncio.run(scenario())
 
 
-def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhile() -> None:
-    """All that waited was begun in one go when a place came free, and what came then overtook what was left."""
+def test_queued_requests_keep_their_order_and_yield_to_the_loop() -> None:
+    """All queued requests were started at once when a slot became free, and later ones overtook the
+    rest."""
     gate = asyncio.Event()
     order: list[int] = []
     turns: list[int] = []
@@ -254,7 +259,7 @@ def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhi
         return request.data
 
     async def scenario() -> None:
-        async with face([endpoint(handler)], in_flight_max=1) as serving, client() as plugin:
+        async with listener([endpoint(handler)], in_flight_max=1) as serving, client() as plugin:
             asked = [
                 asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
             ]
@@ -270,7 +275,7 @@ def test_what_waited_is_answered_in_its_order_and_the_loop_has_its_turns_meanwhi
     asyncio.run(scenario())
 
 
-def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
+def test_requests_beyond_the_queue_are_rejected_at_once() -> None:
     gate = asyncio.Event()
     refused: list[str] = []
 
@@ -284,7 +289,7 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
 
     async def scenario() -> None:
         full = Endpoint(name="echo", subject="tested.*.echo", handler=handler, rejected=refuse)
-        async with face([full], in_flight_max=1, pending_max=2), client() as plugin:
+        async with listener([full], in_flight_max=1, pending_max=2), client() as plugin:
             with capture_logs() as logs:
                 asked = [asyncio.ensure_future(ask(plugin, "tested.a.echo")) for _ in range(10)]
                 try:
@@ -297,13 +302,13 @@ def test_what_there_is_no_room_for_is_refused_at_once_and_said() -> None:
         assert codes.count("RATE_LIMITED") == len(refused) and codes.count(None) == 10 - len(
             refused
         )
-        told = [line for line in logs if line["event"] == "nats overflow"]
-        assert 1 <= len(told) <= 2 and told[0]["rejected"] == 1  # at most one in a second
+        overflows = [line for line in logs if line["event"] == "nats overflow"]
+        assert 1 <= len(overflows) <= 2 and overflows[0]["rejected"] == 1  # at most one in a second
 
     asyncio.run(scenario())
 
 
-def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
+def test_a_drain_finishes_accepted_requests_and_accepts_no_more() -> None:
     gate = asyncio.Event()
     taken = 0
 
@@ -332,7 +337,7 @@ def test_a_drain_finishes_what_was_taken_and_takes_nothing_more() -> None:
     asyncio.run(scenario())
 
 
-def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() -> None:
+def test_spawned_tasks_stop_with_the_listener_and_has_listener_detects_subscribers() -> None:
     ended: list[str] = []
     heard: list[bool] = []
 
@@ -352,7 +357,7 @@ def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() 
     async def scenario() -> None:
         async with client() as plugin:
             pushed = await plugin.subscribe("tested.pushed")
-            async with face([endpoint(handler)]):
+            async with listener([endpoint(handler)]):
                 await ask(plugin, "tested.a.echo")
                 assert (await pushed.next_msg(timeout=5)).data == b"change"
                 await until(lambda: len(heard) == 2)
@@ -362,7 +367,7 @@ def test_what_accompanies_ends_with_the_face_and_a_listener_is_told_from_none() 
     asyncio.run(scenario())
 
 
-def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
+def test_the_listener_serves_again_after_the_server_returns(tmp_path: Path) -> None:
     async def scenario() -> None:
         server = NatsServer(tmp_path)
         server.start()
@@ -389,7 +394,7 @@ def test_the_face_serves_again_when_its_server_is_back(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_no_server_is_said_without_the_password() -> None:
+def test_an_unreachable_server_is_reported_without_the_password() -> None:
     async def scenario() -> None:
         with pytest.raises(UnavailableError) as refused:
             async with connect("nats://ann:secret@127.0.0.1:1"):
@@ -399,10 +404,10 @@ def test_no_server_is_said_without_the_password() -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_is_away_all_night_does_not_fill_the_log(
+def test_a_long_outage_does_not_fill_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is tried twice a second, and each try was a line."""
+    """Reconnecting is tried twice a second, and each attempt was logged."""
 
     async def scenario() -> list[str]:
         state = _ConnectionLog(NatsClient())

@@ -1,4 +1,4 @@
-"""The address of a NATS that is encrypted, or asks for a password: what stands in it holds, at every server of it."""
+"""NATS URLs with TLS or a password: scheme and user apply to every server."""
 
 import asyncio
 import json
@@ -45,11 +45,11 @@ Connecting = Callable[[str], Awaitable[None]]
 
 
 @EVERYONE
-def test_no_password_goes_to_a_server_that_does_not_encrypt_where_the_address_asks_for_it(
+def test_tls_urls_never_send_a_password_in_clear_text(
     everyone: Connecting,
 ) -> None:
-    """The driver encrypts where the server says so, and else sends all in the clear: whoever stands between the two had
-    only to leave that word out, and `tls://` was no help."""
+    """The driver encrypts only if the server requires it: a man in the middle could remove that
+    flag, and `tls://` did not help."""
     heard = b""
 
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,8 +84,8 @@ async def no_greeting(everyone: Connecting, stranger: Stranger) -> None:
 
 
 @EVERYONE
-def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Connecting) -> None:
-    """`--nats` named the port of HTTP, and the operator looked at user and password."""
+def test_a_server_that_is_not_nats_is_not_reported_as_a_bad_password(everyone: Connecting) -> None:
+    """`--nats` named an HTTP port, and the operator was sent to check user and password."""
 
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -94,15 +94,15 @@ def test_what_is_no_nats_server_is_not_said_to_refuse_a_password(everyone: Conne
     asyncio.run(no_greeting(everyone, pretend))
 
 
-STRANGERS = (b"x" * 100_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
+FOREIGN_GREETINGS = (b"x" * 100_000, b"xINFO\r\n", b"INFO []\r\n", b'INFO {"connect_urls": 5}\r\n')
 """None of them says a whole line of a NATS server. The driver fails at each in another way, that it does not foresee."""
 
 
 @EVERYONE
-@pytest.mark.parametrize("greeting", STRANGERS, ids=lambda greeting: greeting[:24].decode().strip())
-def test_whatever_a_stranger_greets_with_is_told_as_such(
-    everyone: Connecting, greeting: bytes
-) -> None:
+@pytest.mark.parametrize(
+    "greeting", FOREIGN_GREETINGS, ids=lambda greeting: greeting[:24].decode().strip()
+)
+def test_an_unknown_greeting_is_reported(everyone: Connecting, greeting: bytes) -> None:
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
         await reader.read()
@@ -111,12 +111,11 @@ def test_whatever_a_stranger_greets_with_is_told_as_such(
     asyncio.run(no_greeting(everyone, pretend))
 
 
-def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and_are_hung_up_on() -> (
-    None
-):
-    """One of them ended the task that reconnects, and the service was cut off until somebody started it again. Who did not
-    hang up by himself kept his connection besides: ten a second, and the process had no file left to open."""
-    left = [None, *STRANGERS, None]
+def test_reconnecting_survives_servers_that_do_not_speak_nats() -> None:
+    """One of them stopped the reconnecting task, and the service stayed disconnected until a
+    restart. Servers that did not disconnect kept their connection: ten a second, until no file
+    descriptor was left."""
+    left = [None, *FOREIGN_GREETINGS, None]
     ended: list[bytes] = []
 
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,9 +146,9 @@ def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and
         async with asyncio.timeout(10):
             while left:
                 await asyncio.sleep(0.01)
-            while len(ended) < len(STRANGERS):
+            while len(ended) < len(FOREIGN_GREETINGS):
                 await asyncio.sleep(0.01)
-        assert ended == [*STRANGERS]
+        assert ended == [*FOREIGN_GREETINGS]
         await client.close()
         server.close()
 
@@ -158,7 +157,7 @@ def test_strangers_in_the_place_of_a_server_that_is_away_end_no_reconnecting_and
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one that is made for this machine and signed by itself."""
+    """Return a folder with a self-signed certificate for this machine."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -195,7 +194,7 @@ def server(
 
 
 @EVERYONE
-def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_any_characters(
+def test_a_trusted_tls_server_accepts_any_password_characters(
     everyone: Connecting,
     server: ConfiguredServer,
     certificate: Path,
@@ -210,7 +209,7 @@ def test_an_encrypted_server_is_joined_by_who_trusts_it_and_with_a_password_of_a
     asyncio.run(everyone(url))  # type: ignore[arg-type]
 
 
-def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_bad_one() -> None:
+def test_a_server_that_requires_client_certificates_is_reported_as_such() -> None:
     assert "is not trusted" in str(
         connection_problem(ssl.SSLCertVerificationError("unable to get local issuer certificate"))
     )
@@ -220,8 +219,9 @@ def test_a_server_that_wants_a_certificate_of_its_clients_is_not_said_to_have_a_
     assert connection_problem(OSError("refused")) is None and connection_problem(None) is None
 
 
-def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> None:
-    """A connection that was broken off is told of again when it is closed: the error was that of the clock, not of NATS."""
+def test_errors_after_the_connect_timeout_are_ignored() -> None:
+    """An aborted connection reports an error when it is closed: the result was a timeout instead of
+    the NATS error."""
 
     async def main() -> None:
         state = _ConnectionLog(NatsClient())
@@ -234,13 +234,14 @@ def test_what_is_told_after_the_time_to_connect_is_over_changes_nothing() -> Non
 
 
 @EVERYONE
-def test_scheme_and_user_of_an_address_hold_for_every_server_of_it(
+def test_scheme_and_user_apply_to_every_server_of_a_url(
     everyone: Connecting,
     server: ConfiguredServer,
     certificate: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second was joined without a password: a cluster lost its first server, and the service with it."""
+    """The second server was connected without a password: a cluster lost its first server, and the
+    service with it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     address = f"tls://keyhouse:{SPELLED}@127.0.0.1:{free_port()},127.0.0.1:{server.port}"
     asyncio.run(everyone(address))  # type: ignore[arg-type]

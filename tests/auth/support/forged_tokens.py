@@ -1,4 +1,4 @@
-"""Tokens made by hand, byte by byte: good ones, and every forgery that is known. Each is to be refused on every route."""
+"""Tokens built byte by byte: valid ones, and every known forgery, to be rejected on every route."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ def part(value: Any) -> str:
 def hs(
     claims: Any, secret: str | bytes = SECRET, *, hash_name: str = "sha256", **header: Any
 ) -> str:
-    """Signed with a secret, whatever the header says."""
+    """Sign with a secret, regardless of the header."""
     key = secret.encode() if isinstance(secret, str) else secret
     start = f"{part({'alg': 'HS256', 'typ': 'JWT'} | header)}.{part(claims)}"
     return f"{start}.{part(hmac.digest(key, start.encode(), hash_name))}"
@@ -82,7 +82,8 @@ def jwk(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, **members: Any) -> 
 
 
 def forgeries() -> Iterator[tuple[str, str]]:
-    """What it is, and the token: against a service with HS256, this SECRET, and no issuer or audience set."""
+    """Return each forgery with its description, for a service with HS256, this SECRET, and no
+    issuer or audience."""
     yield from _about_the_algorithm()
     yield from _about_the_key()
     yield from _about_times()
@@ -143,7 +144,7 @@ def _about_times() -> Iterator[tuple[str, str]]:
     yield (
         "exp in four hundred digits",
         hs(GOOD | {"exp": 10**400}),
-    )  # an error of ours once: too large for a float
+    )  # too large for a float: caused a 500 once
     yield "exp without end", hs(f'{{"customerId":"{CUSTOMER}","exp":1e400}}'.encode())
     yield "nbf to come", hs(GOOD | {"nbf": NOW + 31})
     yield "nbf text", hs(GOOD | {"nbf": "0"})

@@ -1,4 +1,4 @@
-"""A small system of its own, with a route of each kind: what the tests of the face ask."""
+"""A small system with a route of each kind, for the tests of the HTTP layer."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,7 +16,7 @@ Kind = Literal["drinks", "foods"]
 
 
 class Item(msgspec.Struct):
-    """Something that is sold."""
+    """An item for sale."""
 
     name: str
     price: int = 0
@@ -56,9 +56,9 @@ class Shop:
         self.revision = 0
 
     async def listed(self, kind: Kind, query: Listed) -> dict[str, Any]:
-        """What there is of a kind.
+        """List the items of a kind.
 
-        In no order.
+        Unordered.
         """
         names = [name for each, name in self.items if each == kind]
         return {
@@ -85,23 +85,23 @@ class Shop:
         return Response(body, 200 if found else 201, location, etag(self.revision))
 
     async def delete(self, kind: Kind, id: Id) -> None:
-        """Take an item away."""
+        """Delete an item."""
         self.items.pop((kind, id), None)
 
     async def batch(self, kind: Kind, body: list[Item]) -> dict[str, int]:
-        """Many at once."""
+        """Change many items at once."""
         return {"count": len(body)}
 
     async def echo(self, body: Any, headers: Wishes) -> Any:
-        """What was sent."""
+        """Return the body."""
         return {"body": body, "key": headers.key}
 
     async def mine(self, caller: Caller) -> dict[str, str]:
-        """Who asks."""
+        """Return the caller."""
         return {"tenant": caller.tenant}
 
     async def change(self, caller: Caller) -> dict[str, str]:
-        """Change something of one's own."""
+        """Change something of the caller."""
         return {"tenant": caller.tenant}
 
     async def fail(self, how: str) -> None:
@@ -117,7 +117,7 @@ class Shop:
                 raise RuntimeError("password=hunter2")
 
     async def export(self) -> Response[Stream]:
-        """Everything, in pieces."""
+        """Stream everything."""
 
         async def pieces() -> AsyncIterator[bytes]:
             for number in range(3):

@@ -1,4 +1,4 @@
-"""A face on a real server, and beside it a client as any plugin has one."""
+"""A listener on a real server, and a client like any plugin's."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def face(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[NatsListener]:
+async def listener(endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[NatsListener]:
     async with (
         connect(nats_server().url) as connection,
         NatsListener(connection, endpoints, name="tested", version="1.2.3", **options) as serving,
@@ -40,7 +40,7 @@ async def ask(connection: Client, subject: str, body: object = b"") -> Any:
 
 
 async def until(condition: Any, seconds: float = 10) -> None:
-    """Wait for what will be so."""
+    """Wait until the condition is true."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
