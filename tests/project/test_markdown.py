@@ -10,8 +10,6 @@ from tests.project.test_documentation import ROOT, tracked
 COLUMNS_MAX = 100
 
 PENDING: tuple[str, ...] = (
-    "docs/engines.md",
-    "docs/format.md",
     "docs/serving.md",
     "docs/systems/rosey.md",
     "docs/systems/streamkit.md",
