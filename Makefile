@@ -21,7 +21,7 @@ BIN := .venv/bin
 PIP := -m pip -qq --disable-pip-version-check --no-input
 COMPILE := .venv-lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
-CODE := $(wildcard src tests benchmarks examples)
+CODE := $(wildcard src tests benchmarks examples tools)
 
 # Percent of the core (listed in pyproject.toml) that its own tests must cover.
 CORE_COVERAGE := 95
@@ -77,8 +77,8 @@ soak: .venv/installed ## Run random and fault tests at release length, hours (SI
 
 .PHONY: docs
 docs: .venv/installed ## Regenerate the generated pages of docs/
-	@$(BIN)/python -m keyhouse.cli.reference
-	@$(BIN)/python -m keyhouse.cli.screens
+	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.screens
 
 .PHONY: lock
 lock: .venv-lock/installed ## Pin the newest versions in both lock files

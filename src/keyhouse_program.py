@@ -6,7 +6,7 @@ import sys
 
 def main() -> None:
     try:
-        from keyhouse.cli import main
+        from keyhouse.cli.__main__ import main
     except KeyboardInterrupt:
         print("keyhouse: Stopped.", file=sys.stderr)
         sys.exit(130)

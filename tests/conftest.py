@@ -11,6 +11,7 @@ Only the core's own tests on the memory engine are traced: tracing the others do
 covers nothing more.
 """
 
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -29,6 +30,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keyhouse")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a background job (`nohup make test &`). Programs that tests start would inherit it, and a
+    # test that sends them Ctrl-C would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TRACED = ("tests/base/", "tests/keys/", "tests/schema/", "tests/store/")
 UNTRACED_ENGINES = {"sqlite", "rocksdb", "jetstream", "jetstream-buckets", "postgres", "dynamodb"}

@@ -57,7 +57,7 @@ def make_store(folder: Path) -> None:
 def test_bench_uses_a_separate_file_and_leaves_the_store_unchanged(tmp_path: Path) -> None:
     make_store(tmp_path)
     before = (tmp_path / "a.db").read_bytes()
-    named = ("--store", "sqlite:a.db", "--only", "3,4,5,commit,read,8", "--plot", "b.svg")
+    named = ("--store", "sqlite:a.db", "--cases", "3,4,5,commit,read,8", "--plot", "b.svg")
     ran = run("bench", "--seconds", "0.01", "--json", *named, cwd=tmp_path)
     report = json.loads(ran.stdout)
     assert report["engine"] == "sqlite" and report["durable"] and report["rounds"] == 5
@@ -86,7 +86,7 @@ def test_ctrl_c_removes_the_scratch_area(tmp_path: Path) -> None:
         "bench",
         "--store",
         "sqlite:a.db",
-        "--only",
+        "--cases",
         "3,4",
         cwd=tmp_path,
         typed=[("calibrating", CTRL_C)],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keyhouse.cli.colons import rejoined
+from keyhouse.cli.completion import rejoin
 from tests.cli.running import run
 
 BOARD = "keyhouse.demo.clips:BOARD"
@@ -29,7 +29,7 @@ BOARD = "keyhouse.demo.clips:BOARD"
 def test_what_bash_took_apart_is_put_together(
     typed: str, current: int, whole: list[str], known: str
 ) -> None:
-    words, at, before = rejoined(typed.split(), current)
+    words, at, before = rejoin(typed.split(), current)
     assert (words, before) == (whole, known)
     assert at == (len(whole) if current == len(typed.split()) else len(whole) - 1)
 

@@ -99,7 +99,7 @@ def test_a_derived_row_is_read_like_any_other(folder: Path) -> None:
 def test_what_is_not_there_ends_with_3(folder: Path) -> None:
     ran = run("get", BOARD, "clip:none", *STORE, cwd=folder, code=3)
     assert ran.stdout == ""
-    assert "There is no such row, or it has expired. (key='clip:none'" in ran.stderr
+    assert "No row at this key, or it expired. (key='clip:none'" in ran.stderr
     told = json.loads(run("get", BOARD, "clip:none", *STORE, "--json", cwd=folder, code=3).stderr)
     assert (told["code"], told["status"]) == ("NOT_FOUND", 404)
 
@@ -111,7 +111,9 @@ def test_a_row_that_can_not_be_read_is_an_error_and_not_a_null(folder: Path) -> 
         cwd=folder,
     )
     ran = run("get", BOARD, "clip:goal", *STORE, cwd=folder, code=1)
-    assert ran.stdout == "" and "The row can't be read; `keyhouse explain` shows it." in ran.stderr
+    assert (
+        ran.stdout == "" and "The row can't be decoded; `keyhouse explain` shows it." in ran.stderr
+    )
     assert (
         json.loads(run("get", BOARD, "clip:goal", *STORE, "--json", cwd=folder, code=1).stderr)[
             "status"
@@ -173,11 +175,11 @@ def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
             "has another value there",
         ),
         (("clip:late", GOAL), "Another record holds this value"),
-        (("idx:clip:tag:goal:goal", "1"), "A derived row follows from its record"),
-        (("clips:goal", GOAL), "No template of the system builds this key"),
+        (("idx:clip:tag:goal:goal", "1"), "This is a derived row"),
+        (("clips:goal", GOAL), "The key matches no template of the system"),
         (("clip:goal", GOAL, "--ttl", "5"), "not declared to expire"),
         (("clip:goal", GOAL, "--expect", "first"), "A revision is a whole number"),
-        (("clip:goal", GOAL, "--file", "x.json"), "not as both"),
+        (("clip:goal", GOAL, "--file", "x.json"), "not both"),
         (("clip:goal", "--file", "gone.json"), "can't be opened"),
         (("clip:\udcff", GOAL), "lone surrogate"),
     ],
@@ -217,7 +219,9 @@ def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path
     )
     [line] = [
         line
-        for line in run("export", "--store", "sqlite:a.db", cwd=tmp_path).stdout.splitlines()
+        for line in run(
+            "export", "rosey", "--store", "sqlite:a.db", cwd=tmp_path
+        ).stdout.splitlines()
         if f'"u:{ulid}"' in line
     ]
     assert json.loads(line)["value"]["password_hash"] == "secret"
@@ -230,14 +234,14 @@ def test_rows_are_listed_by_prefix_kind_and_number(folder: Path) -> None:
     def listed(*arguments: str) -> list[str]:
         return run("list", BOARD, *arguments, *STORE, cwd=folder).stdout.splitlines()
 
-    assert listed("idx:clip:t") == listed("idx:clip:t", "--only", "derived")
-    assert listed("--only", "records") == listed("--only", "clip") == ["clip:goal"]
+    assert listed("idx:clip:t") == listed("idx:clip:t", "--type", "derived")
+    assert listed("--type", "records") == listed("--type", "clip") == ["clip:goal"]
     assert listed("--limit", "2") == ["clip:goal", "idx:clip:second:000754:goal"]
     assert listed("--after", "idx:clip:second:000754:goal", "--limit", "1") == [
         "idx:clip:tag:goal:goal"
     ]
     assert listed("--reverse") == listed()[::-1]
-    assert "known=" in run("list", BOARD, "--only", "none", *STORE, cwd=folder, code=1).stderr
+    assert "known=" in run("list", BOARD, "--type", "none", *STORE, cwd=folder, code=1).stderr
 
 
 def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path) -> None:
@@ -254,9 +258,9 @@ def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path
 def test_rows_are_counted(folder: Path) -> None:
     assert run("count", BOARD, *STORE, cwd=folder).stdout == "5\n"
     told = json.loads(
-        run("count", BOARD, "clip:", "--only", "records", *STORE, "--json", cwd=folder).stdout
+        run("count", BOARD, "clip:", "--type", "records", *STORE, "--json", cwd=folder).stdout
     )
-    assert told == {"space": "channel-7", "prefix": "clip:", "only": "records", "rows": 1}
+    assert told == {"space": "channel-7", "prefix": "clip:", "type": "records", "rows": 1}
 
 
 def test_spaces_are_named(folder: Path) -> None:
@@ -298,15 +302,15 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("list", BOARD), "Say which store"),
-        (("get", BOARD, "clip:goal"), "Say which store"),
+        (("list", BOARD), "Name the store"),
+        (("get", BOARD, "clip:goal"), "Name the store"),
         (
             ("delete", BOARD, "--prefix", "clip:", "--store", "sqlite:gone.db"),
-            "Say with --space which space",
+            "Name the space",
         ),
         (
             ("list", BOARD, "--store", "sqlite:clips.db"),
-            "Say with --space which space. (space_is='a channel')",
+            "Name the space: --space NAME. (space_is='a channel')",
         ),
         (("list", BOARD, "--store", "a", "--data", "b"), "one of --store, --data and --service"),
         (("list", "playlist", "--store", "sqlite:clips.db"), "spaces=['kryten_"),
@@ -322,7 +326,7 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
             ),
             "another space",
         ),
-        (("list", BOARD, "\udcff", *STORE), "not text in UTF-8"),
+        (("list", BOARD, "\udcff", *STORE), "not valid UTF-8"),
         (("list", BOARD, "--store", "sqlite:gone.db", "--space", "a"), "The file does not exist"),
         (
             ("watch", BOARD, "--since", "1000", *STORE),
@@ -375,7 +379,7 @@ def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
         "watch",
         BOARD,
         *STORE,
-        "--only",
+        "--type",
         "clip",
         "--count",
         "2",
@@ -392,7 +396,7 @@ def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
     ) as watching:
         assert watching.stderr is not None and watching.stdout is not None
         assert (
-            watching.stderr.readline() == "Watching channel-7 from revision 1 on; Ctrl-C ends it.\n"
+            watching.stderr.readline() == "Watching channel-7 after revision 1. Ctrl-C stops it.\n"
         )
         run("put", BOARD, "clip:goal", GOAL.replace("754", "748"), *STORE, cwd=folder)
         assert json.loads(watching.stdout.readline())["value"]["second"] == 748
@@ -427,7 +431,7 @@ def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
     )
     assert len(everything(folder)) == 5
     assert (
-        "Deleted 1 record," in run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder).stdout
+        "Deleted 1 record" in run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder).stdout
     )
     assert everything(folder) == []
     run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder, code=3)
@@ -435,11 +439,11 @@ def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
 
 def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None:
     assert (
-        "1 record would go"
+        "Would delete 1 record"
         in run("delete", BOARD, "--prefix", "", "--dry-run", *STORE, cwd=folder).stdout
     )
     assert (
-        "Deleted 1 record,"
+        "Deleted 1 record"
         in run("delete", BOARD, "--whole-space", "--yes", *STORE, cwd=folder).stdout
     )
     assert everything(folder) == []
@@ -448,10 +452,10 @@ def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "Say what to delete"),
-        (("clip:goal", "--prefix", "clip:"), "Say what to delete"),
-        (("--prefix", "clip:", "--expect", "1"), "Only one record"),
-        (("idx:clip:tag:goal:goal",), "A derived row follows from its record"),
+        ((), "Name what to delete"),
+        (("clip:goal", "--prefix", "clip:"), "Name what to delete"),
+        (("--prefix", "clip:", "--expect", "1"), "--expect needs a KEY"),
+        (("idx:clip:tag:goal:goal",), "This is a derived row"),
     ],
 )
 def test_what_can_not_be_deleted_is_refused(
@@ -499,7 +503,7 @@ def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> 
 def test_a_service_and_the_command_line_name_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keyhouse.cli.place import configured_url
+    from keyhouse.cli.target import find_store_url
     from keyhouse.engines.system_urls import file_of, url_of
     from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
@@ -507,7 +511,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
     monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("KEYHOUSE_")]:
         monkeypatch.delenv(variable)
-    assert configured_url("rosey") is None
+    assert find_store_url("rosey", None, None) is None
     for settings, environment in (
         ('data = "d"', {}),
         ('engine = "sqlite:all.db"', {}),
@@ -527,7 +531,7 @@ def test_a_service_and_the_command_line_name_the_same_place(
                 own, shared = given.engines.get(system), given.settings.engine
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
-                assert configured_url(system) == (
+                assert find_store_url(system, None, None) == (
                     expected or file_of(system, Path(given.settings.data))
                 )
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct, UnsetType
 
-from keyhouse.cli.markdown import document
+from keyhouse.cli.commands.describe import document
 from keyhouse.schema import (
     Count,
     Counter,

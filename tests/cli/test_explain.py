@@ -10,10 +10,9 @@ import pytest
 from msgspec import Struct
 
 from keyhouse import ManualClock, Store, open_engine
+from keyhouse.cli.commands.explain import StoredRow, read_key, read_stored
 from keyhouse.cli.output import Part, Report, show_reports, visible
-from keyhouse.cli.place import schemas_with
-from keyhouse.cli.reading import readings
-from keyhouse.cli.stored import read_stored
+from keyhouse.cli.target import Target, schemas_with
 from keyhouse.demo.clips import BOARD, CLIP, ON_SCREEN, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
@@ -135,20 +134,20 @@ def test_a_space_chooses_the_schemas_that_can_have_it() -> None:
 
 
 def test_a_key_of_another_space_is_refused_by_name() -> None:
-    found, misses = readings([SHOP], "a/pick/b", "other", None)
+    found, misses = read_key([SHOP], "a/pick/b", "other", None)
     assert found == []
-    assert misses[0].why == "it is a key of the space `a`, not of `other`"
+    assert misses[0].why == "the key belongs to the space `a`, not `other`"
 
 
 def test_the_space_is_taken_from_the_key_where_it_stands_there() -> None:
-    assert readings([SHOP], "a/pick/b", None, None)[0][0].space == "a"
-    assert readings([ONE], "one", None, None)[0][0].space == "bucket-1"
-    assert readings([BOARD], "clip:a", None, None)[0][0].space is None
+    assert read_key([SHOP], "a/pick/b", None, None)[0][0].space == "a"
+    assert read_key([ONE], "one", None, None)[0][0].space == "bucket-1"
+    assert read_key([BOARD], "clip:a", None, None)[0][0].space is None
 
 
 def test_to_read_a_row_its_space_must_be_known() -> None:
     with pytest.raises(UsageError, match="--space"):
-        readings([BOARD], "clip:a", None, "memory:")
+        read_key([BOARD], "clip:a", None, "memory:")
 
 
 # What is stored
@@ -169,15 +168,19 @@ def stored_in(
     return url
 
 
+def stored_at(schema: Schema, url: str, key: str) -> StoredRow | None:
+    return asyncio.run(read_stored(Target(schema, "a"), url, key))
+
+
 def test_a_record_is_shown_with_its_revision_and_the_rows_it_has(tmp_path: Path) -> None:
-    stored = read_stored(BOARD, stored_in(tmp_path, BOARD, fill), "a", "clip:kick-off", {})
+    stored = stored_at(BOARD, stored_in(tmp_path, BOARD, fill), "clip:kick-off")
     assert stored is not None
     assert (stored.revision, stored.expires, stored.seconds_left) == (2, None, None)
     assert stored.value["title"] == "Kick-off"
     assert [(row.key, row.state) for row in stored.neighbours] == [
-        ("idx:clip:second:000012:kick-off", "there"),
-        ("idx:clip:tag:replay:kick-off", "there"),
-        ("idx:clip:title:kick-off", "there"),
+        ("idx:clip:second:000012:kick-off", "present"),
+        ("idx:clip:tag:replay:kick-off", "present"),
+        ("idx:clip:title:kick-off", "present"),
     ]
 
 
@@ -190,9 +193,9 @@ def test_rows_that_are_gone_or_wrong_show(tmp_path: Path) -> None:
         )
         await store.engine.commit("a", batch)
 
-    stored = read_stored(BOARD, stored_in(tmp_path, BOARD, break_them), "a", "clip:kick-off", {})
+    stored = stored_at(BOARD, stored_in(tmp_path, BOARD, break_them), "clip:kick-off")
     assert stored is not None
-    assert [row.state for row in stored.neighbours] == ["missing", "there", "wrong"]
+    assert [row.state for row in stored.neighbours] == ["missing", "present", "wrong"]
 
 
 def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: P
 
     url = stored_in(tmp_path, SHOP, put)
     for key in ("a/pick/b", "a/kind/c", "a/list/c"):
-        stored = read_stored(SHOP, url, "a", key, {})
+        stored = stored_at(SHOP, url, key)
         assert stored is not None and "hush" not in repr(stored)
         assert (
             "hush"
@@ -216,14 +219,14 @@ def test_a_derived_row_shows_its_records(tmp_path: Path) -> None:
         await store.put(PICK, Pick("a", "b", "c"))
         await store.engine.commit("a", Batch(puts=(Put("a/list/c", b'{"ids":["b","gone"]}'),)))
 
-    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, put), "a", "a/list/c", {})
+    stored = stored_at(SHOP, stored_in(tmp_path, SHOP, put), "a/list/c")
     assert stored is not None
     assert stored.value == {"ids": ["b", "gone"]}
     assert [(near.key, near.state) for near in stored.neighbours] == [
-        ("a/pick/b", "there"),
+        ("a/pick/b", "present"),
         ("a/pick/gone", "missing"),
     ]
-    count = read_stored(SHOP, f"sqlite:{tmp_path / 'test.db'}", "a", "a/count/c", {})
+    count = stored_at(SHOP, f"sqlite:{tmp_path / 'test.db'}", "a/count/c")
     assert count is not None
     assert (count.value, count.neighbours) == (1, [])
 
@@ -237,7 +240,7 @@ def test_a_row_that_does_not_read_says_so_and_shows_nothing(
     async def spoil(store: Store) -> None:
         await store.engine.commit("a", Batch(puts=(Put(key, value),)))
 
-    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, spoil), "a", key, {})
+    stored = stored_at(SHOP, stored_in(tmp_path, SHOP, spoil), key)
     assert stored is not None
     assert stored.unreadable and stored.value is None
 
@@ -247,9 +250,9 @@ def test_a_spoilt_summary_beside_a_record_is_unreadable_and_no_crash(tmp_path: P
         await store.put(PICK, Pick("a", "b", "c"))
         await store.engine.commit("a", Batch(puts=(Put("a/list/c", b"7"),)))
 
-    stored = read_stored(SHOP, stored_in(tmp_path, SHOP, spoil), "a", "a/pick/b", {})
+    stored = stored_at(SHOP, stored_in(tmp_path, SHOP, spoil), "a/pick/b")
     assert stored is not None
-    assert [near.state for near in stored.neighbours] == ["there", "unreadable", "there"]
+    assert [near.state for near in stored.neighbours] == ["present", "unreadable", "present"]
 
 
 def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
@@ -257,7 +260,7 @@ def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
         await store.put(ON_SCREEN, "goal")
 
     url = stored_in(tmp_path, BOARD, put)
-    stored = read_stored(BOARD, url, "a", "screen", {})
+    stored = stored_at(BOARD, url, "screen")
     assert stored is not None and stored.seconds_left is not None
     assert 0 <= stored.seconds_left <= 30
     assert (
@@ -271,9 +274,9 @@ def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
         await store.put(PLACED.records[0], 7)
 
     url = stored_in(tmp_path, PLACED, put, place="side")
-    found, _ = readings([PLACED], "side/one", "a", url)
+    found, _ = read_key([PLACED], "side/one", "a", url)
     assert found[0].stored is not None and found[0].stored.value == 7
-    found, _ = readings([PLACED], "main/one", "a", url)
+    found, _ = read_key([PLACED], "main/one", "a", url)
     assert found[0].looked and found[0].stored is None
 
 
@@ -284,7 +287,7 @@ def test_an_expired_row_is_nothing(tmp_path: Path) -> None:
         await engine.close()
 
     asyncio.run(main())
-    assert read_stored(BOARD, f"sqlite:{tmp_path / 'test.db'}", "a", "screen", {}) is None
+    assert stored_at(BOARD, f"sqlite:{tmp_path / 'test.db'}", "screen") is None
 
 
 # What is printed
@@ -300,8 +303,8 @@ def test_the_program_prints_a_record_with_its_row(tmp_path: Path) -> None:
         "  id  goal  text",
         "  revision  1",
         "  TTL       none",
-        "  index   idx:clip:tag:replay:goal     there",
-        "  unique  idx:clip:title:what a goal!  there",
+        "  index   idx:clip:tag:replay:goal     present",
+        "  unique  idx:clip:title:what a goal!  present",
     ):
         assert line in shown.splitlines()
 
@@ -315,12 +318,12 @@ def test_the_program_prints_how_a_derived_row_leads_back() -> None:
 def test_the_program_says_that_nothing_is_stored(tmp_path: Path) -> None:
     url = stored_in(tmp_path, BOARD, fill)
     shown = run("explain", BOARD_NAME, "clip:none", "--store", url, "--space", "a").stdout
-    assert "the key has no row, or it has expired" in shown
+    assert "no row at this key, or it expired" in shown
 
 
 def test_a_key_of_no_template_ends_with_1_and_shows_the_nearest() -> None:
     ran = run("explain", BOARD_NAME, "clips:goal", code=1)
-    assert "No template builds this key." in ran.stdout
+    assert "The key matches no template." in ran.stdout
     assert "  clip:{id}  its keys start with `clip:`" in ran.stdout.splitlines()
     answer = json.loads(run("explain", BOARD_NAME, "clips:goal", "--json", code=1).stdout)
     assert answer["found"] == []

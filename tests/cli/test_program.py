@@ -16,8 +16,8 @@ import typer
 from typer.testing import CliRunner
 
 from keyhouse.cli.app import app
-from keyhouse.cli.reference import commands
 from tests.cli.running import SOURCE, run
+from tools.reference import commands
 
 HELP_SECONDS_MAX = 0.3
 BARE_RATIO_MAX = 20
@@ -75,9 +75,9 @@ def test_help_names_every_command_and_every_exit_code() -> None:
         "describe",
         "explain",
         "Exit codes:",
-        "  0  Done.",
-        "  3  Not there",
-        "130  Stopped",
+        "  0  Success.",
+        "  3  Not found",
+        "130  Interrupted",
     ):
         assert word in shown
 
@@ -197,7 +197,9 @@ def test_an_unknown_engine_is_refused() -> None:
 
 
 def test_without_its_extra_the_program_names_it() -> None:
-    program = "import sys; sys.modules['typer'] = None; from keyhouse.cli import main; main()"
+    program = (
+        "import sys; sys.modules['typer'] = None; from keyhouse.cli.__main__ import main; main()"
+    )
     assert "pip install 'keyhouse[cli]'" in run(program=("-c", program), code=1).stderr
 
 

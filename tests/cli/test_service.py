@@ -56,7 +56,7 @@ def test_plugin_storage_is_asked_over_nats(service: Serving) -> None:
     assert run("scan", "rosey", "--after", "score", *at).stdout == 'theme\t"dark"\n'
     assert run("count", "rosey", "th", *at).stdout == "1\n"
     assert "Deleted 1 record" in run("delete", "rosey", "theme", "--yes", *at).stdout
-    assert "no such row" in run("get", "rosey", "theme", *at, code=3).stderr
+    assert "No row at this key" in run("get", "rosey", "theme", *at, code=3).stderr
 
 
 def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> None:
@@ -70,7 +70,7 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
     )
     assert watching.stderr is not None
     begun = watching.stderr.readline()  # at the store's revision, which other tests have moved
-    assert re.fullmatch(r"Watching watched from revision \d+ on; Ctrl-C ends it\.\n", begun)
+    assert re.fullmatch(r"Watching watched after revision \d+\. Ctrl-C stops it\.\n", begun)
     run("put", "rosey", "k", "1", *at)
     out, _ = watching.communicate(timeout=60)
     assert out.split("\t")[1:] == ["put", "k", "1\n"]
@@ -82,7 +82,7 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
 def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "trivia")
     assert (
-        "name a KEY, or the rows by --store"
+        "give a KEY, or the store with --store"
         in run("delete", "rosey", "--prefix", "a", "--yes", *at, code=1).stderr
     )
     assert "use --store" in run("list", "rosey", "--reverse", *at, code=1).stderr
@@ -146,12 +146,12 @@ def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
         (
             ("get", "rosey", "k"),
             {"KEYHOUSE_SERVICE": "nats://x", "KEYHOUSE_STORE": "sqlite:a.db"},
-            "say which by",
+            "choose with",
         ),
         (
             ("verify", "rosey"),
             {"KEYHOUSE_SERVICE": "nats://x"},
-            "works on the rows, and asks no service",
+            "needs the store itself, not a service",
         ),
         (
             ("get", "history", "COMPLETED", "--service", "http://x"),
@@ -162,7 +162,7 @@ def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
         (
             ("get", "rosey", "k", "--token", "t", "--store", "sqlite:a.db"),
             {},
-            "A token is for a service",
+            "--token needs --service",
         ),
     ],
 )

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         await engine.close()
 
     asyncio.run(fill())
-    run("backup", "--store", "sqlite:many.db", "--to", "backup.jsonl", cwd=made)
+    run("backup", "rosey", "backup.jsonl", "--store", "sqlite:many.db", cwd=made)
     return made
 
 
@@ -54,22 +54,26 @@ def started(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
 
 
 def test_an_export_that_was_killed_goes_on_and_is_whole(folder: Path, tmp_path: Path) -> None:
-    with started("export", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path) as exporting:
+    with started(
+        "export", "rosey", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
+    ) as exporting:
         assert exporting.stdout is not None
         begun = exporting.stdout.read(1_000_000)  # it waits: the pipe is full
         exporting.kill()
     (tmp_path / "part.jsonl").write_bytes(begun)
     store = ("--store", f"sqlite:{folder}/many.db")
-    run("export", *store, "--to", "part.jsonl", "--resume", cwd=tmp_path)
+    run("export", "rosey", "part.jsonl", *store, "--resume", cwd=tmp_path)
     done = json.loads(
-        run("export", *store, "--to", "part.jsonl", "--resume", "--json", cwd=tmp_path).stdout
+        run("export", "rosey", "part.jsonl", *store, "--resume", "--json", cwd=tmp_path).stdout
     )
     assert done["rows"] == ROWS
     assert (tmp_path / "part.jsonl").read_bytes().count(b"\n") == ROWS + 1
 
 
 def test_an_export_stopped_by_ctrl_c_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
-    with started("export", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path) as exporting:
+    with started(
+        "export", "rosey", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
+    ) as exporting:
         assert exporting.stdout is not None and exporting.stderr is not None
         exporting.stdout.read(100_000)
         exporting.send_signal(signal.SIGINT)
@@ -81,7 +85,7 @@ def test_an_export_stopped_by_ctrl_c_says_how_to_go_on(folder: Path, tmp_path: P
 
 def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "backup.jsonl").read_bytes()
-    with started("import", "--store", "sqlite:new.db", cwd=tmp_path) as importing:
+    with started("import", "rosey", "--store", "sqlite:new.db", cwd=tmp_path) as importing:
         assert importing.stdin is not None and importing.stderr is not None
         importing.stdin.write(whole[: len(whole) // 2])
         importing.stdin.flush()
@@ -93,10 +97,10 @@ def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -
     assert 0 < there < ROWS
     again = run(
         "import",
+        "rosey",
+        f"{folder}/backup.jsonl",
         "--store",
         "sqlite:new.db",
-        "--from",
-        f"{folder}/backup.jsonl",
         "--json",
         cwd=tmp_path,
     )
@@ -123,7 +127,7 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
     )
     shown = on_terminal(*command, cwd=tmp_path, typed=[("records deleted", CTRL_C)], code=130)
     told = re.search(
-        r"([\d,]+) records deleted, with all derived rows; the others are as they were", shown
+        r"([\d,]+) records deleted with all derived rows; the rest is unchanged", shown
     )
     assert (
         told is not None
@@ -139,16 +143,20 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
     ("command", "seen", "said"),
     [
         (
-            ("import", "--store", "sqlite:new.db", "--from", "backup.jsonl"),
+            ("import", "rosey", "backup.jsonl", "--store", "sqlite:new.db"),
             "4,000 rows",
-            "what was written stays",
+            "rows already written stay",
         ),
         (
-            ("restore", "--store", "sqlite:new.db", "--from", "backup.jsonl"),
+            ("restore", "rosey", "backup.jsonl", "--store", "sqlite:new.db"),
             "copying s",
-            "is not to be used",
+            "must not be used",
         ),
-        (("move", "sqlite:many.db", "sqlite:new.db"), "copying s", "The move has not ended"),
+        (
+            ("move", "rosey", "sqlite:many.db", "sqlite:new.db"),
+            "copying s",
+            "The move is incomplete",
+        ),
     ],
 )
 def test_what_is_stopped_by_ctrl_c_says_how_to_go_on_and_going_on_ends_it(
@@ -184,19 +192,19 @@ def rows_in(path: Path) -> int:
 def test_a_restore_killed_at_any_time_is_run_again_and_ends(
     folder: Path, tmp_path: Path, seconds: float
 ) -> None:
-    command = ("restore", "--store", "sqlite:new.db", "--from", f"{folder}/backup.jsonl")
+    command = ("restore", "rosey", f"{folder}/backup.jsonl", "--store", "sqlite:new.db")
     with started(*command, cwd=tmp_path) as restoring:
         time.sleep(seconds)
         restoring.kill()
     assert (
-        f"{ROWS:,} rows of 1 space, the same in file and store"
+        f"{ROWS:,} rows of 1 space, identical in file and store"
         in run(*command, cwd=tmp_path).stdout
     )
 
 
 def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     with started(
-        "backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path
+        "backup", "rosey", "b.jsonl", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
     ) as backing_up:
         deadline = time.monotonic() + 60
         while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
@@ -212,19 +220,21 @@ def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(
     folder: Path, tmp_path: Path
 ) -> None:
     shown = on_terminal(
-        "backup", "--store", f"sqlite:{folder}/many.db", "--to", "b.jsonl", cwd=tmp_path
+        "backup", "rosey", "b.jsonl", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
     )
     assert "writing: " in shown and f"{ROWS:,} rows of 1 space" in shown
-    command = ("restore", "--from", "b.jsonl", "--replace", "--store", "sqlite:new.db")
-    refused = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
-    assert "its other rows are deleted" in refused and "Nothing was done." in refused
+    command = ("restore", "rosey", "b.jsonl", "--replace", "--store", "sqlite:new.db")
+    refused = on_terminal(*command, cwd=tmp_path, typed=[("are deleted. [y/N]: ", "n\n")], code=1)
+    assert "Its other rows are deleted" in refused and "Nothing was changed." in refused
     assert not (tmp_path / "new.db").exists()
-    assert "Restored" in on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "y\n")])
+    assert "Restored" in on_terminal(
+        *command, cwd=tmp_path, typed=[("are deleted. [y/N]: ", "y\n")]
+    )
 
 
 def test_ctrl_c_before_a_command_has_begun_is_an_end_like_any_other() -> None:
     """While its modules are still being loaded, which on a busy machine takes longer than a person waits."""
-    program = "import signal, keyhouse.cli.entry as e; e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
+    program = "import signal, keyhouse.cli.__main__ as e; e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keyhouse.cli.markdown import document
+from keyhouse.cli.commands.describe import document
 from keyhouse.keys import proof
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import explain

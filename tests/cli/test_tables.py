@@ -37,46 +37,46 @@ def put_and_read(url: str, *, create: bool) -> list[Row | None]:
 
 
 def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
-    assert run("tables", "current", url).stdout == "There are no tables.\n"
-    assert run("tables", "up", url).stdout == "The tables are at version 0001; before: none.\n"
+    assert run("tables", "status", url).stdout == "There are no tables.\n"
+    assert run("tables", "upgrade", url).stdout == "The tables are at version 0001; before: none.\n"
     assert put_and_read(url, create=False) == [Row("a", b"1", 1)]
-    assert run("tables", "up", url).stdout == "The tables are at version 0001.\n"
+    assert run("tables", "upgrade", url).stdout == "The tables are at version 0001.\n"
     assert (
-        run("tables", "down", url, "--dry-run").stdout
-        == "The tables would be gone; before: 0001.\n"
+        run("tables", "downgrade", url, "--dry-run").stdout
+        == "The tables would be dropped; before: 0001.\n"
     )
-    assert "nobody to ask" in run("tables", "down", url, code=1).stderr
+    assert "Confirmation needs a terminal" in run("tables", "downgrade", url, code=1).stderr
     assert put_and_read(url, create=False) == [Row("a", b"1", 2)]
-    assert json.loads(run("tables", "down", url, "--yes", "--json").stdout) == {
+    assert json.loads(run("tables", "downgrade", url, "--yes", "--json").stdout) == {
         "before": "0001",
         "after": None,
         "dry_run": False,
     }
-    assert run("tables", "current", url).stdout == "There are no tables.\n"
-    assert run("tables", "down", url).stdout == "There are no tables.\n"
+    assert run("tables", "status", url).stdout == "There are no tables.\n"
+    assert run("tables", "downgrade", url).stdout == "There are no tables.\n"
 
 
 def test_a_version_that_is_not_known_is_refused(url: str) -> None:
-    for way in ("up", "down"):
+    for way in ("upgrade", "downgrade"):
         for dry_run in ((), ("--dry-run",)):
             refused = run("tables", way, url, "--to", "9999", *dry_run, code=1).stderr
-            assert "There is no such version of the tables." in refused
+            assert "Unknown version of the tables." in refused
             assert "'0001'" in refused
 
 
 def test_nothing_is_made_by_who_only_looks(tmp_path: Path) -> None:
-    for way in ("current", "down"):
+    for way in ("status", "downgrade"):
         run("tables", way, f"sqlite:{tmp_path}/rows.db")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
-    run("tables", "up", f"sqlite:{path}")
+    run("tables", "upgrade", f"sqlite:{path}")
     file = apsw.Connection(str(path))
     file.execute("UPDATE rows_version SET version_num = '0999'")
     before = file.execute("SELECT name, sql FROM sqlite_schema").fetchall()
-    for arguments in (("up",), ("down", "--yes")):
+    for arguments in (("upgrade",), ("downgrade", "--yes")):
         refused = run("tables", arguments[0], f"sqlite:{path}", *arguments[1:], code=1).stderr
         assert (
             "A newer Keyhouse created the tables; use that version. (version='0999', known='0001')"
@@ -89,5 +89,5 @@ def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -
 def test_an_engine_without_tables_is_refused() -> None:
     assert (
         "Only the SQL engines have table migrations"
-        in run("tables", "current", "memory:", code=1).stderr
+        in run("tables", "status", "memory:", code=1).stderr
     )

@@ -10,14 +10,14 @@ import pytest
 from rich.cells import cell_len
 
 from keyhouse import Store, open_engine
-from keyhouse.cli.screens import SCREENS
-from keyhouse.cli.screens import fill as fill_for_pictures
-from keyhouse.cli.screens import shown as shown_on_screen
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 from tests.cli.running import run
 from tests.cli.terminal import CTRL_C, on_terminal, plain
 from tests.docs.pages import DOCS
+from tools.screens import SCREENS
+from tools.screens import fill as fill_for_pictures
+from tools.screens import terminal_output as shown_on_screen
 
 NAME = "keyhouse.demo.clips:BOARD"
 STORE = ("--store", "sqlite:clips.db", "--space", "channel-7")
@@ -123,19 +123,17 @@ def test_deleting_asks_first(tmp_path: Path) -> None:
     where = ("--store", "sqlite:bot.db", "--space", "trivia", "rosey")
     for key in ("theme", "game_1", "game_2"):
         run("put", *where, key, "1", cwd=tmp_path)
-    question = (
-        "Delete theme, with the rows derived from it, in the space trivia of sqlite:bot.db? [y/N] "
-    )
+    question = "Delete theme and its derived rows in the space trivia of sqlite:bot.db? [y/N]: "
     shown = on_terminal(
         "delete", *where, "theme", cwd=tmp_path, columns=200, typed=[(question, "n\n")], code=1
     )
-    assert "Nothing was done." in shown
+    assert "Nothing was changed." in shown
     shown = on_terminal(
-        "delete", *where, "theme", cwd=tmp_path, columns=200, typed=[("[y/N] ", CTRL_C)], code=130
+        "delete", *where, "theme", cwd=tmp_path, columns=200, typed=[("[y/N]: ", CTRL_C)], code=130
     )
     assert "keyhouse: Stopped." in shown
     assert run("count", *where, cwd=tmp_path).stdout == "3\n"
-    many = "Delete 2 records (game_1, game_2), with the rows derived from them, in the space trivia of sqlite:bot.db? [y/N] "
+    many = "Delete 2 records (game_1, game_2) and their derived rows in the space trivia of sqlite:bot.db? [y/N]: "
     shown = on_terminal(
         "delete", *where, "--prefix", "game_", cwd=tmp_path, columns=200, typed=[(many, "y\n")]
     )
@@ -162,11 +160,9 @@ def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
 
 def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
     shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
-    assert "Give a value: as an argument, by --file, or on standard input." in shown
+    assert "Give a value: as an argument, with --file, or on standard input." in shown
     refused = run("put", "rosey", "theme", *BOT, cwd=tmp_path, given="", code=1).stderr
-    assert "Nothing came on standard input" in refused, (
-        "an empty pipe was called a truncated document"
-    )
+    assert "Standard input is empty" in refused, "an empty pipe was called a truncated document"
     assert list(tmp_path.iterdir()) == []
 
 

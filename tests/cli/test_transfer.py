@@ -42,48 +42,56 @@ def put(url: str, key: str) -> None:
 
 def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
-    shown = run("move", "sqlite:one.db", "rocksdb:two", cwd=tmp_path).stdout
-    assert "600 rows of 2 spaces, the same in both; 600 written." in shown
+    shown = run("move", "rosey", "sqlite:one.db", "rocksdb:two", cwd=tmp_path).stdout
+    assert "600 rows of 2 spaces, identical in both; 600 written." in shown
     assert "b\\x1b[31m  300 rows" in shown
-    moved = json.loads(run("move", "rocksdb:two", "sqlite:three.db", "--json", cwd=tmp_path).stdout)
+    moved = json.loads(
+        run("move", "rosey", "rocksdb:two", "sqlite:three.db", "--json", cwd=tmp_path).stdout
+    )
     assert moved["rows"] == moved["written"] == 600
     again = json.loads(
-        run("move", "sqlite:one.db", "sqlite:three.db", "--json", cwd=tmp_path).stdout
+        run("move", "rosey", "sqlite:one.db", "sqlite:three.db", "--json", cwd=tmp_path).stdout
     )
     assert again == moved | {"written": 0, "passes": 1}
     put(f"sqlite:{tmp_path}/three.db", "other")
     assert (
         "has other rows"
-        in run("move", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
+        in run("move", "rosey", "sqlite:one.db", "sqlite:three.db", cwd=tmp_path, code=1).stderr
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("move", "sqlite:gone.db", "rocksdb:two"), "The file does not exist; check the URL"),
-        (("move", "rocksdb:gone", "sqlite:two.db"), "The file does not exist; check the URL"),
-        (("move", "sqlite:one.db", "sqlite:one.db"), "Both are the same engine"),
-        (("export", "--store", "sqlite:gone.db"), "The file does not exist;"),
-        (("export", "--store", "sqlite:one.db", "--resume"), "--to"),
-        (("export", "--store", "sqlite:one.db", "--to", "one.db"), "there already"),
         (
-            ("export", "--store", "sqlite:one.db", "--to", "gone.jsonl", "--resume"),
+            ("move", "rosey", "sqlite:gone.db", "rocksdb:two"),
+            "The file does not exist; check the URL",
+        ),
+        (
+            ("move", "rosey", "rocksdb:gone", "sqlite:two.db"),
+            "The file does not exist; check the URL",
+        ),
+        (("move", "rosey", "sqlite:one.db", "sqlite:one.db"), "FROM and TO are the same engine"),
+        (("export", "rosey", "--store", "sqlite:gone.db"), "The file does not exist;"),
+        (("export", "rosey", "--store", "sqlite:one.db", "--resume"), "--resume needs a FILE"),
+        (("export", "rosey", "one.db", "--store", "sqlite:one.db"), "already exists"),
+        (
+            ("export", "rosey", "gone.jsonl", "--store", "sqlite:one.db", "--resume"),
             "can't be opened",
         ),
         (
-            ("import", "--store", "sqlite:two.db", "--from", "gone.jsonl"),
-            "opened: look at its name",
+            ("import", "rosey", "gone.jsonl", "--store", "sqlite:two.db"),
+            "opened: check its name",
         ),
         (
-            ("import", "--store", "sqlite:two.db", "--from", "one.db"),
+            ("import", "rosey", "one.db", "--store", "sqlite:two.db"),
             "not a row of an export: correct it, or export again",
         ),
         (
-            ("import", "--store", "rocksdb:two", "--from", "cut.jsonl", "--yes"),
+            ("import", "rosey", "cut.jsonl", "--store", "rocksdb:two", "--yes"),
             "truncated. Nothing was written.",
         ),
-        (("import", "--store", "sqlite:two.db"), "truncated. Nothing was written."),
+        (("import", "rosey", "--store", "sqlite:two.db"), "truncated. Nothing was written."),
         (
             ("put", BOARD, "clip:a", "[]", "--space", "a", "--store", "sqlite:two.db"),
             "have its record's type",
@@ -104,29 +112,27 @@ def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     assert (
         "600 rows, SHA-256 "
-        in run("export", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path).stdout
+        in run("export", "rosey", "one.jsonl", "--store", "sqlite:one.db", cwd=tmp_path).stdout
     )
-    shown = run("import", "--store", "rocksdb:two", "--from", "one.jsonl", cwd=tmp_path).stdout
-    assert "600 of 600 rows written; 0 there already, 0 expired." in shown
+    shown = run("import", "rosey", "one.jsonl", "--store", "rocksdb:two", cwd=tmp_path).stdout
+    assert "600 of 600 rows written; 0 already present, 0 expired." in shown
     again = json.loads(
-        run(
-            "import", "--store", "rocksdb:two", "--from", "one.jsonl", "--json", cwd=tmp_path
-        ).stdout
+        run("import", "rosey", "one.jsonl", "--store", "rocksdb:two", "--json", cwd=tmp_path).stdout
     )
     assert again == {"rows": 600, "written": 0, "replaced": 0, "expired": 0, "dry_run": False}
     assert (
-        run("export", "--store", "rocksdb:two", cwd=tmp_path).stdout
+        run("export", "rosey", "--store", "rocksdb:two", cwd=tmp_path).stdout
         == (tmp_path / "one.jsonl").read_text()
     )
     one = json.loads(
         run(
             "export",
+            "rosey",
+            "a.jsonl",
             "--store",
             "rocksdb:two",
             "--space",
             "a",
-            "--to",
-            "a.jsonl",
             "--json",
             cwd=tmp_path,
         ).stdout
@@ -136,23 +142,29 @@ def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
 
 def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
-    run("export", "--store", "sqlite:one.db", "--to", "whole.jsonl", cwd=tmp_path)
+    run("export", "rosey", "whole.jsonl", "--store", "sqlite:one.db", cwd=tmp_path)
     whole = (tmp_path / "whole.jsonl").read_bytes()
     for cut in (0, 1_000, len(whole) - 3, len(whole)):
         (tmp_path / "part.jsonl").write_bytes(whole[:cut])
-        run("export", "--store", "sqlite:one.db", "--to", "part.jsonl", "--resume", cwd=tmp_path)
+        run("export", "rosey", "part.jsonl", "--store", "sqlite:one.db", "--resume", cwd=tmp_path)
         assert (tmp_path / "part.jsonl").read_bytes() == whole
     (tmp_path / "part.jsonl").write_bytes(whole[: whole.rindex(b"{")])
     assert (
         "truncated"
         in run(
-            "import", "--store", "sqlite:two.db", "--from", "part.jsonl", cwd=tmp_path, code=1
+            "import", "rosey", "part.jsonl", "--store", "sqlite:two.db", cwd=tmp_path, code=1
         ).stderr
     )
     assert (
         "600 of 600"
         in run(
-            "import", "--store", "sqlite:two.db", "--from", "part.jsonl", "--partial", cwd=tmp_path
+            "import",
+            "rosey",
+            "part.jsonl",
+            "--store",
+            "sqlite:two.db",
+            "--allow-truncated",
+            cwd=tmp_path,
         ).stdout
     )
 
@@ -165,7 +177,7 @@ def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_ther
     rows = [f'{{"space":"s","key":"k{number:05d}","value":1}}\n' for number in range(4_100)]
     (tmp_path / "wrong.jsonl").write_text("".join(rows) + "{\n")
     refused = run(
-        "import", "--store", "sqlite:one.db", "--from", "wrong.jsonl", "--yes", cwd=tmp_path, code=1
+        "import", "rosey", "wrong.jsonl", "--store", "sqlite:one.db", "--yes", cwd=tmp_path, code=1
     )
     assert "line=4101" in refused.stderr and "written_up_to" not in refused.stderr
 
@@ -186,27 +198,25 @@ def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> N
     for key, value in (("a", "1"), ("b", "2")):
         run("put", "rosey", key, value, *one, cwd=tmp_path)
     run("put", "rosey", "a", "9", *other, cwd=tmp_path)
-    run("export", *one[:2], "--to", "one.jsonl", cwd=tmp_path)
-    command = ("import", *other[:2], "--from", "one.jsonl")
+    run("export", "rosey", "one.jsonl", *one[:2], cwd=tmp_path)
+    command = ("import", "rosey", "one.jsonl", *other[:2])
     would = run(*command, "--dry-run", cwd=tmp_path).stdout
-    assert "2 of 2 rows would be written, 1 of them over others; 0 there already" in would
-    assert "nobody to ask" in run(*command, cwd=tmp_path, code=1).stderr
-    stopped = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", CTRL_C)], code=130)
-    assert "Nothing was done.\nkeyhouse: Stopped." in stopped and "Cut off" not in stopped
-    shown = on_terminal(*command, cwd=tmp_path, typed=[("Go on?", "n\n")], code=1)
-    assert "1 row of sqlite:other.db will be replaced" in shown and "1 are new" in shown
+    assert "2 of 2 rows would be written (1 replaced); 0 already present" in would
+    assert "Confirmation needs a terminal" in run(*command, cwd=tmp_path, code=1).stderr
+    stopped = on_terminal(*command, cwd=tmp_path, typed=[("undo this. [y/N]: ", CTRL_C)], code=130)
+    assert "Nothing was changed.\nkeyhouse: Stopped." in stopped and "Interrupted:" not in stopped
+    shown = on_terminal(*command, cwd=tmp_path, typed=[("undo this. [y/N]: ", "n\n")], code=1)
+    assert "Replace 1 row of sqlite:other.db and add 1?" in shown
     assert run("get", "rosey", "a", *other, cwd=tmp_path).stdout == "9\n"
     lines = (tmp_path / "one.jsonl").read_text()
-    refused = run("import", *other[:2], cwd=tmp_path, given=lines, code=1).stderr
-    assert "those of standard input may go over them: add --yes" in refused
+    refused = run("import", "rosey", *other[:2], cwd=tmp_path, given=lines, code=1).stderr
+    assert "which standard input may replace: add --yes" in refused
     piped = run(
-        "import", *other[:2], "--from", "/dev/stdin", cwd=tmp_path, given=lines, code=1
+        "import", "rosey", "/dev/stdin", *other[:2], cwd=tmp_path, given=lines, code=1
     ).stderr
     assert "add --yes" in piped  # what is read twice is a file, and no pipe
-    assert (
-        "2 of 2 rows written, 1 of them over others" in run(*command, "--yes", cwd=tmp_path).stdout
-    )
-    assert "0 of 2 rows written; 2 there already" in run(*command, cwd=tmp_path).stdout
+    assert "2 of 2 rows written (1 replaced)" in run(*command, "--yes", cwd=tmp_path).stdout
+    assert "0 of 2 rows written; 2 already present" in run(*command, cwd=tmp_path).stdout
 
 
 def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
@@ -217,7 +227,7 @@ def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
 
     asyncio.run(write())
     shown = run(
-        "export", BOARD, "--records", "--store", "sqlite:one.db", "--to", "one.jsonl", cwd=tmp_path
+        "export", BOARD, "one.jsonl", "--records", "--store", "sqlite:one.db", cwd=tmp_path
     ).stdout
     assert "0 rows" in shown and "1 row left out" in shown
 
@@ -228,9 +238,10 @@ def test_an_import_reads_standard_input(tmp_path: Path) -> None:
         "-m",
         "keyhouse.cli",
         "import",
+        "rosey",
         "--store",
         "rocksdb:two",
-        "--partial",
+        "--allow-truncated",
         "--json",
     ]
     ran = subprocess.run(
@@ -260,6 +271,7 @@ def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:
         "-m",
         "keyhouse.cli",
         "move",
+        "rosey",
         source,
         f"rocksdb:{tmp_path}/two",
         "--follow",
@@ -274,12 +286,12 @@ def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:
         text=True,
     ) as moving:
         assert moving.stdin and moving.stdout and moving.stderr
-        assert "Stop the writers" in moving.stderr.readline()
+        assert "Stop the programs" in moving.stderr.readline()
         for number in range(21):
             put(source, f"written meanwhile {number}")
         time.sleep(0.5)
         out, err = moving.communicate("\n", timeout=60)
     assert moving.returncode == 0, err
     assert json.loads(out)["rows"] == 621
-    shown = json.loads(run("move", source, f"rocksdb:{tmp_path}/two", "--json").stdout)
+    shown = json.loads(run("move", "rosey", source, f"rocksdb:{tmp_path}/two", "--json").stdout)
     assert shown["written"] == 0

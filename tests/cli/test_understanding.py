@@ -10,8 +10,7 @@ import apsw
 import pytest
 
 from keyhouse import Store, open_engine
-from keyhouse.cli.diagram import dot, mermaid
-from keyhouse.cli.json_schema import json_schema
+from keyhouse.cli.commands.describe import dot, json_schema, mermaid
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.schema.description import describe
@@ -49,7 +48,7 @@ def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> N
         "KEYHOUSE_NATS": "nats://bot:hush@host:4222",
     }
     shown = run("doctor", cwd=tmp_path, environment=environment).stdout
-    assert "Nothing is wrong." in shown and "Python" in shown
+    assert "No problems." in shown and "Python" in shown
     assert "KEYHOUSE_STREAMKIT_JWT_SECRET  is set" in shown and "hush" not in shown
     assert "nats://host:4222" in shown
 
@@ -63,7 +62,7 @@ def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:
     assert {"SQLite", "durability", "free disk", "clock", "migrations", "index health"} <= set(
         found
     )
-    assert "all as it should be" in found["index health"]["value"]
+    assert "no problems" in found["index health"]["value"]
     assert {fact["state"] for fact in found.values()} == {"ok"}
 
 
@@ -134,8 +133,10 @@ def test_the_diagram_of_every_system_has_each_record_and_each_derived_row(name: 
 
 
 def test_the_forms_are_chosen_by_an_option(tmp_path: Path) -> None:
-    assert run("describe", CLIPS, "--as", "mermaid").stdout.startswith("flowchart LR\n")
-    assert run("describe", CLIPS, "--as", "dot").stdout.startswith('digraph "clips" {')
-    assert "$defs" in json.loads(run("describe", CLIPS, "--as", "json-schema").stdout)
-    assert run("describe", CLIPS, "--as", "json").stdout == run("describe", CLIPS, "--json").stdout
-    assert "Invalid value" in run("describe", CLIPS, "--as", "svg", code=2).stderr
+    assert run("describe", CLIPS, "--format", "mermaid").stdout.startswith("flowchart LR\n")
+    assert run("describe", CLIPS, "--format", "dot").stdout.startswith('digraph "clips" {')
+    assert "$defs" in json.loads(run("describe", CLIPS, "--format", "json-schema").stdout)
+    assert (
+        run("describe", CLIPS, "--format", "json").stdout == run("describe", CLIPS, "--json").stdout
+    )
+    assert "Invalid value" in run("describe", CLIPS, "--format", "svg", code=2).stderr

@@ -49,7 +49,7 @@ def commit(folder: Path, space: str, batch: Batch) -> None:
 
 def test_verify_says_that_all_is_well(folder: Path) -> None:
     shown = run("verify", CLIPS, *STORE, cwd=folder).stdout
-    assert "18 rows of 2 spaces read, and all is as it should be." in shown
+    assert "18 rows of 2 spaces read: no problems." in shown
     assert (
         "9 rows of 1 space"
         in run("verify", CLIPS, "--space", "channel-8", *STORE, cwd=folder).stdout
@@ -76,7 +76,7 @@ def test_verify_finds_what_was_broken_by_hand_and_mends_it(folder: Path) -> None
         "left": 0,
         "other_spaces": [],
     }
-    assert "all is as it should be" in run("verify", CLIPS, *STORE, cwd=folder).stdout
+    assert "no problems" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
 
 def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
@@ -87,11 +87,12 @@ def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
         and "unreadable in channel-7: clip:bad" in found
     )
     assert (
-        "There is nobody to ask"
-        in run("verify", CLIPS, "--drop", *STORE, cwd=folder, code=1).stderr
+        "Confirmation needs a terminal"
+        in run("verify", CLIPS, "--delete-unreadable", *STORE, cwd=folder, code=1).stderr
     )
     assert (
-        "2 repaired, 0 left" in run("verify", CLIPS, "--drop", "--yes", *STORE, cwd=folder).stdout
+        "2 repaired, 0 left"
+        in run("verify", CLIPS, "--delete-unreadable", "--yes", *STORE, cwd=folder).stdout
     )
     assert "18 rows" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
@@ -99,21 +100,23 @@ def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
 def test_a_space_of_another_system_is_named_and_left_alone(folder: Path) -> None:
     commit(folder, "not/a customer", Batch(puts=(Put("k", b"1"),)))
     shown = run("verify", "streamkit", *STORE, cwd=folder, code=5).stdout
-    assert "18 rows of 2 spaces" in shown and "not looked at\n  not/a customer" in shown
+    assert "18 rows of 2 spaces" in shown and "not checked\n  not/a customer" in shown
     refused = run("verify", "streamkit", "--space", "not/a customer", *STORE, cwd=folder, code=1)
     assert "Traceback" not in refused.stderr
 
 
 def test_migrate_names_what_is_behind_asks_and_does_it_once(folder: Path) -> None:
     dry = run("migrate", NEXT, "--dry-run", *STORE, cwd=folder, code=5).stdout
-    assert "2 spaces of 2 spaces would be migrated. Nothing was written." in dry
-    assert "There is nobody to ask" in run("migrate", NEXT, *STORE, cwd=folder, code=1).stderr
+    assert "2 of 2 spaces would be migrated. Nothing was written." in dry
+    assert (
+        "Confirmation needs a terminal" in run("migrate", NEXT, *STORE, cwd=folder, code=1).stderr
+    )
     done = json.loads(run("migrate", NEXT, "--yes", "--json", *STORE, cwd=folder).stdout)
     assert [(step["space"], step["id"], step["records"]) for step in done["steps"]] == [
         ("channel-7", 1, 2),
         ("channel-8", 1, 2),
     ]
-    assert "Nothing to do." in run("migrate", NEXT, *STORE, cwd=folder).stdout
+    assert "no pending migrations" in run("migrate", NEXT, *STORE, cwd=folder).stdout
     assert run("migrate", NEXT, "--dry-run", *STORE, cwd=folder).returncode == 0
     run("verify", NEXT, *STORE, cwd=folder)
 
@@ -122,29 +125,26 @@ def test_sweep_removes_what_has_expired(folder: Path) -> None:
     commit(
         folder, "channel-7", Batch(puts=tuple(Put(f"k{at}", b"1", 1_000) for at in range(1_200)))
     )
-    assert run("sweep", *STORE, cwd=folder).stdout == "Removed 1,200 expired rows.\n"
+    assert run("sweep", *STORE, cwd=folder).stdout == "Deleted 1,200 expired rows.\n"
     assert json.loads(run("sweep", "--json", *STORE, cwd=folder).stdout) == {"rows": 0}
 
 
 def test_a_backup_is_restored_on_another_engine(folder: Path) -> None:
-    shown = run("backup", "--to", "b.jsonl", *STORE, cwd=folder).stdout
-    assert "18 rows of 2 spaces" in shown and "All of it is of one moment." in shown
-    restored = run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", cwd=folder).stdout
-    assert "18 rows of 2 spaces, the same in file and store; 18 written." in restored
-    assert (
-        "all is as it should be"
-        in run("verify", CLIPS, "--store", "rocksdb:new", cwd=folder).stdout
-    )
+    shown = run("backup", "rosey", "b.jsonl", *STORE, cwd=folder).stdout
+    assert "18 rows of 2 spaces" in shown and "One snapshot of the whole store." in shown
+    restored = run("restore", "rosey", "b.jsonl", "--store", "rocksdb:new", cwd=folder).stdout
+    assert "18 rows of 2 spaces, identical in file and store; 18 written." in restored
+    assert "no problems" in run("verify", CLIPS, "--store", "rocksdb:new", cwd=folder).stdout
     again = json.loads(
-        run("restore", "--from", "b.jsonl", "--store", "rocksdb:new", "--json", cwd=folder).stdout
+        run("restore", "rosey", "b.jsonl", "--store", "rocksdb:new", "--json", cwd=folder).stdout
     )
     assert again["written"] == 0
 
 
 def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
     """A service that goes on writing made a store of two halves of it."""
-    run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
-    restore = ("restore", "--from", "b.jsonl", "--replace", "--yes", *STORE)
+    run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
+    restore = ("restore", "rosey", "b.jsonl", "--replace", "--yes", *STORE)
     taken = DataDir.take(folder)
     assert (
         "Another keyhouse serves this data folder: stop it"
@@ -155,18 +155,16 @@ def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
 
 
 def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> None:
-    run("backup", "--to", "b.jsonl", *STORE, cwd=folder)
+    run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
     commit(folder, "channel-9", Batch(puts=(Put("k", b"1"),)))
     before = (folder / "b.jsonl").read_bytes()
-    assert (
-        "has other rows" in run("restore", "--from", "b.jsonl", *STORE, cwd=folder, code=1).stderr
-    )
-    refused = run("restore", "--from", "b.jsonl", "--replace", *STORE, cwd=folder, code=1).stderr
-    assert "There is nobody to ask" in refused
-    dry = run("restore", "--from", "b.jsonl", "--replace", "--dry-run", *STORE, cwd=folder).stdout
-    assert "18 rows of 2 spaces. The file is whole; nothing was written." in dry
+    assert "has other rows" in run("restore", "rosey", "b.jsonl", *STORE, cwd=folder, code=1).stderr
+    refused = run("restore", "rosey", "b.jsonl", "--replace", *STORE, cwd=folder, code=1).stderr
+    assert "Confirmation needs a terminal" in refused
+    dry = run("restore", "rosey", "b.jsonl", "--replace", "--dry-run", *STORE, cwd=folder).stdout
+    assert "18 rows of 2 spaces. The file is valid; nothing was written." in dry
     assert run("spaces", *STORE, cwd=folder).stdout.splitlines()[-1] == "channel-9"
-    run("restore", "--from", "b.jsonl", "--replace", "--yes", *STORE, cwd=folder)
+    run("restore", "rosey", "b.jsonl", "--replace", "--yes", *STORE, cwd=folder)
     assert run("spaces", *STORE, cwd=folder).stdout == "channel-7\nchannel-8\n"
     assert (folder / "b.jsonl").read_bytes() == before
 
@@ -174,16 +172,13 @@ def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("backup",), "--to FILE"),
-        (("backup", "--to", "clips.db"), "there already"),
-        (("backup", "--to", "gone/b.jsonl"), "can't be opened"),
-        (("restore",), "--from FILE"),
-        (("restore", "--from", "gone.jsonl"), "can't be opened"),
-        (("restore", "--from", "clips.db"), "A line is not a row"),
-        (("export", "--records"), "Name the system"),
+        (("backup", "rosey", "clips.db"), "already exists"),
+        (("backup", "rosey", "gone/b.jsonl"), "can't be opened"),
+        (("restore", "rosey", "gone.jsonl"), "can't be opened"),
+        (("restore", "rosey", "clips.db"), "A line is not a row"),
     ],
 )
-def test_what_can_not_be_is_said_and_changes_nothing(
+def test_an_invalid_file_is_rejected_and_nothing_changes(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     before = {entry.name for entry in folder.iterdir()}
@@ -193,9 +188,61 @@ def test_what_can_not_be_is_said_and_changes_nothing(
 
 
 def test_only_its_owner_can_read_a_backup_or_an_export(folder: Path) -> None:
-    run("backup", *STORE, "--to", "b.jsonl", cwd=folder)
-    run("export", *STORE, "--to", "e.jsonl", cwd=folder)
+    run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
+    run("export", "rosey", "e.jsonl", *STORE, cwd=folder)
     assert [(folder / name).stat().st_mode & 0o777 for name in ("b.jsonl", "e.jsonl")] == [
         0o600,
         0o600,
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("backup",), "Missing argument 'SYSTEM'"),
+        (("backup", "rosey"), "Missing argument 'FILE'"),
+        (("restore", "rosey"), "Missing argument 'FILE'"),
+        (("export", "rows.jsonl"), "'rows.jsonl' is not a system"),
+        (("move", "sqlite:a.db", "sqlite:b.db"), "keyhouse move SYSTEM FROM TO"),
+        (("backup", "--to", "b.jsonl"), "--to was replaced: use keyhouse backup SYSTEM FILE"),
+        (("restore", "--from", "b.jsonl"), "--from was replaced: use keyhouse restore SYSTEM FILE"),
+        (("export", "rosey", "--to=e.jsonl"), "--to was replaced: use keyhouse export SYSTEM FILE"),
+        (("import", "--from", "e"), "--from was replaced: use keyhouse import SYSTEM FILE"),
+        (("import", "rosey", "--partial"), "--partial was replaced: use --allow-truncated"),
+        (("verify", "rosey", "--drop"), "--drop was replaced: use --delete-unreadable"),
+        (("describe", "rosey", "--as", "json"), "--as was replaced: use --format"),
+        (("list", "rosey", "--only", "records"), "--only was replaced: use --type"),
+        (("scan", "rosey", "--only", "records"), "--only was replaced: use --type"),
+        (("count", "rosey", "--only", "records"), "--only was replaced: use --type"),
+        (("watch", "rosey", "--only", "records"), "--only was replaced: use --type"),
+        (("bench", "--only", "3"), "--only was replaced: use --cases"),
+        (("tables", "up", "sqlite:a.db"), "up was renamed: use upgrade"),
+        (("tables", "down", "sqlite:a.db"), "down was renamed: use downgrade"),
+        (("tables", "current", "sqlite:a.db"), "current was renamed: use status"),
+        (("streamkit", "export", "--to", "e"), "--to was replaced: use keyhouse streamkit export"),
+        (("streamkit", "import", "--from", "e"), "--from was replaced: use keyhouse streamkit im"),
+    ],
+)
+def test_an_old_spelling_is_rejected_with_the_new_one(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in " ".join(run(*arguments, code=2).stderr.split())
+
+
+def test_the_environment_names_the_system(tmp_path: Path) -> None:
+    where = {"KEYHOUSE_STORE": "sqlite:bot.db", "KEYHOUSE_SPACE": "trivia"}
+    named = where | {"KEYHOUSE_SYSTEM": "rosey"}
+
+    def keyhouse(*arguments: str) -> str:
+        return run(*arguments, cwd=tmp_path, environment=named).stdout
+
+    keyhouse("put", "theme", '"dark"')
+    keyhouse("put", "--ttl", "24h", "rosey", "rosey", "1")
+    assert keyhouse("get", "theme") == keyhouse("get", "rosey", "theme") == '"dark"\n'
+    assert keyhouse("get", "rosey", "rosey") == "1\n"
+    assert keyhouse("list") == "rosey\ntheme\n"
+    assert keyhouse("list", "--limit", "5", "th") == "theme\n"
+    assert "2 rows" in keyhouse("backup", "b.jsonl")
+    assert "2 rows" in keyhouse("move", "sqlite:bot.db", "sqlite:{system}.db")
+    assert (tmp_path / "rosey.db").exists()
+    assert "Missing argument 'KEY'" in run("get", "rosey", environment=named, code=2).stderr

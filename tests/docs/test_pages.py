@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from keyhouse import errors
-from keyhouse.cli.reference import pages
 from keyhouse.systems.registry import NAMES
 from tests.docs.pages import DOCS, ROOT, code, items, table
+from tools.reference import pages
 
 SOURCE = ROOT / "src" / "keyhouse"
 

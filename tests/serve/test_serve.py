@@ -131,7 +131,7 @@ def test_people_are_told_in_words(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     assert re.fullmatch(
-        r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C ends it\.\n", line
+        r"keyhouse is ready: HTTP http://\S+, NATS nats://\S+\. Ctrl-C stops it\.\n", line
     )
     assert (tmp_path / "keyhouse-data").is_dir()
 

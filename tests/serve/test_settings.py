@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from keyhouse.cli.serve import serve
+from keyhouse.cli.commands.serve import serve
 from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import server

@@ -1,8 +1,4 @@
-"""The command line: one thin file for each command, the options that they share in `options`, output in one place.
+"""The command line: one file per command in `commands`, and what they share in the modules here.
 
-`main` is the program. What a command knows comes from public names of the layers below.
+`keyhouse.cli.__main__:main` is the program. A system's own commands are in its `commands.py`.
 """
-
-from keyhouse.cli.entry import main
-
-__all__ = ["main"]

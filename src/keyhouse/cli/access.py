@@ -1,93 +1,121 @@
-"""What the commands over data ask for, answered by a store or by a running service: the same words either way."""
+"""Data access for `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: a store or a running service."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
-from keyhouse.cli.opening import Rehearsal, opened
-from keyhouse.cli.options import Query, Selection, Where
-from keyhouse.cli.place import Place, named_space, place_of_key, place_of_space, service_of, url_of
-from keyhouse.cli.query import counted, found, span
-from keyhouse.cli.rows import Shown, filter_of, shown, shown_change, shown_told, span_of
-from keyhouse.cli.target import target
-from keyhouse.cli.writing import Put, check_writable, completed, put_value, refuse_newer
-from keyhouse.engine import Engine, check_since
-from keyhouse.engines.registry import public_url
-from keyhouse.errors import EngineError
-from keyhouse.schema import KeyMatch
+import msgspec
+
+from keyhouse import Store
+from keyhouse.cli.options import Location, Query, Selection
+from keyhouse.cli.rows import RowView, key_filter, prefix_span, view_change, view_remote, view_row
+from keyhouse.cli.target import (
+    Preflight,
+    Target,
+    engine_at,
+    load_system,
+    service_of,
+    space_name,
+    store_url,
+    target_of_key,
+    target_of_space,
+)
+from keyhouse.engine import Row, check_since
+from keyhouse.engines.url import public_url
+from keyhouse.errors import DocumentError, EngineError, UsageError
+from keyhouse.keys import Span
+from keyhouse.schema import MILLISECONDS, KeyMatch, Log, Record
+from keyhouse.schema.description import kind_of, member_name
+from keyhouse.schema.explanation import explain
 from keyhouse.service.remote import Remote
-from keyhouse.store import Unset
+from keyhouse.store import ANY, Entry, Unset, version
 from keyhouse.systems.registry import load_remote
 
 
+class PutResult(msgspec.Struct, frozen=True):
+    """A written record. Members that a service does not return are unset."""
+
+    space: str
+    key: str
+    record: str
+    revision: int | msgspec.UnsetType
+    expires: str | msgspec.UnsetType | None
+    value: Any
+    derived: list[dict[str, str]]
+
+
 class Access(Protocol):
-    """The rows of one place. `where` is for people."""
+    """The rows of one space. `location` is the URL to show."""
 
-    where: str
+    location: str
 
-    async def get(self, key: str) -> Shown | None: ...
+    async def get(self, key: str) -> RowView | None: ...
 
     def rows(
         self, query: Query, *, keys_only: bool = False, resolve: bool = False
-    ) -> AsyncIterator[Shown]: ...
+    ) -> AsyncIterator[RowView]: ...
 
     async def count(self, selection: Selection) -> int: ...
 
     def watch(
-        self, selection: Selection, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Shown, None]: ...
+        self, selection: Selection, since: int | None, on_start: Callable[[int], None]
+    ) -> AsyncGenerator[RowView, None]: ...
 
     async def put(
-        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
-    ) -> Put: ...
+        self, key: str, match: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> PutResult: ...
 
-    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool: ...
-
-
-def selected(selection: Selection) -> Place:
-    """The place of the rows that are asked for. Every command asks for the system first, then the store, then the space."""
-    chosen = target(selection.system)
-    _check_named(selection.system, selection)
-    return place_of_space(chosen, named_space(selection.space) or _space_of_token(selection))
+    async def delete(self, key: str, match: KeyMatch, expect: int | Unset | None) -> bool: ...
 
 
-def selected_by_key(system: str, key: str, where: Where) -> tuple[Place, KeyMatch]:
-    """The place of one row, and what the row is."""
-    chosen = target(system)
-    _check_named(system, where)
-    return place_of_key(chosen, key, where.space)
+# Every command resolves the system first, then the store, then the space: so do its errors.
+
+
+def select_space(selection: Selection) -> Target:
+    """Return the space of a selection; without `--space`, the one that the token belongs to."""
+    system = load_system(selection.system)
+    _check_store(selection.system, selection)
+    return target_of_space(system, space_name(selection.space) or _space_of_token(selection))
+
+
+def select_key(system: str, key: str, location: Location) -> tuple[Target, KeyMatch]:
+    """Return the space of a key, and the declaration that the key matches."""
+    loaded = load_system(system)
+    _check_store(system, location)
+    return target_of_key(loaded, key, location.space)
 
 
 def _space_of_token(selection: Selection) -> str | None:
-    """The space that a token stands for, where the system's are customers who have one."""
     service = service_of(selection)
     if service is None or service.token is None:
         return None
-    named: Callable[[str], str] | None = getattr(load_remote(selection.system), "space_of", None)
-    return None if named is None else named(service.token)
+    space_of: Callable[[str], str] | None = getattr(load_remote(selection.system), "space_of", None)
+    return None if space_of is None else space_of(service.token)
 
 
-def _check_named(system: str, where: Where) -> None:
-    if service_of(where) is None:
-        url_of(system, where.store, where.data)
+def _check_store(system: str, location: Location) -> None:
+    if service_of(location) is None:
+        store_url(system, location.store, location.data)
 
 
 @asynccontextmanager
-async def reached(
-    system: str, place: Place, where: Where, *, rehearse: Rehearsal | None = None
+async def open_access(
+    system: str, target: Target, location: Location, *, preflight: Preflight | None = None
 ) -> AsyncIterator[Access]:
-    """The way in that the options or the environment name, open until the end of the block. A store must be there, unless
-    there is something to rehearse: then see `opened`."""
-    service = service_of(where)
+    """Open the store or the service that the options or the environment name.
+
+    A store must exist, unless there is a `preflight`: see `engine_at`.
+    """
+    service = service_of(location)
     if service is None:
-        url = url_of(system, where.store, where.data)
-        async with opened(url, existing=rehearse is None, rehearse=rehearse) as engine:
-            yield StoreAccess(place, engine, public_url(url))
+        url = store_url(system, location.store, location.data)
+        async with engine_at(url, existing=preflight is None, preflight=preflight) as engine:
+            yield StoreAccess(target, target.store(engine), public_url(url))
         return
     try:
-        remote: Remote = await load_remote(system).connect(service.url, place.space, service.token)
+        remote: Remote = await load_remote(system).connect(service.url, target.space, service.token)
         try:
-            yield ServiceAccess(place, remote, public_url(service.url))
+            yield ServiceAccess(target, remote, public_url(service.url))
         finally:
             await remote.close()
     except EngineError as error:
@@ -96,113 +124,233 @@ async def reached(
 
 
 class StoreAccess:
-    def __init__(self, place: Place, engine: Engine, where: str) -> None:
-        self.where = where
-        self._place = place
-        self._engine = engine
+    def __init__(self, target: Target, store: Store, location: str) -> None:
+        self.location = location
+        self._target = target
+        self._schema = target.schema
+        self._space = target.space
+        self._store = store
 
-    async def get(self, key: str) -> Shown | None:
-        [row] = await self._engine.read(self._place.space, (key,))
-        return None if row is None else shown(self._place.schema, self._place.space, row)
-
-    def rows(
-        self, query: Query, *, keys_only: bool = False, resolve: bool = False
-    ) -> AsyncIterator[Shown]:
-        return found(query, self._place, self._engine, keys_only=keys_only, resolve=resolve)
-
-    async def count(self, selection: Selection) -> int:
-        return await counted(selection, self._place, self._engine)
-
-    async def watch(
-        self, selection: Selection, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Shown, None]:
-        schema, space = self._place.schema, self._place.space
-        passes, within = filter_of(schema, selection.only), span_of(selection.prefix)
-        newest = (await self._engine.scan(space, within, limit=1)).revision
-        check_since(since, newest)  # before it is said that it has begun
-        start = since if since is not None else newest
-        begun(start)
-        async with aclosing(self._engine.watch(space, within, since=start)) as changes:
-            async for change in changes:
-                if passes(change.key):
-                    yield shown_change(schema, space, change)
-
-    async def put(
-        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
-    ) -> Put:
-        return await put_value(
-            self._place, self._place.store(self._engine), found, key, content, ttl, expect
-        )
-
-    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool:
-        store = self._place.store(self._engine)
-        await refuse_newer(store)
-        bound = store.find(key)
-        assert bound is not None, "the place was chosen by this key"
-        return await store.delete(found.record, expect=expect, **bound.fields)
-
-
-class ServiceAccess:
-    """It knows its system's schema, and so shows a row as the store would; what the service does not tell is left out."""
-
-    def __init__(self, place: Place, remote: Remote, where: str) -> None:
-        self.where = where
-        self._place = place
-        self._remote = remote
-
-    async def get(self, key: str) -> Shown | None:
-        told = await self._remote.get(key)
-        return None if told is None else shown_told(self._place.schema, self._place.space, told)
+    async def get(self, key: str) -> RowView | None:
+        row = await self._store.row(key)
+        return None if row is None else view_row(self._schema, self._space, row)
 
     async def rows(
         self, query: Query, *, keys_only: bool = False, resolve: bool = False
-    ) -> AsyncIterator[Shown]:
-        """No service tells derived rows, so that there is nothing to resolve."""
-        schema, count = self._place.schema, 0
-        passes, within = filter_of(schema, query.only), span(query)
-        async for told in self._remote.rows(
+    ) -> AsyncIterator[RowView]:
+        """Iterate over the rows of a query. `resolve` replaces a derived row by its records."""
+        accepts, count = key_filter(self._schema, query.type), 0
+        scan = self._store.row_scan(_span(query), reverse=query.reverse, keys_only=keys_only)
+        async with aclosing(scan) as rows:
+            async for row in rows:
+                if not accepts(row.key):
+                    continue
+                for each in await self._records(row) if resolve else [row]:
+                    yield view_row(self._schema, self._space, each, keys_only=keys_only)
+                    count += 1
+                    if count == query.limit:
+                        return
+
+    async def _records(self, row: Row) -> list[Row]:
+        """Return the existing records of a derived row; any other row itself."""
+        match = self._schema.find(row.key)
+        if match is None or isinstance(match.declared, Record):
+            return [row]
+        record: Record[Any] = match.record
+        keys = [
+            record.template.join(values)
+            for owners in match.declared.owners(row.key, row.value)
+            for values in owners
+        ]
+        rows = await self._store.rows(keys) if keys else []
+        return [each for each in rows if each is not None]
+
+    async def count(self, selection: Selection) -> int:
+        accepts = key_filter(self._schema, selection.type)
+        rows = self._store.row_scan(prefix_span(selection.prefix), keys_only=True)
+        return sum([1 async for row in rows if accepts(row.key)])
+
+    async def watch(
+        self, selection: Selection, since: int | None, on_start: Callable[[int], None]
+    ) -> AsyncGenerator[RowView, None]:
+        accepts = key_filter(self._schema, selection.type)
+        span = prefix_span(selection.prefix)
+        newest = await self._store.revision()
+        check_since(since, newest)  # before on_start
+        start = since if since is not None else newest
+        on_start(start)
+        async with aclosing(self._store.row_watch(span, since=start)) as changes:
+            async for change in changes:
+                if accepts(change.key):
+                    yield view_change(self._schema, self._space, change)
+
+    async def put(
+        self, key: str, match: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> PutResult:
+        return await put_value(self._target, self._store, match, key, content, ttl, expect)
+
+    async def delete(self, key: str, match: KeyMatch, expect: int | Unset | None) -> bool:
+        await reject_newer(self._store)
+        bound = self._store.find(key)
+        assert bound is not None, "the target was chosen by this key"
+        return await self._store.delete(match.record, expect=expect, **bound.fields)
+
+
+class ServiceAccess:
+    """A running service. The schema is known here, so that rows look as in a store."""
+
+    def __init__(self, target: Target, remote: Remote, location: str) -> None:
+        self.location = location
+        self._target = target
+        self._schema = target.schema
+        self._space = target.space
+        self._remote = remote
+
+    async def get(self, key: str) -> RowView | None:
+        row = await self._remote.get(key)
+        return None if row is None else view_remote(self._schema, self._space, row)
+
+    async def rows(
+        self, query: Query, *, keys_only: bool = False, resolve: bool = False
+    ) -> AsyncIterator[RowView]:
+        """Iterate over the rows of a query. A service has no derived rows, so none are resolved."""
+        accepts, span, count = key_filter(self._schema, query.type), _span(query), 0
+        async for row in self._remote.rows(
             query.prefix, reverse=query.reverse, keys_only=keys_only
         ):
-            if not (passes(told.key) and told.key in within):
+            if not (accepts(row.key) and row.key in span):
                 continue
-            yield shown_told(schema, self._place.space, told, keys_only=keys_only)
+            yield view_remote(self._schema, self._space, row, keys_only=keys_only)
             count += 1
             if count == query.limit:
                 return
 
     async def count(self, selection: Selection) -> int:
-        passes = filter_of(self._place.schema, selection.only)
-        if selection.only is None:
+        accepts = key_filter(self._schema, selection.type)
+        if selection.type is None:
             return await self._remote.count(selection.prefix)
-        return sum(
-            [
-                passes(told.key)
-                async for told in self._remote.rows(selection.prefix, reverse=False, keys_only=True)
-            ]
-        )
+        rows = self._remote.rows(selection.prefix, reverse=False, keys_only=True)
+        return sum([accepts(row.key) async for row in rows])
 
     async def watch(
-        self, selection: Selection, since: int | None, begun: Callable[[int], None]
-    ) -> AsyncGenerator[Shown, None]:
-        schema = self._place.schema
-        passes = filter_of(schema, selection.only)
-        async with aclosing(self._remote.watch(selection.prefix, since, begun)) as changes:
-            async for told in changes:
-                if passes(told.key):
-                    yield shown_told(schema, self._place.space, told, watched=True)
+        self, selection: Selection, since: int | None, on_start: Callable[[int], None]
+    ) -> AsyncGenerator[RowView, None]:
+        accepts = key_filter(self._schema, selection.type)
+        async with aclosing(self._remote.watch(selection.prefix, since, on_start)) as changes:
+            async for row in changes:
+                if accepts(row.key):
+                    yield view_remote(self._schema, self._space, row, watched=True)
 
     async def put(
-        self, key: str, found: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
-    ) -> Put:
-        check_writable(self._place, found, key)
-        value = completed(found.record, found, None, content)
-        found.record.parse(value)
-        told = await self._remote.put(key, value, ttl=ttl, expect=expect)
-        there = shown_told(self._place.schema, self._place.space, told)
-        return Put(
-            there.space, key, found.record.name, there.revision, there.expires, there.value, []
+        self, key: str, match: KeyMatch, content: bytes, ttl: int | None, expect: int | Unset | None
+    ) -> PutResult:
+        check_writable(self._target, match, key)
+        value = complete(match.record, match, None, content)
+        match.record.parse(value)
+        row = await self._remote.put(key, value, ttl=ttl, expect=expect)
+        view = view_remote(self._schema, self._space, row)
+        return PutResult(
+            view.space, key, match.record.name, view.revision, view.expires, view.value, []
         )
 
-    async def delete(self, key: str, found: KeyMatch, expect: int | Unset | None) -> bool:
-        check_writable(self._place, found, key)
+    async def delete(self, key: str, match: KeyMatch, expect: int | Unset | None) -> bool:
+        check_writable(self._target, match, key)
         return await self._remote.delete(key, expect=expect)
+
+
+def _span(query: Query) -> Span:
+    span = prefix_span(query.prefix)
+    if query.after is None:
+        return span
+    return span.before(query.after) if query.reverse else span.after(query.after)
+
+
+# Writes
+
+
+async def put_value(
+    target: Target,
+    store: Store,
+    match: KeyMatch,
+    key: str,
+    content: bytes,
+    ttl: int | None,
+    expect: int | Unset | None,
+) -> PutResult:
+    """Write a JSON document as the record of its key."""
+    check_writable(target, match, key)
+    await reject_newer(store)
+    if isinstance(match.declared, Log):
+        raise UsageError(
+            "The events of a log are appended by its system, which also folds them.",
+            log=match.record.name,
+        )
+    record: Record[Any] = match.record
+    bound = store.find(key)
+    assert bound is not None, "the target was chosen by this key"
+    before: Entry[Any] | None = None
+    if record.private:  # `get` does not print them: a put must not lose them
+        before = await store.entry(record, **bound.fields)
+        expect = (None if before is None else before.revision) if expect is ANY else expect
+    value = record.parse(complete(record, match, before, content))
+    entry = await store.put(record, value, ttl=ttl, expect=expect, **bound.fields)
+    rows = [
+        {"kind": kind_of(derived), "key": row}
+        for derived in bound.record.derived
+        for row in derived.rows(entry.record, entry.values)
+    ]
+    expires = None if entry.expires is None else MILLISECONDS.format(entry.expires)
+    return PutResult(
+        target.space, key, record.name, entry.revision, expires, record.shown(entry.record), rows
+    )
+
+
+def check_writable(target: Target, match: KeyMatch, key: str) -> None:
+    """Reject derived rows, and the rows that the store maintains."""
+    if not isinstance(match.declared, Record):
+        explanation = explain(target.schema, key)
+        raise UsageError(
+            "This is a derived row: write or delete its record instead.",
+            key=key,
+            kind=kind_of(match.declared),
+            record=None if explanation is None else explanation.record_key,
+        )
+    if target.schema.meta is not None and match.record in target.schema.meta.records:
+        raise UsageError("The store maintains this row: see `keyhouse migrate`.", key=key)
+
+
+async def reject_newer(store: Store) -> None:
+    """Raise NewerError if newer code has migrated the space: this code would write the old format."""
+    if store.schema.meta is not None:
+        await version(store)
+
+
+def complete(
+    record: Record[Any], match: KeyMatch, before: Entry[Any] | None, content: bytes
+) -> bytes:
+    """Add the members that the key, the store and the existing record determine."""
+    try:
+        document = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(
+            "The value is not JSON; to store it as text, add --text.", reason=str(error)
+        ) from None
+    if not isinstance(document, dict) or not record.is_struct:
+        return content
+    known: dict[str, Any] = {}
+    for name, value in match.fields.items():
+        source = record.fields.get(name, name)
+        if isinstance(source, str) and "." not in source and hasattr(record.type, source):
+            known[source] = value
+    known |= {
+        name: record.times.format(0)
+        for name in (record.created, record.updated)
+        if name is not None
+    }
+    known |= {} if record.version is None else {record.version[0]: record.version[1]}
+    known |= (
+        {} if before is None else {name: getattr(before.record, name) for name in record.private}
+    )
+    members = {member_name(record.type, name): value for name, value in known.items()}
+    missing = {name: value for name, value in members.items() if name not in document}
+    return msgspec.json.encode(document | missing) if missing else content

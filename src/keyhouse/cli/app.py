@@ -1,39 +1,48 @@
-"""The program's commands. Nothing heavy is imported here: a command imports what it needs when it runs, so help is quick."""
+"""The program's commands, in the order of its help.
 
-from typing import Annotated
+Commands import slow dependencies (Rich, drivers, servers) when they run, and a system's own commands are
+imported only when one of them is called, so that help is fast.
+"""
+
+from collections.abc import Callable
+from textwrap import wrap
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from keyhouse import __version__
-from keyhouse.cli.backup import backup
-from keyhouse.cli.bench import bench
-from keyhouse.cli.count import count
-from keyhouse.cli.delete import delete
-from keyhouse.cli.describe import describe
-from keyhouse.cli.doctor import doctor
-from keyhouse.cli.entry import exit_codes
-from keyhouse.cli.explain import explain
-from keyhouse.cli.export import export
-from keyhouse.cli.get import get
-from keyhouse.cli.import_ import import_
-from keyhouse.cli.list import list_
-from keyhouse.cli.migrate import migrate
-from keyhouse.cli.move import move
-from keyhouse.cli.put import put
-from keyhouse.cli.restore import restore
-from keyhouse.cli.rosey import rosey
-from keyhouse.cli.scan import scan
-from keyhouse.cli.serve import serve
-from keyhouse.cli.spaces import spaces
-from keyhouse.cli.stats import stats
-from keyhouse.cli.streamkit import streamkit
-from keyhouse.cli.sweep import sweep
-from keyhouse.cli.tables import tables
-from keyhouse.cli.token import token
-from keyhouse.cli.verify import verify
-from keyhouse.cli.watch import watch
+from keyhouse.cli.commands.backup import backup
+from keyhouse.cli.commands.bench import bench
+from keyhouse.cli.commands.count import count
+from keyhouse.cli.commands.delete import delete
+from keyhouse.cli.commands.describe import describe
+from keyhouse.cli.commands.doctor import doctor
+from keyhouse.cli.commands.explain import explain
+from keyhouse.cli.commands.export import export
+from keyhouse.cli.commands.get import get
+from keyhouse.cli.commands.import_ import import_
+from keyhouse.cli.commands.list import list_
+from keyhouse.cli.commands.migrate import migrate
+from keyhouse.cli.commands.move import move
+from keyhouse.cli.commands.put import put
+from keyhouse.cli.commands.restore import restore
+from keyhouse.cli.commands.scan import scan
+from keyhouse.cli.commands.serve import serve
+from keyhouse.cli.commands.spaces import spaces
+from keyhouse.cli.commands.stats import stats
+from keyhouse.cli.commands.sweep import sweep
+from keyhouse.cli.commands.tables import tables
+from keyhouse.cli.commands.token import token
+from keyhouse.cli.commands.verify import verify
+from keyhouse.cli.commands.watch import watch
+from keyhouse.cli.options import Command
+from keyhouse.systems.registry import NAMES, load_system
 
-HELP = """Declare a keyspace once, and get a typed, transactional, isolated, inspectable store.
+HELP = """Declare a keyspace once; get a typed, transactional, isolated, inspectable store.
+
+Every command takes the system first, then keys, files or URLs. The rows are in a
+store (--store URL) or behind a running service (--service URL), in one space.
 
 \b
 Try it:
@@ -41,42 +50,98 @@ Try it:
   keyhouse put rosey theme '"dark"'
   keyhouse get rosey theme
 
+\b
+Defaults from the environment:
+  KEYHOUSE_SYSTEM   the system, which may then be left out
+  KEYHOUSE_STORE    --store;  KEYHOUSE_SERVICE --service;  KEYHOUSE_TOKEN --token
+  KEYHOUSE_SPACE    --space
+
 Each command has examples: keyhouse put --help"""
+
+EXIT_CODES = {
+    0: "Success.",
+    1: "Rejected: the message gives the reason. Nothing was changed, unless it says otherwise.",
+    2: "Usage error: an unknown option, a missing argument.",
+    3: "Not found: the key has no row, or the row has expired.",
+    4: "Conflict with the stored state, such as an unexpected revision. Nothing was changed.",
+    5: "`verify` found problems that were not repaired, or `migrate --dry-run` found work.",
+    130: "Interrupted by Ctrl-C. Every commit was completed or not made, never half made.",
+}
+
+
+def exit_codes() -> str:
+    """Return the exit codes as the last lines of the help."""
+    width = max(len(str(code)) for code in EXIT_CODES)
+    lines = [
+        wrap(
+            meaning, 76, initial_indent=f"  {code:>{width}}  ", subsequent_indent=" " * (width + 4)
+        )
+        for code, meaning in EXIT_CODES.items()
+    ]
+    return "\n".join(["\b", "Exit codes:", *(line for each in lines for line in each)])
+
+
+class SystemGroup(TyperGroup):
+    """The commands of one system, imported from its `commands.py` on first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return self._group().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return self._group().get_command(ctx, cmd_name)
+
+    def _group(self) -> TyperGroup:
+        group = typer.main.get_command(load_system(self.name or "").commands)
+        assert isinstance(group, TyperGroup), "a system's commands have a callback"
+        return group
+
 
 app = typer.Typer(
     help=HELP,
     epilog=exit_codes(),
     no_args_is_help=True,
-    rich_markup_mode=None,  # help without Rich starts in two thirds of the time
+    rich_markup_mode=None,  # help without Rich takes two thirds of the time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve)
-app.command()(token)
-app.command()(get)
-app.command()(put)
-app.command()(delete)
-app.command("list")(list_)
-app.command()(scan)
-app.command()(count)
-app.command()(watch)
-app.command()(spaces)
-app.command()(stats)
-app.command()(explain)
-app.command()(verify)
-app.command()(migrate)
-app.command()(sweep)
-app.command()(backup)
-app.command()(restore)
-app.command()(export)
-app.command("import")(import_)
-app.command()(move)
-app.command()(tables)
-app.command()(describe)
-app.command()(doctor)
-app.command()(bench)
-app.add_typer(rosey, name="rosey")
-app.add_typer(streamkit, name="streamkit")
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "serve": serve,
+    "token": token,
+    "get": get,
+    "put": put,
+    "delete": delete,
+    "list": list_,
+    "scan": scan,
+    "count": count,
+    "watch": watch,
+    "spaces": spaces,
+    "stats": stats,
+    "explain": explain,
+    "verify": verify,
+    "migrate": migrate,
+    "sweep": sweep,
+    "backup": backup,
+    "restore": restore,
+    "export": export,
+    "import": import_,
+    "move": move,
+    "tables": tables,
+    "describe": describe,
+    "doctor": doctor,
+    "bench": bench,
+}
+for name, command in _COMMANDS.items():
+    app.command(name, cls=Command)(command)
+for system in map(load_system, NAMES):
+    if system.has("commands"):
+        group = typer.Typer(
+            cls=SystemGroup,
+            help=f"{system.title}: more commands.",
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
+        group.callback()(lambda: None)
+        app.add_typer(group, name=system.name)
 
 
 def _show_version(wanted: bool) -> None:
@@ -94,4 +159,4 @@ def keyhouse(
         ),
     ] = False,
 ) -> None:
-    """Declare a keyspace once, and get a typed, transactional, isolated, inspectable store."""
+    """Declare a keyspace once; get a typed, transactional, isolated, inspectable store."""

@@ -1,31 +1,85 @@
-"""The one way in which every command names a system, a store, a space and a key, and is told what to show.
+"""Arguments and options that commands share. Every command names a system, a store and a space alike:
 
-    keyhouse COMMAND SYSTEM [KEY] --store URL --space NAME
+    keyhouse COMMAND SYSTEM [KEY|FILE|URL...] --store URL --space NAME
     keyhouse COMMAND SYSTEM [KEY] --service URL --space NAME
 
-What is not said stands in the environment: see `place`.
+The environment has the defaults: KEYHOUSE_SYSTEM here, the others in `target`.
 """
 
+import os
+import re
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import msgspec
 import typer
+from typer.core import TyperCommand
 
 from keyhouse.cli.completion import complete_key, complete_space
-from keyhouse.cli.target import SYSTEM_HELP, system_names
+from keyhouse.errors import UsageError
+from keyhouse.store import ANY, Unset
+from keyhouse.systems.registry import NAMES
+
+__all__ = [
+    "SYSTEM_HELP",
+    "After",
+    "Command",
+    "ConfigFile",
+    "DataFolder",
+    "DryRun",
+    "Json",
+    "JsonLines",
+    "Key",
+    "Limit",
+    "Location",
+    "OptionalSystem",
+    "Prefix",
+    "Query",
+    "Reverse",
+    "RowType",
+    "Selection",
+    "ServiceUrl",
+    "SpaceName",
+    "SpaceNames",
+    "StoreUrl",
+    "SystemName",
+    "Token",
+    "Yes",
+    "examples",
+    "expected_revision",
+    "renamed",
+    "spread",
+    "system_names",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or your own schema as module:NAME."
+
+
+def system_names(incomplete: str) -> list[str]:
+    """Return the systems that shell completion offers."""
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
 SystemName = Annotated[
-    str, typer.Argument(metavar="SYSTEM", help=SYSTEM_HELP, autocompletion=system_names)
+    str,
+    typer.Argument(
+        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=system_names
+    ),
+]
+OptionalSystem = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SYSTEM", help=f"{SYSTEM_HELP} [KEYHOUSE_SYSTEM]", autocompletion=system_names
+    ),
 ]
 Key = Annotated[
     str,
-    typer.Argument(metavar="KEY", help="The key, as it is stored.", autocompletion=complete_key),
+    typer.Argument(metavar="KEY", help="The key, as stored.", autocompletion=complete_key),
 ]
 Prefix = Annotated[
     str,
@@ -41,7 +95,7 @@ StoreUrl = Annotated[
         "--store",
         "-s",
         metavar="URL",
-        help="The engine that holds the rows: sqlite:data.db [KEYHOUSE_STORE]",
+        help="URL of the engine that holds the rows: sqlite:data.db [KEYHOUSE_STORE]",
     ),
 ]
 DataFolder = Annotated[
@@ -55,13 +109,14 @@ ServiceUrl = Annotated[
     typer.Option(
         "--service",
         metavar="URL",
-        help="Instead of --store: a running service, nats://host:4222 or http://host:8080 [KEYHOUSE_SERVICE]",
+        help="Instead of --store: a running service, nats://host:4222 or http://host:8080"
+        " [KEYHOUSE_SERVICE]",
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
-        "--token", metavar="TOKEN", help="For a service that asks for one [KEYHOUSE_TOKEN]"
+        "--token", metavar="TOKEN", help="Access token, if the service needs one [KEYHOUSE_TOKEN]"
     ),
 ]
 SpaceName = Annotated[
@@ -70,29 +125,45 @@ SpaceName = Annotated[
         "--space",
         "-p",
         metavar="NAME",
-        help="The space, unless the key names it [KEYHOUSE_SPACE]",
+        help="The space, unless the key contains it [KEYHOUSE_SPACE]",
         autocompletion=complete_space,
     ),
 ]
-Only = Annotated[
-    str | None,
+SpaceNames = Annotated[
+    list[str] | None,
     typer.Option(
-        metavar="WHAT", help="Only rows of one record by its name; or `records`, or `derived` rows."
+        "--space",
+        "-p",
+        metavar="NAME",
+        help="Only this space; repeatable. Default: all spaces.",
+        autocompletion=complete_space,
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="No more than this many.")]
-After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind this key.")]
-Reverse = Annotated[bool, typer.Option("--reverse", help="From the last to the first.")]
-Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-JsonLines = Annotated[
-    bool, typer.Option("--json", help="As JSON, one object a line, for programs.")
+RowType = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="WHAT",
+        help="Only rows of this record; or `records`, or `derived` for all derived rows.",
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Limit = Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of rows.")]
+After = Annotated[str | None, typer.Option(metavar="KEY", help="Start after this key.")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="In descending order.")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The settings file. [keyhouse.toml, if it exists]"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print JSON, one object per line, for programs.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 
 
-class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """A space, and where it is: in a store, or with a running service. Of the last four, one kind at most."""
+class Location(msgspec.Struct, frozen=True, kw_only=True):
+    """A space, in a store or behind a running service. At most one of `store`, `data`, `service`."""
 
     space: SpaceName = None
     store: StoreUrl = None
@@ -101,53 +172,100 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     token: Token = None
 
 
-class Selection(Where, frozen=True, kw_only=True):
-    """Which rows of it."""
+class Selection(Location, frozen=True, kw_only=True):
+    """The rows of a space with a prefix and a type."""
 
     system: SystemName
     prefix: Prefix = ""
-    only: Only = None
+    type: RowType = None
 
 
 class Query(Selection, frozen=True, kw_only=True):
-    """How many of them, and from where on."""
+    """A page of a selection."""
 
     limit: Limit = None
     after: After = None
     reverse: Reverse = False
 
 
+def expected_revision(text: str | None) -> int | Unset | None:
+    """Parse `--expect` into the store's `expect`: a revision, None for "absent", or no expectation."""
+    if text is None:
+        return ANY
+    if text == "absent":
+        return None
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise UsageError("A revision is a whole number, or `absent`.", expect=text)
+    return int(text)
+
+
+# Commands
+
+
+class Command(TyperCommand):
+    """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM.
+
+    With the variable set, the first argument is a system only if it is one of the known names or the
+    variable's own value; anything else is the argument after it. A key may look like `module:NAME`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        default = os.environ.get("KEYHOUSE_SYSTEM")
+        takes_system = any(parameter.name == "system" for parameter in self.params)
+        if default and takes_system and self._first_argument(args) not in (*NAMES, default):
+            args = [default, *args]
+        return super().parse_args(ctx, args)
+
+    def _first_argument(self, args: list[str]) -> str | None:
+        takes_value = {
+            name
+            for parameter in self.params
+            for name in parameter.opts
+            if not getattr(parameter, "is_flag", False)
+        }
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                return next(words, None)
+            if not word.startswith("-") or word == "-":
+                return word
+            if word in takes_value:
+                next(words, None)
+        return None
+
+
 def spread(command: F) -> F:
-    """An argument that is a Struct of options becomes these options: what commands share is said once, in that Struct."""
+    """Replace a parameter that is a Struct of options by those options.
+
+    Options that several commands share are declared once, in such a Struct.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups = {
         name: kind
         for name, kind in hints.items()
-        if isinstance(kind, type) and issubclass(kind, Where)
+        if isinstance(kind, type) and issubclass(kind, Location)
     }
 
     @wraps(command)
-    def called(**given: Any) -> Any:
-        made = {
-            name: kind(**{each: given.pop(each) for each in kind.__struct_fields__})
+    def call(**given: Any) -> Any:
+        structs = {
+            name: kind(**{field: given.pop(field) for field in kind.__struct_fields__})
             for name, kind in groups.items()
         }
-        return command(**made, **given)
+        return command(**structs, **given)
 
     parameters = [
         each
         for parameter in signature(command).parameters.values()
         for each in (_options(groups[parameter.name]) if parameter.name in groups else [parameter])
     ]
-    called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-    return called  # type: ignore[return-value]
+    return cast(F, _with_parameters(call, parameters))
 
 
-def _options(group: type[Where]) -> list[Parameter]:
-    """The group's own fields before those that it shares: a system and a key come first."""
+def _options(group: type[Location]) -> list[Parameter]:
+    """Return a group's options: its own first, so that a system and a key are the first arguments."""
     hints = get_type_hints(group, include_extras=True)
-    own = [name for name in group.__struct_fields__ if name not in Where.__struct_fields__]
+    own = [name for name in group.__struct_fields__ if name not in Location.__struct_fields__]
     fields = {field.name: field for field in msgspec.structs.fields(group)}
     return [
         Parameter(
@@ -156,19 +274,8 @@ def _options(group: type[Where]) -> list[Parameter]:
             annotation=hints[name],
             default=Parameter.empty if fields[name].required else fields[name].default,
         )
-        for name in (*own, *Where.__struct_fields__)
+        for name in (*own, *Location.__struct_fields__)
     ]
-
-
-def examples(*commands: str) -> Callable[[F], F]:
-    """Puts these at the end of a command's help, line by line as they are."""
-
-    def shown(command: F) -> F:
-        lines = "\n".join(f"  {each}" for each in commands)
-        command.__doc__ = f"{cleandoc(command.__doc__ or '')}\n\n\b\nExamples:\n{lines}"
-        return command
-
-    return shown
 
 
 def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
@@ -185,7 +292,7 @@ def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
 
     kind: Any = bool if flag else str | None
     option = typer.Option(old, hidden=True, is_eager=True, callback=reject, expose_value=False)
-    parameter = Parameter(
+    hidden = Parameter(
         name,
         Parameter.KEYWORD_ONLY,
         annotation=Annotated[kind, option],
@@ -194,13 +301,29 @@ def renamed(old: str, new: str, *, flag: bool = False) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         @wraps(command)
-        def called(**given: Any) -> Any:
+        def call(**given: Any) -> Any:
             given.pop(name, None)
             return command(**given)
 
-        parameters = [*signature(command).parameters.values(), parameter]
-        called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = command.__annotations__ | {name: parameter.annotation}
-        return called  # type: ignore[return-value]
+        parameters = [*signature(command).parameters.values(), hidden]
+        return cast(F, _with_parameters(call, parameters))
+
+    return add
+
+
+def _with_parameters(call: Any, parameters: list[Parameter]) -> Any:
+    """Set the signature that Typer reads."""
+    call.__signature__ = signature(call).replace(parameters=parameters)
+    call.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+    return call
+
+
+def examples(*commands: str) -> Callable[[F], F]:
+    """Append these commands to a command's help."""
+
+    def add(command: F) -> F:
+        lines = "\n".join(f"  {each}" for each in commands)
+        command.__doc__ = f"{cleandoc(command.__doc__ or '')}\n\n\b\nExamples:\n{lines}"
+        return command
 
     return add

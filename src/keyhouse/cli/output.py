@@ -1,7 +1,7 @@
-"""Every form of output, in one place: for people on a terminal (Rich), for pipes (plain text), for programs (JSON).
+"""All output formats: Rich on a terminal, plain text in a pipe, JSON for programs.
 
-A command says what it has to say as a `Report`, or as Markdown, and knows nothing of terminals. Characters that a terminal
-would obey instead of showing, which a stored key may well hold, are written as escapes.
+A command returns a `Report`, or Markdown, and knows nothing of terminals. Control characters, which a
+stored key may contain, are printed as escapes.
 """
 
 import os
@@ -13,19 +13,36 @@ import msgspec
 
 from keyhouse.errors import KeyhouseError
 
+__all__ = [
+    "ALARMS",
+    "Part",
+    "Report",
+    "json_text",
+    "number",
+    "one_line",
+    "show_error",
+    "show_json",
+    "show_line",
+    "show_markdown",
+    "show_reports",
+    "show_value",
+    "terminal",
+    "visible",
+]
+
 ALARMS = ("missing", "wrong", "unreadable")
-"""Words that stand out where they are all that a cell says."""
+"""Cells with only one of these words are highlighted."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A titled table without a head. Its cells may hold `code`."""
+    """A titled table without a header. Cells may contain `code`."""
 
     title: str
     rows: list[tuple[str, ...]]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A heading, a sentence or two, and what is known in detail."""
+    """A heading, a sentence or two, and tables with the details."""
 
     heading: str
     text: str
@@ -38,20 +55,20 @@ def show_json(value: object) -> None:
 
 
 def terminal() -> Any:
-    """Rich's console. With `NO_COLOR` in the environment it writes no escape at all, not even for bold."""
+    """Return Rich's console. With NO_COLOR set it writes no escape sequences, not even for bold."""
     from rich.console import Console
 
     return Console(highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def show_line(value: object) -> None:
-    """One of many: a line of its own, which whoever reads them gets at once."""
+    """Print one JSON line, and flush it: a reader of a stream gets each line at once."""
     sys.stdout.buffer.write(json_text(value).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 def show_value(value: object, note: str) -> None:
-    """A value: in colour with the note below it on a terminal; in a pipe it alone, as one line of JSON."""
+    """Print a value: coloured, with the note below it, on a terminal; one line of JSON in a pipe."""
     if not sys.stdout.isatty():
         show_line(value)
         return
@@ -76,7 +93,7 @@ def show_markdown(text: str) -> None:
 
 
 def show_reports(reports: list[Report]) -> None:
-    """Each with its empty parts left out, and an empty line between two."""
+    """Print reports, without their empty parts, separated by empty lines."""
     for number, report in enumerate(reports):
         if number:
             print()
@@ -90,7 +107,7 @@ def show_reports(reports: list[Report]) -> None:
 
 
 def show_error(error: Exception, *, as_json: bool) -> None:
-    """One sentence with its fields, to standard error."""
+    """Print an error to standard error: one sentence with its fields."""
     if as_json and isinstance(error, KeyhouseError):
         fields = {name: _json_safe(value) for name, value in error.fields.items()}
         answer = {
@@ -105,7 +122,7 @@ def show_error(error: Exception, *, as_json: bool) -> None:
 
 
 def visible(text: str) -> str:
-    """The text with what does not print (control characters, bidi marks, zero width) written as `\\x1b`, `\\u202e`."""
+    """Escape non-printable characters (control, bidi, zero width) as `\\x1b`, `\\u202e`."""
     if text.isprintable():
         return text
     return "".join(
@@ -114,22 +131,22 @@ def visible(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """On one line, with what does not print written as JSON's own escapes: the same value to whoever reads it."""
+    """Return JSON on one line, with non-printable characters as JSON escapes: the same value to a parser."""
     text = msgspec.json.encode(value).decode()
     if text.isprintable():
         return text
-    from json import dumps  # which writes ASCII, where it is wanted
+    from json import dumps  # it escapes to ASCII
 
     return "".join(c if c.isprintable() else dumps(c)[1:-1] for c in text)
 
 
 def one_line(text: str) -> str:
-    """On one line, whatever the text holds."""
+    """Escape a text so that it stays on one line."""
     return visible(text).replace("\n", "\\n")
 
 
 def number(count: int, noun: str) -> str:
-    """`1 row`, `2,000 rows`."""
+    """Format a count: `1 row`, `2,000 rows`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -144,7 +161,7 @@ def _plain(part: Part) -> str:
 
 
 def _bare(cell: str) -> str:
-    """A cell that is all `code` needs no marks around it, which whoever copies it would have to take off again."""
+    """Remove the marks around a cell that is all `code`, so that it can be copied."""
     return cell[1:-1] if re.fullmatch(r"`[^`]*`", cell) else cell
 
 

@@ -1,4 +1,4 @@
-"""How far long work has come: one line on standard error that is written over, when a person sits in front of it."""
+"""Progress of long work: one line on standard error, overwritten in place, only on a terminal."""
 
 import os
 import sys
@@ -8,18 +8,20 @@ from typing import Final
 
 from keyhouse.cli.output import one_line, visible
 
+__all__ = ["REPORT_SECONDS", "ProgressLine"]
+
 REPORT_SECONDS: Final = 0.1
 
 
-class Line:
-    """A context; `say` may be called as often as one likes."""
+class ProgressLine:
+    """A context manager. `update` may be called often: at most ten updates a second are shown."""
 
     def __init__(self) -> None:
-        self._is_seen = sys.stderr.isatty()
-        self._due = 0.0
+        self._on_terminal = sys.stderr.isatty()
+        self._next_update = 0.0
         self._width = 0
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> "ProgressLine":
         return self
 
     def __exit__(
@@ -30,34 +32,34 @@ class Line:
     ) -> None:
         self._write("")
 
-    def say(self, text: str) -> None:
-        if self._is_seen and (now := time.monotonic()) >= self._due:
-            self._due = now + REPORT_SECONDS
+    def update(self, text: str) -> None:
+        if self._on_terminal and (now := time.monotonic()) >= self._next_update:
+            self._next_update = now + REPORT_SECONDS
             self._write(text)
 
     def clear(self) -> None:
-        """Before something else is shown."""
+        """Erase the line, before other output."""
         self._write("")
 
-    def note(self, text: str) -> None:
-        """A line that stays."""
+    def print(self, text: str) -> None:
+        """Print a line that stays."""
         self.clear()
         print(visible(text), file=sys.stderr, flush=True)
 
     def _write(self, text: str) -> None:
-        if self._is_seen and (text or self._width):
-            shown = one_line(text)[: _columns() - 1]
+        if self._on_terminal and (text or self._width):
+            line = one_line(text)[: _columns() - 1]
             print(
-                "\r" + shown.ljust(self._width) + ("" if shown else "\r"),
+                "\r" + line.ljust(self._width) + ("" if line else "\r"),
                 end="",
                 file=sys.stderr,
                 flush=True,
             )
-            self._width = len(shown)
+            self._width = len(line)
 
 
 def _columns() -> int:
-    """Of the terminal as it is now. A longer line would be folded, and no longer be written over."""
+    """Return the terminal's current width: a longer line would wrap, and could not be overwritten."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:

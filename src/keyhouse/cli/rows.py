@@ -1,36 +1,32 @@
-"""Rows as commands show them: what each is in the schema, its value without private members, when it goes by itself."""
+"""Rows as commands print them: what each is in the schema, its value, and when it expires."""
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-from keyhouse.engine import Change, Engine, Row
-from keyhouse.errors import DataError, DocumentError, KeyFieldError, KeyhouseError, UsageError
+from keyhouse.cli.output import json_text, one_line, show_line, terminal
+from keyhouse.engine import Change, Row
+from keyhouse.errors import DataError, DocumentError, KeyFieldError, UsageError
 from keyhouse.keys import Span
 from keyhouse.schema import MILLISECONDS, KeyMatch, Record, Schema
 from keyhouse.schema.description import kind_of
 from keyhouse.service.remote import RemoteRow
 
-_PAGE_ROWS = 200
-
 GROUPS = ("records", "derived")
-"""What `--only` takes besides the name of a record."""
+"""Values of `--type` besides the names of records."""
 
 
-class AbsentError(KeyhouseError):
-    """What was asked for is not there. For the store that is an answer; for whoever asked by a command, exit code 3."""
+class RowView(msgspec.Struct, frozen=True):
+    """A row for output, without private members.
 
-    status = 404
-    code = "NOT_FOUND"
-
-
-Filter = Callable[[str], bool]
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """A row. `kind`: `record`, `index`, …, or `unknown` for a key of no template. `value` is absent where it was not read,
-    and `unreadable` says why a value can't be shown as its record. What a service does not tell is absent."""
+    `kind` is `record`, `index`, …, or `unknown` if the key matches no template. `value` is unset if it
+    was not read; `unreadable` is the reason why it can't be decoded. Members that a service does not
+    return are unset. `change` is `put` or `gone`, in a watch.
+    """
 
     space: str
     key: str
@@ -41,7 +37,6 @@ class Shown(msgspec.Struct, frozen=True):
     value: Any | msgspec.UnsetType = msgspec.UNSET
     unreadable: str | msgspec.UnsetType = msgspec.UNSET
     change: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a watch: `put` or `gone`."""
 
     @property
     def what(self) -> str:
@@ -56,88 +51,204 @@ class Shown(msgspec.Struct, frozen=True):
         return self.kind in ("record", "counter", "log")
 
 
-def shown(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -> Shown:
-    found = schema.find(row.key)
+def view_row(schema: Schema, space: str, row: Row, *, keys_only: bool = False) -> RowView:
+    match = schema.find(row.key)
     kind, record = (
-        ("unknown", None) if found is None else (kind_of(found.declared), found.record.name)
+        ("unknown", None) if match is None else (kind_of(match.declared), match.record.name)
     )
     expires = None if row.expires is None else MILLISECONDS.format(row.expires)
-    there = Shown(space, row.key, kind, record, row.revision, expires)
+    view = RowView(space, row.key, kind, record, row.revision, expires)
     if keys_only:
-        return there
+        return view
     try:
-        return msgspec.structs.replace(there, value=_value(found, row))
+        return msgspec.structs.replace(view, value=_value(match, row))
     except (DataError, DocumentError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return msgspec.structs.replace(there, value=None, unreadable=str(error))
+        return msgspec.structs.replace(view, value=None, unreadable=str(error))
 
 
-def shown_change(schema: Schema, space: str, change: Change) -> Shown:
+def view_change(schema: Schema, space: str, change: Change) -> RowView:
     gone = change.value is None
     row = Row(change.key, change.value or b"null", change.revision, change.expires)
     return msgspec.structs.replace(
-        shown(schema, space, row, keys_only=gone), change="gone" if gone else "put"
+        view_row(schema, space, row, keys_only=gone), change="gone" if gone else "put"
     )
 
 
-def shown_told(
-    schema: Schema, space: str, told: RemoteRow, *, keys_only: bool = False, watched: bool = False
-) -> Shown:
-    """As a service tells it."""
-    bare = keys_only or told.value is msgspec.UNSET
-    row = Row(told.key, told.value or b"null", told.revision or 0, told.expires or None)
-    there = shown(schema, space, row, keys_only=bare)
-    expires = told.expires if told.expires is msgspec.UNSET else there.expires
-    change: str | msgspec.UnsetType = ("gone" if told.gone else "put") if watched else msgspec.UNSET
-    return msgspec.structs.replace(there, revision=told.revision, expires=expires, change=change)
+def view_remote(
+    schema: Schema, space: str, remote: RemoteRow, *, keys_only: bool = False, watched: bool = False
+) -> RowView:
+    """Return the view of a row from a service."""
+    no_value = keys_only or remote.value is msgspec.UNSET
+    row = Row(remote.key, remote.value or b"null", remote.revision or 0, remote.expires or None)
+    view = view_row(schema, space, row, keys_only=no_value)
+    expires = remote.expires if remote.expires is msgspec.UNSET else view.expires
+    change: str | msgspec.UnsetType = msgspec.UNSET
+    if watched:
+        change = "gone" if remote.gone else "put"
+    return msgspec.structs.replace(view, revision=remote.revision, expires=expires, change=change)
 
 
-def _value(found: KeyMatch | None, row: Row) -> Any:
-    if found is None or not isinstance(found.declared, Record):
+def _value(match: KeyMatch | None, row: Row) -> Any:
+    if match is None or not isinstance(match.declared, Record):
         return msgspec.json.decode(row.value)
-    return found.record.shown(found.record.decode(row.value, row.key))
+    return match.record.shown(match.record.decode(row.value, row.key))
 
 
-def filter_of(schema: Schema, only: str | None) -> Filter:
-    """Whether a key is to be shown."""
+def key_filter(schema: Schema, row_type: str | None) -> Callable[[str], bool]:
+    """Return the predicate for `--type`."""
     names = [record.name for record in schema.records]
-    if only is None:
+    if row_type is None:
         return lambda key: True
-    if only not in (*GROUPS, *names):
-        raise UsageError("No record has this name.", only=only, known=[*GROUPS, *names])
+    if row_type not in (*GROUPS, *names):
+        raise UsageError("Unknown record.", type=row_type, known=[*GROUPS, *names])
 
-    def passes(key: str) -> bool:
-        found = schema.find(key)
-        if found is None:
+    def accepts(key: str) -> bool:
+        match = schema.find(key)
+        if match is None:
             return False
-        is_record = isinstance(found.declared, Record)
+        is_record = isinstance(match.declared, Record)
         return (
-            is_record == (only == "records")
-            if only in GROUPS
-            else is_record and found.record.name == only
+            is_record == (row_type == "records")
+            if row_type in GROUPS
+            else is_record and match.record.name == row_type
         )
 
-    return passes
+    return accepts
 
 
-def span_of(prefix: str) -> Span:
+def prefix_span(prefix: str) -> Span:
     try:
         prefix.encode()
     except UnicodeEncodeError:
-        raise KeyFieldError("The start of a key is not text in UTF-8.", prefix=prefix) from None
+        raise KeyFieldError("The prefix is not valid UTF-8.", prefix=prefix) from None
     return Span.prefix(prefix)
 
 
-async def walked(
-    engine: Engine, space: str, span: Span, *, reverse: bool = False, keys_only: bool = False
-) -> AsyncIterator[Row]:
-    """The rows of the span, page by page: each page is of its own moment."""
-    while True:
-        page = await engine.scan(
-            space, span, limit=_PAGE_ROWS, reverse=reverse, keys_only=keys_only
-        )
-        for row in page.rows:
-            yield row
-        if not page.more:
+# Listings
+
+_CHUNK_ROWS: Final = 100
+"""Rows in one table: its columns are as wide as these rows need."""
+_KEY_SHARE: Final = 0.5
+"""Maximum share of a line for keys, next to other columns; longer keys wrap."""
+_OPTIONAL: Final = ("revision", "expires", "what")
+"""Columns to drop when the terminal is too narrow, in this order."""
+_GAP: Final = 2
+_KEY_MIN: Final = 12
+_KEY_LIVE: Final = 36
+"""Initial width of the key column when each row is printed at once."""
+_VALUE_MIN: Final = 8
+
+
+class Listing:
+    """A context manager that prints rows: a table on a terminal, tabs in a pipe, or lines of JSON.
+
+    `columns` are members of RowView. `live` prints each row at once.
+    """
+
+    def __init__(self, columns: Sequence[str], *, json: bool = False, live: bool = False) -> None:
+        self._columns = tuple(columns)
+        self._json = json
+        self._tty = sys.stdout.isatty()
+        self._chunk_rows = 1 if live else _CHUNK_ROWS
+        self._widest = dict.fromkeys(self._columns, 0) | ({"key": _KEY_LIVE} if live else {})
+        self._chunk: list[RowView] = []
+        self._has_header = False
+
+    def __enter__(self) -> "Listing":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._flush()
+
+    def add(self, row: RowView) -> None:
+        if self._json:
+            show_line(row)
+        elif not self._tty:
+            cells = [_cell(row, name) for name in self._columns]
+            print("\t".join(cells), flush=self._chunk_rows == 1)
+        else:
+            self._chunk.append(row)
+            if len(self._chunk) >= self._chunk_rows:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._chunk:
             return
-        last = page.rows[-1].key
-        span = span.before(last) if reverse else span.after(last)
+        from rich.table import Table
+        from rich.text import Text
+
+        console = terminal()
+        widths = self._widths(console.width)
+        table = Table(
+            box=None,
+            show_header=not self._has_header,
+            header_style="bold",
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+        )
+        for name, width in widths.items():
+            table.add_column(name, overflow="fold", width=width)
+        for row in self._chunk:
+            cells = {name: Text(_cell(row, name), _style(name, row)) for name in widths}
+            if "value" in cells:
+                cells["value"].truncate(widths["value"], overflow="ellipsis")
+            table.add_row(*cells.values())
+        console.print(table)
+        self._has_header = True
+        self._chunk.clear()
+
+    def _widths(self, width: int) -> dict[str, int]:
+        """Return the width of each column, never narrower than in the previous chunk.
+
+        Optional columns are dropped where the key would be too narrow; keys wrap beyond their share;
+        the value gets the rest.
+        """
+        from rich.cells import cell_len
+
+        for name, before in self._widest.items():
+            self._widest[name] = max(
+                [before, len(name), *(cell_len(_cell(row, name)) for row in self._chunk)]
+            )
+        widths = self._widest.copy()
+        key = min(widths["key"], max(_KEY_MIN, int(width * _KEY_SHARE)))
+        value = _VALUE_MIN if "value" in widths else 0
+        for name in _OPTIONAL:
+            if key + value + _others(widths) > width:
+                widths.pop(name, None)
+                self._widest.pop(name, None)
+        others = _others(widths)
+        widths["key"] = min(widths["key"], max(1, min(key, width - others - value - _GAP)))
+        if "value" in widths:
+            widths["value"] = max(
+                1, min(widths["value"], width - others - widths["key"] - 2 * _GAP)
+            )
+        return widths
+
+
+def _others(widths: dict[str, int]) -> int:
+    return sum(width + _GAP for name, width in widths.items() if name not in ("key", "value"))
+
+
+def _cell(row: RowView, name: str) -> str:
+    value: Any = getattr(row, name)
+    if name == "value":
+        if row.unreadable:
+            return one_line(f"unreadable: {row.unreadable}")
+        return "" if row.change == "gone" else one_line(json_text(value))
+    return "" if value is None or value is UNSET else one_line(str(value))
+
+
+def _style(name: str, row: RowView) -> str:
+    if row.kind == "unknown" or row.unreadable:
+        return "red"
+    if row.change == "gone":
+        return "dim strike" if name == "key" else "dim"
+    if name == "key":
+        return "cyan" if row.is_record else "dim cyan"
+    return "" if name == "value" else "dim"

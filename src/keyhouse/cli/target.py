@@ -1,48 +1,356 @@
-"""What a command works on: one of the systems by its name, or a schema of the caller's own as `module:NAME`."""
+"""Resolve what a command works on: a system, a store and a space; open engines and files.
+
+The system is the first argument (else KEYHOUSE_SYSTEM). The store is `--store URL`, or `--data DIR`
+for the data folder of `keyhouse serve`; else KEYHOUSE_STORE, else the engine that `keyhouse serve`
+uses by its settings: the environment and `keyhouse.toml`. Instead of a store, the data commands take a
+running service: `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYHOUSE_TOKEN. The space
+is `--space NAME`, else KEYHOUSE_SPACE, else the one in the key.
+"""
 
 import importlib
 import os
 import sys
-from typing import Any
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
 
+import msgspec
 import typer
 
-from keyhouse.schema import Schema
+from keyhouse import Store, open_engine
+from keyhouse.cli.options import Location
+from keyhouse.engine import Engine
+from keyhouse.engines.system_urls import file_of
+from keyhouse.errors import KeyFieldError, UsageError
+from keyhouse.keys import check_key
+from keyhouse.schema import KeyMatch, Schema
+from keyhouse.schema.explanation import nearest
 from keyhouse.service.system import System
-from keyhouse.systems.registry import NAMES, load_system
+from keyhouse.settings.sources import load_settings
+from keyhouse.store import MARK_SPACE
+from keyhouse.systems import registry
+from keyhouse.systems.registry import NAMES
 
-SYSTEM_HELP = f"A system ({', '.join(NAMES)}), or a schema of your own as module:NAME."
+__all__ = [
+    "SERVICE",
+    "STORE",
+    "Preflight",
+    "Service",
+    "Target",
+    "check_system",
+    "engine_at",
+    "find_store_url",
+    "find_target",
+    "load_object",
+    "load_system",
+    "open_file",
+    "schemas_with",
+    "service_of",
+    "space_in_key",
+    "space_name",
+    "store_url",
+    "target_of_key",
+    "target_of_space",
+    "targets",
+    "unknown_spaces",
+]
+
+STORE: Final = "KEYHOUSE_STORE"
+SERVICE: Final = "KEYHOUSE_SERVICE"
 
 
-def system_names(incomplete: str) -> list[str]:
-    """For the completion of a shell."""
-    return [name for name in NAMES if name.startswith(incomplete)]
+# Systems
 
 
-def target(name: str) -> System:
-    """A system, or one made of the caller's schema. Usage error, exit code 2, when there is none of that name."""
+def load_system(name: str) -> System:
+    """Load a system, or one with the caller's own schema. Exits with code 2 if the name is unknown."""
     if ":" in name:
-        return _own(name)
-    if name not in NAMES:
-        raise typer.BadParameter(
-            f"{name!r} is none of {', '.join(NAMES)}, nor of the form module:NAME."
+        schema = load_object(name)
+        if not isinstance(schema, Schema):
+            raise typer.BadParameter(f"{name!r} is not a Schema but a {type(schema).__name__}.")
+        return System(
+            schema.name, title=schema.name.capitalize(), doc=schema.doc, schemas=(schema,)
         )
-    return load_system(name)
+    check_system(name)
+    return registry.load_system(name)
 
 
-def own(name: str) -> Any:
-    """What `module:NAME` names, in this folder or installed. Usage error, exit code 2, when there is none."""
+def check_system(name: str) -> None:
+    """Exit with code 2 unless this is the name of a system or has the form module:NAME."""
+    if name not in NAMES and ":" not in name:
+        raise typer.BadParameter(
+            f"{name!r} is not a system. Use {', '.join(NAMES)}, or your own schema as module:NAME."
+        )
+
+
+def load_object(name: str) -> Any:
+    """Import `module:NAME` from the working directory or the installation; exit code 2 if absent."""
     module_name, _, attribute = name.partition(":")
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
-        raise typer.BadParameter(f"{name!r} can't be found: {error}.") from None
+        raise typer.BadParameter(f"{name!r} was not found: {error}.") from None
 
 
-def _own(name: str) -> System:
-    schema = own(name)
-    if not isinstance(schema, Schema):
-        raise typer.BadParameter(f"{name!r} is not a Schema, but a {type(schema).__name__}.")
-    return System(schema.name, title=schema.name.capitalize(), doc=schema.doc, schemas=(schema,))
+# Stores and services
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A running service, and the token for it."""
+
+    url: str
+    token: str | None
+
+
+def service_of(location: Location) -> Service | None:
+    """Return the service that the options or the environment name, or None if they name a store."""
+    named = [location.store is not None, location.data is not None, location.service is not None]
+    if named.count(True) > 1:
+        raise UsageError("Give only one of --store, --data and --service.")
+    token = location.token or os.environ.get("KEYHOUSE_TOKEN") or None
+    if location.service is not None:
+        return Service(location.service, token)
+    if location.token is not None:
+        raise UsageError("--token needs --service.")
+    if any(named) or (url := os.environ.get(SERVICE)) is None:
+        return None
+    if os.environ.get(STORE):
+        raise UsageError(
+            "Both KEYHOUSE_STORE and KEYHOUSE_SERVICE are set: choose with --store or --service."
+        )
+    return Service(url, token)
+
+
+def find_store_url(system: str | None, store: str | None, data: Path | None) -> str | None:
+    """Return the store that the options, the environment or the settings name, or None."""
+    if store is not None and data is not None:
+        raise UsageError("Give only one of --store and --data.")
+    if data is not None:
+        if system is None or ":" in system:
+            raise UsageError(
+                "A data folder has a store for each system: name the system.", data=str(data)
+            )
+        return file_of(system, data)
+    if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
+        return named
+    return _configured_url(system)
+
+
+def store_url(system: str | None, store: str | None, data: Path | None) -> str:
+    """Return the store that the options, the environment or the settings name, or raise UsageError."""
+    url = find_store_url(system, store, data)
+    if url is None and os.environ.get(SERVICE):
+        raise UsageError(
+            "This command needs the store itself, not a service: give --store or --data."
+        )
+    if url is None:
+        raise UsageError(
+            "Name the store: --store sqlite:data.db, --data DIR, or KEYHOUSE_STORE."
+            if system is not None
+            else "Name the store: --store sqlite:data.db, or a system with --data DIR."
+        )
+    return url
+
+
+def _configured_url(system: str | None) -> str | None:
+    """Return the engine that `keyhouse serve` uses for a system, or None if its settings name none."""
+    if system not in NAMES:
+        return None
+    loaded = load_settings({}, os.environ, None, systems=NAMES, strict=False)
+    if system not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
+        return None
+    return loaded.engine_url(system, alone=loaded.settings.systems == (system,))
+
+
+Preflight = Callable[[], Awaitable[object]]
+"""The work on an empty store in memory: it raises what such a store would reject."""
+
+
+@asynccontextmanager
+async def engine_at(
+    url: str, *, existing: bool = False, preflight: Preflight | None = None
+) -> AsyncIterator[Engine]:
+    """Open an engine by its URL, and close it after the block.
+
+    `existing`: do not create a store that does not exist. `preflight`: create it only after this
+    succeeds, so that a rejected command leaves nothing behind.
+    """
+    engine = await _open_engine(url, existing, preflight)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def _open_engine(url: str, existing: bool, preflight: Preflight | None) -> Engine:
+    if preflight is not None:
+        with suppress(UsageError):  # it does not exist; other causes are raised again below
+            return await open_engine(url, create=False)
+        await preflight()
+    return await open_engine(url, create=not existing)
+
+
+# Spaces
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A schema in one space. `fixed` has the values of the store's fixed fields, from the key."""
+
+    schema: Schema
+    space: str
+    fixed: Mapping[str, Any] = {}
+
+    def store(self, engine: Engine) -> Store:
+        return Store(self.schema, engine, self.space, **self.fixed)
+
+
+def space_name(space: str | None) -> str | None:
+    return space if space is not None else os.environ.get("KEYHOUSE_SPACE") or None
+
+
+def target_of_space(system: System, space: str | None) -> Target:
+    """Return the named space; without a name, the only space of the system."""
+    space = space_name(space)
+    if space is not None:
+        return Target(schemas_with(system.schemas, space)[0], space)
+    names = [schema.space.name for schema in system.schemas if schema.space.name is not None]
+    if len(system.schemas) == len(names) == 1:
+        return Target(system.schemas[0], names[0])
+    hint = {"spaces": names} if names else {"space_is": system.schemas[0].space.description}
+    raise UsageError("Name the space: --space NAME.", **hint)
+
+
+def target_of_key(system: System, key: str, space: str | None) -> tuple[Target, KeyMatch]:
+    """Return the space of a key, and the declaration that the key matches."""
+    check_key(key)
+    given = space_name(space)
+    matches: list[tuple[Target, KeyMatch]] = []
+    others: list[str] = []
+    for schema in schemas_with(system.schemas, given):
+        if (found := schema.find(key)) is None:
+            continue
+        named = space_in_key(schema, found)
+        if given is not None and named not in (None, given):
+            others.append(str(named))
+        elif (where := given or named) is None:
+            raise UsageError(
+                "Name the space of the key: --space NAME.",
+                key=key,
+                space_is=schema.space.description,
+            )
+        else:
+            fixed = {
+                name: str(value) for name, value in found.fields.items() if name in schema.fixed
+            }
+            matches.append((Target(schema, where, fixed), found))
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(
+            "Several spaces have such keys: choose with --space.",
+            spaces=[target.space for target, _ in matches],
+        )
+    if others:
+        raise UsageError(
+            "The key belongs to another space.", key=key, space=given, key_of=others[0]
+        )
+    [miss, *_] = nearest(system.schemas, key)
+    raise UsageError(
+        "The key matches no template of the system.", key=key, nearest=miss.template, why=miss.why
+    )
+
+
+def schemas_with(schemas: Iterable[Schema], space: str | None) -> list[Schema]:
+    """Return the schemas that accept this space name; raises KeyFieldError if none does."""
+    if space is None:
+        return list(schemas)
+    accepted: list[Schema] = []
+    errors: list[KeyFieldError] = []
+    for schema in schemas:
+        try:
+            schema.space.bound(space)
+            accepted.append(schema)
+        except KeyFieldError as error:
+            errors.append(error)
+    if not accepted:
+        raise errors[-1]
+    return accepted
+
+
+def space_in_key(schema: Schema, found: KeyMatch) -> str | None:
+    """Return the space that the schema, or a field of the key, names."""
+    if schema.space.name is not None or schema.space.field not in found.fields:
+        return schema.space.name
+    return str(found.fields[schema.space.field])
+
+
+async def targets(
+    system: System, engine: Engine, spaces: Sequence[str] | None
+) -> AsyncIterator[Target]:
+    """Iterate over the named spaces, or over all of the system's spaces that hold rows.
+
+    A space that no schema of the system accepts is skipped, unless it is named: then it is an error.
+    """
+    if spaces:
+        for space in spaces:
+            yield Target(schemas_with(system.schemas, space)[0], space)
+        return
+    async for space in engine.spaces():
+        if space != MARK_SPACE and (target := find_target(system, space)) is not None:
+            yield target
+
+
+def find_target(system: System, space: str) -> Target | None:
+    try:
+        return Target(schemas_with(system.schemas, space)[0], space)
+    except KeyFieldError:
+        return None
+
+
+async def unknown_spaces(system: System, engine: Engine) -> list[str]:
+    """Return the spaces that hold rows and do not belong to the system."""
+    spaces = [space async for space in engine.spaces()]
+    return [space for space in spaces if space != MARK_SPACE and find_target(system, space) is None]
+
+
+# Files
+
+
+@contextmanager
+def open_file(path: Path, mode: str) -> Iterator[BinaryIO]:
+    """Open a file: `xb` for a new one, which only its owner can read; `rb` or `r+b` for an existing one.
+
+    Written data is on disk when the block ends.
+    """
+    try:
+        file = cast(BinaryIO, open(path, mode, opener=_private))  # noqa: SIM115  # closed below
+    except FileExistsError:
+        raise UsageError(
+            "The file already exists: choose another name, or resume it.", file=str(path)
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            "The file can't be opened: check its name, folder and permissions.",
+            file=str(path),
+            reason=error.strerror,
+        ) from None
+    with file:
+        yield file
+        if file.writable():
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -18,7 +18,9 @@ def test_missing_tables_are_created_only_with_create() -> None:
     url = asyncio.run(postgres_schema())
     error = open_error(f"{url}&layout=books", create=False)
     assert isinstance(error, UsageError)
-    assert error.sentence == "The tables do not exist; create them with: keyhouse tables up URL"
+    assert (
+        error.sentence == "The tables do not exist; create them with: keyhouse tables upgrade URL"
+    )
     assert error.fields["tables"] == "books_rows"
 
     async def made() -> None:

@@ -224,7 +224,7 @@ def test_the_error_for_older_tables_names_the_upgrade_command(
 ) -> None:
     make(path, a=b"1")
     monkeypatch.setattr(version, "HEAD", "0002")
-    with pytest.raises(UsageError, match="keyhouse tables up"):
+    with pytest.raises(UsageError, match="keyhouse tables upgrade"):
         SqliteEngine.open(path)
 
 

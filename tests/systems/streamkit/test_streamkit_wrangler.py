@@ -138,7 +138,7 @@ def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
     entries = asyncio.run(exported(tmp_path))
     (tmp_path / "export.json").write_text(json.dumps(entries))
     store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
-    done = run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store, "--json")
+    done = run("streamkit", "import", str(tmp_path / "export.json"), *store, "--json")
     assert json.loads(done.stdout)["written"] == len(entries)
     listed = run(
         "list", "streamkit", "cust_12345_", "--space", "12345", *store, "--json"
@@ -152,16 +152,16 @@ def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
         entry | {"value": entry["value"].replace("My Text Cycler", "Another")} for entry in entries
     ]
     (tmp_path / "changed.json").write_text(json.dumps(changed))
-    over = ("streamkit", "import", "--from", str(tmp_path / "changed.json"), *store)
-    assert "There is nobody to ask" in run(*over, code=1).stderr
+    over = ("streamkit", "import", str(tmp_path / "changed.json"), *store)
+    assert "Confirmation needs a terminal" in run(*over, code=1).stderr
     assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "My Text Cycler"
     run(*over, "--yes")
     assert json.loads(run("get", "streamkit", key, *store).stdout)["name"] == "Another"
     assert "0 entries written" in run(*over).stdout  # it replaces nothing, and asks nothing
-    run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store, "--yes")
+    run("streamkit", "import", str(tmp_path / "export.json"), *store, "--yes")
     run("delete", "streamkit", key, "--yes", *store)
     run("get", "streamkit", key, *store, code=3)
-    run("streamkit", "export", "--to", str(tmp_path / "again.json"), *store)
+    run("streamkit", "export", str(tmp_path / "again.json"), *store)
     again = json.loads((tmp_path / "again.json").read_text())
     assert [entry for entry in entries if entry["key"] != key] == again
 
@@ -170,9 +170,9 @@ def test_the_key_migration_is_a_command(tmp_path: Path) -> None:
     entries = asyncio.run(exported(tmp_path))
     (tmp_path / "export.json").write_text(json.dumps(entries))
     store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
-    run("streamkit", "import", "--from", str(tmp_path / "export.json"), *store)
+    run("streamkit", "import", str(tmp_path / "export.json"), *store)
     command = ("streamkit", "migrate-keys", *store)
-    assert f"1 customer, would be copied: {len(entries)} rows" in run(*command, "--dry-run").stdout
+    assert f"1 customer, {len(entries)} rows would be copied" in run(*command, "--dry-run").stdout
     [moved] = json.loads(run(*command, "--json").stdout)
     assert (moved["customer"], moved["copied"], moved["deleted"]) == (
         "12345",
@@ -193,9 +193,7 @@ def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(
 ) -> None:
     (tmp_path / "file.json").write_text(text)
     store = f"sqlite:{tmp_path}/streamkit.db"
-    refused = run(
-        "streamkit", "import", "--from", str(tmp_path / "file.json"), "--store", store, code=1
-    )
+    refused = run("streamkit", "import", str(tmp_path / "file.json"), "--store", store, code=1)
     assert "Traceback" not in refused.stderr and refused.stderr.count("\n") <= 3
     assert not (tmp_path / "streamkit.db").exists()
 

@@ -132,7 +132,7 @@ class Server:
             await connection.execute("SET synchronous_commit = on")
         if not state["present"] and not self._create:
             raise UsageError(
-                "The tables do not exist; create them with: keyhouse tables up URL",
+                "The tables do not exist; create them with: keyhouse tables upgrade URL",
                 server=self.name,
                 tables=self._layout.rows,
             )

@@ -20,7 +20,7 @@ def check_version(found: str | None, **where: str) -> None:
         )
     if found in VERSIONS:
         raise UsageError(
-            "The tables have an older version; upgrade them with: keyhouse tables up URL",
+            "The tables have an older version; upgrade them with: keyhouse tables upgrade URL",
             **where,
             version=found,
             needed=HEAD,

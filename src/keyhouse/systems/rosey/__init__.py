@@ -16,6 +16,7 @@ SYSTEM = System(
     schemas="keyhouse.systems.rosey.schema:SCHEMAS",
     service="keyhouse.systems.rosey.service:SERVICE",
     remote="keyhouse.systems.rosey.remote",
+    commands="keyhouse.systems.rosey.commands:app",
     limits="keyhouse.systems.rosey.limits",
     layouts=Layouts(
         sql=SqlLayout(

@@ -16,5 +16,6 @@ SYSTEM = System(
     schemas="keyhouse.systems.streamkit.schema:SCHEMAS",
     service="keyhouse.systems.streamkit.service:SERVICE",
     remote="keyhouse.systems.streamkit.remote",
+    commands="keyhouse.systems.streamkit.commands:app",
     limits="keyhouse.systems.streamkit.limits",
 )

@@ -1,0 +1,249 @@
+"""`keyhouse doctor`: check the installation and a store, and print how to fix each problem.
+
+Each check returns facts. A check that fails is a fact too, with the reason.
+"""
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from keyhouse import __version__
+from keyhouse.cli.commands.migrate import find_pending
+from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
+from keyhouse.cli.output import Part, Report, number, show_json, show_reports
+from keyhouse.cli.target import engine_at, find_store_url, load_system, targets
+from keyhouse.engine import Engine
+from keyhouse.engines.health import HealthCheck, check_health
+from keyhouse.engines.url import public_url
+from keyhouse.errors import KeyhouseError, NewerError
+from keyhouse.service.system import System
+from keyhouse.store import MARK_SPACE, Finding, verify
+
+PROBLEMS = 1
+"""Exit code when something must be fixed."""
+
+CHECKED_ROWS: Final = 5_000
+"""Rows whose derived rows are compared; `keyhouse verify` compares all."""
+
+SLOW_SECONDS: Final = 1.0
+
+_MARKS = {"ok": "✓", "warn": "!", "bad": "✗"}
+_LIBRARIES: Final = (
+    "msgspec",
+    "apsw",
+    "asyncpg",
+    "rocksdict",
+    "nats-py",
+    "aiobotocore",
+    "starlette",
+    "typer",
+)
+_SECRET: Final = ("SECRET", "TOKEN", "PASSWORD", "KEY")
+
+
+class _EnoughRows(Exception):
+    """CHECKED_ROWS rows were compared."""
+
+
+@examples(
+    "keyhouse doctor",
+    "keyhouse doctor audiobooks --store sqlite:library.db",
+    "keyhouse doctor --store postgresql://keyhouse@host/library --json",
+)
+def doctor(
+    system: OptionalSystem = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Check the installation and a store; print how to fix it.
+
+    Checks the store's durability, free disk space and clock; with SYSTEM, also its rows. Changes
+    nothing. Without a store, checks only the installation. Exit code 1: something must be fixed.
+    """
+    parts = asyncio.run(_doctor(system, store, data))
+    facts = [fact for part in parts.values() for fact in part]
+    bad = [fact for fact in facts if fact.state == "bad"]
+    if json:
+        show_json(
+            {
+                "wrong": len(bad),
+                "findings": [{"part": title, "facts": part} for title, part in parts.items()],
+            }
+        )
+    else:
+        fixes = [
+            (f"{_MARKS[fact.state]} {fact.name}", fact.fix) for fact in facts if fact.state != "ok"
+        ]
+        text = f"{number(len(bad), 'problem')} to fix." if bad else "No problems."
+        tables = [
+            Part(title, [(f"{_MARKS[fact.state]} {fact.name}", fact.value) for fact in part])
+            for title, part in parts.items()
+        ]
+        show_reports([Report("Doctor", text, [*tables, Part("What to do", [*fixes])])])
+    if bad:
+        raise typer.Exit(PROBLEMS)
+
+
+async def _doctor(
+    system: str | None, store: str | None, data: Path | None
+) -> dict[str, list[HealthCheck]]:
+    parts = {"Installation": check_installation(), "Settings": check_settings()}
+    if (url := find_store_url(system, store, data)) is not None:
+        parts["Store"], is_reachable = await check_store(url)
+        if system is not None and is_reachable:
+            parts[f"Rows of {system}"] = await check_rows(load_system(system), system, url)
+    elif system is not None:
+        load_system(system)
+        fix = "Name it: --store URL, or --data DIR."
+        parts["Store"] = [HealthCheck("store", "not named: no rows were checked", "warn", fix)]
+    return parts
+
+
+# The installation
+
+
+def check_installation() -> list[HealthCheck]:
+    libraries = []
+    for name in _LIBRARIES:
+        try:
+            libraries.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    python = platform.python_version()
+    old = sys.version_info < (3, 11)
+    return [
+        HealthCheck("Keyhouse", __version__),
+        HealthCheck("Python", python, "bad" if old else "ok", "Use 3.11 or newer." if old else ""),
+        HealthCheck("libraries", ", ".join(libraries)),
+        _check_clock(),
+    ]
+
+
+def _check_clock() -> HealthCheck:
+    now = datetime.now(UTC)
+    value = now.strftime("%Y-%m-%d %H:%M:%S UTC")
+    installed = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
+    if now < installed:
+        fix = "It is earlier than the installation of this program: set it by NTP."
+        return HealthCheck("clock", value, "bad", fix)
+    return HealthCheck("clock", value)
+
+
+def check_settings() -> list[HealthCheck]:
+    """Return the settings in the environment, without the values of likely secrets."""
+    variables = {
+        name: value for name, value in sorted(os.environ.items()) if name.startswith("KEYHOUSE_")
+    }
+    facts = [HealthCheck(name, _public(name, value)) for name, value in variables.items()]
+    if Path("keyhouse.toml").is_file():
+        facts.append(HealthCheck("keyhouse.toml", "found; `keyhouse serve` reads it"))
+    return facts or [HealthCheck("environment", "no KEYHOUSE_… variable is set")]
+
+
+def _public(name: str, value: str) -> str:
+    own = name.removeprefix("KEYHOUSE_")  # the prefix contains KEY
+    return "is set" if any(word in own for word in _SECRET) else public_url(value)
+
+
+# The store
+
+
+async def check_store(url: str) -> tuple[list[HealthCheck], bool]:
+    """Return facts about the engine, and whether it is reachable."""
+    facts = [HealthCheck("store", public_url(url))]
+    start = time.perf_counter()
+    try:
+        async with engine_at(url, existing=True) as engine:
+            facts += _check_engine(engine, time.perf_counter() - start)
+            facts += await _check_moves(engine)
+        facts += await check_health(url)
+    except (KeyhouseError, ImportError, OSError) as error:
+        fix = "Fix the cause; the URL comes from --store, --data or KEYHOUSE_STORE."
+        return [*facts, HealthCheck("reachable", str(error), "bad", fix)], False
+    return facts, True
+
+
+def _check_engine(engine: Engine, seconds: float) -> list[HealthCheck]:
+    can, value = engine.capabilities, f"{engine.capabilities.name}, in {seconds * 1_000:,.0f} ms"
+    slow = HealthCheck(
+        "reachable", value, "warn", "Slow to respond: check its load, and the network."
+    )
+    facts = [slow if seconds > SLOW_SECONDS else HealthCheck("reachable", value)]
+    if not can.durable:
+        fix = (
+            "Acknowledged writes can be lost: run NATS with `sync_interval: always`, and add"
+            " `sync=always` to the URL."
+        )
+        facts.append(HealthCheck("durable", "no", "warn" if can.name == "memory" else "bad", fix))
+    return facts
+
+
+async def _check_moves(engine: Engine) -> list[HealthCheck]:
+    if MARK_SPACE not in [space async for space in engine.spaces()]:
+        return []
+    fix = "Run the same `keyhouse move` or `keyhouse restore` again: it resumes."
+    value = "a move or a restore into this store is incomplete"
+    return [HealthCheck("unfinished", value, "bad", fix)]
+
+
+# The rows
+
+
+async def check_rows(system: System, name: str, url: str) -> list[HealthCheck]:
+    """Return facts about the rows. `name` is the SYSTEM argument, for the commands that fix them."""
+    try:
+        async with engine_at(url, existing=True) as engine:
+            return [
+                await _check_migrations(system, name, engine),
+                await _check_indexes(system, name, engine),
+            ]
+    except KeyhouseError as error:
+        return [HealthCheck("rows", str(error), "bad", "Fix the cause in the message.")]
+
+
+async def _check_migrations(system: System, name: str, engine: Engine) -> HealthCheck:
+    try:
+        pending = await find_pending(system, engine, None)
+    except NewerError as error:
+        fix = "Install the newer Keyhouse that wrote it."
+        return HealthCheck("migrations", str(error), "bad", fix)
+    if not pending.behind:
+        return HealthCheck("migrations", f"none pending in {number(pending.spaces, 'space')}")
+    value = f"pending in {len(pending.behind):,} of {number(pending.spaces, 'space')}"
+    return HealthCheck("migrations", value, "bad", f"Back up, then: keyhouse migrate {name}")
+
+
+async def _check_indexes(system: System, name: str, engine: Engine) -> HealthCheck:
+    checked, before, is_all, findings = 0, 0, True, list[Finding]()
+
+    def on_progress(rows: int) -> None:
+        nonlocal checked
+        checked = before + rows
+        if checked >= CHECKED_ROWS:
+            raise _EnoughRows
+
+    try:
+        async for target in targets(system, engine, None):
+            before = checked
+            async for finding in verify(target.store(engine), on_progress=on_progress):
+                findings.append(finding)
+    except _EnoughRows:
+        is_all = False
+    value = f"{number(checked, 'row')} compared{'' if is_all else ', not all'}: "
+    if not findings:
+        return HealthCheck("index health", value + "no problems")
+    return HealthCheck(
+        "index health",
+        value + number(len(findings), "finding"),
+        "bad",
+        f"keyhouse verify {name} --repair",
+    )

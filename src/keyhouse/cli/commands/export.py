@@ -1,0 +1,109 @@
+"""`keyhouse export`: write every row of a store as JSON lines."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse import store as stores
+from keyhouse.cli.options import (
+    DataFolder,
+    Json,
+    SpaceNames,
+    StoreUrl,
+    SystemName,
+    examples,
+    renamed,
+)
+from keyhouse.cli.output import Report, number, show_json, show_reports
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.prompt import interruptible
+from keyhouse.cli.target import check_system, engine_at, load_system, open_file, store_url
+from keyhouse.errors import UsageError
+from keyhouse.schema import Schema
+
+
+@renamed("--to", "keyhouse export SYSTEM FILE")
+@examples(
+    "keyhouse export audiobooks rows.jsonl --store sqlite:library.db",
+    "keyhouse export audiobooks rows.jsonl --store sqlite:library.db --resume",
+    "keyhouse export audiobooks --records --store sqlite:library.db",
+)
+def export(
+    system: SystemName,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The new file. Default: standard output.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a file whose export was interrupted.")
+    ] = False,
+    space: SpaceNames = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="Only records, without private members, for reading: it can't be imported.",
+        ),
+    ] = False,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Write every row as a line of JSON.
+
+    A line has space, key, value and expiry. The export is complete, private members included: protect
+    it like the store. Each page of rows is read at its own revision; `backup` reads the whole store at
+    one.
+    """
+    check_system(system)
+    if file is None and resume:
+        raise UsageError("--resume needs a FILE.")
+    schemas = load_system(system).schemas if records else ()
+    url = store_url(system, store, data)
+    with interruptible(
+        "Interrupted. Run the same command again with --resume: it resumes after the last full line."
+    ):
+        done = asyncio.run(_export(url, file, resume, space or None, schemas))
+    if file is None:
+        return
+    if json:
+        show_json(done)
+    else:
+        left_out = f" {number(done.left_out, 'row')} left out." if records else ""
+        show_reports(
+            [Report(str(file), f"{number(done.rows, 'row')}, SHA-256 {done.sha256}.{left_out}")]
+        )
+
+
+async def _export(
+    url: str,
+    path: Path | None,
+    resume: bool,
+    spaces: list[str] | None,
+    schemas: tuple[Schema, ...],
+) -> Any:
+    async def run(
+        write: Callable[[bytes], object], start: stores.PartialExport | None
+    ) -> stores.ExportResult:
+        with ProgressLine() as line:
+            async with engine_at(url, existing=True) as engine:
+                return await stores.export_rows(
+                    engine,
+                    write,
+                    spaces=spaces,
+                    schemas=schemas,
+                    resume=start,
+                    on_progress=lambda rows: line.update(number(rows, "row")),
+                )
+
+    if path is None:
+        return await run(sys.stdout.buffer.write, None)
+    with open_file(path, "r+b" if resume else "xb") as file:
+        start = stores.read_partial_export(file) if resume else None
+        if start is not None:
+            file.seek(start.bytes)
+            file.truncate()
+        return await run(file.write, start)

@@ -1,0 +1,175 @@
+"""`keyhouse migrate`: apply pending migrations to every space."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import typer
+
+from keyhouse.cli.options import (
+    DataFolder,
+    DryRun,
+    Json,
+    SpaceNames,
+    StoreUrl,
+    SystemName,
+    Yes,
+    examples,
+)
+from keyhouse.cli.output import Part, Report, number, show_json, show_reports
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.prompt import confirm, interruptible
+from keyhouse.cli.target import Target, engine_at, load_system, store_url, targets
+from keyhouse.engine import Engine
+from keyhouse.schema import Migration
+from keyhouse.service.system import System
+from keyhouse.store import migrate as migrate_store
+from keyhouse.store import version
+
+MIGRATIONS_PENDING = 5
+"""Exit code of a dry run that found pending migrations."""
+
+_SHOWN = 20
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A space with pending migrations: its version, and the version of this code."""
+
+    space: str
+    version: int
+    newest: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One migration of one space: records read, and rows written (or to be written)."""
+
+    space: str
+    id: int
+    description: str
+    records: int
+    rows: int
+    duration_ms: int
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    spaces: int
+    behind: list[Behind]
+    steps: list[Step]
+    dry_run: bool
+
+
+class Pending(msgspec.Struct, frozen=True):
+    spaces: int
+    behind: list[Behind]
+    targets: list[Target]
+
+
+@examples(
+    "keyhouse migrate audiobooks --store sqlite:library.db --dry-run",
+    "keyhouse migrate audiobooks --store sqlite:library.db --yes",
+)
+def migrate(
+    system: SystemName,
+    space: SpaceNames = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Apply pending migrations to each space, in order.
+
+    Lists the spaces to migrate and asks first: only a backup can undo it. If it is interrupted or
+    killed, run it again: it resumes after its last commit. Exit code 5: a dry run found pending
+    migrations.
+    """
+    with interruptible("Run the same command again: it resumes after its last commit."):
+        done = asyncio.run(_migrate(system, store, data, space, dry_run, yes))
+    if json:
+        show_json(done)
+    else:
+        show_reports([_report(done)])
+    if dry_run and done.behind:
+        raise typer.Exit(MIGRATIONS_PENDING)
+
+
+async def _migrate(
+    system: str,
+    store: str | None,
+    data: Path | None,
+    spaces: list[str] | None,
+    dry_run: bool,
+    yes: bool,
+) -> Migrated:
+    with ProgressLine() as line:
+        async with engine_at(store_url(system, store, data), existing=True) as engine:
+            pending = await find_pending(load_system(system), engine, spaces)
+            if pending.behind and not dry_run:
+                confirm(_question(pending), yes=yes)
+            return await _apply(pending, engine, dry_run=dry_run, on_progress=line.update)
+
+
+async def find_pending(system: System, engine: Engine, spaces: Sequence[str] | None) -> Pending:
+    """Return the spaces with pending migrations; NewerError if a space is newer than this code."""
+    count, behind, pending = 0, list[Behind](), list[Target]()
+    async for target in targets(system, engine, spaces):
+        count += 1
+        if (
+            target.schema.migrations
+            and (at := await version(target.store(engine))) < target.schema.version
+        ):
+            behind.append(Behind(target.space, at, target.schema.version))
+            pending.append(target)
+    return Pending(count, behind, pending)
+
+
+def _question(pending: Pending) -> str:
+    names = ", ".join(each.space for each in pending.behind[:_SHOWN])
+    more = f" and {len(pending.behind) - _SHOWN:,} more" if len(pending.behind) > _SHOWN else ""
+    return (
+        f"Migrate {number(len(pending.behind), 'space')} ({names}{more})? "
+        "Only a backup can undo this."
+    )
+
+
+async def _apply(
+    pending: Pending, engine: Engine, *, dry_run: bool, on_progress: Callable[[str], None]
+) -> Migrated:
+    steps: list[Step] = []
+    for target in pending.targets:
+
+        def report(migration: Migration, records: int, space: str = target.space) -> None:
+            step = f"{migration.id} {migration.description}"
+            on_progress(f"{space}: {step}, {number(records, 'record')}")
+
+        for each in await migrate_store(target.store(engine), dry_run=dry_run, on_progress=report):
+            of = each.migration
+            steps.append(
+                Step(target.space, of.id, of.description, each.records, each.rows, each.duration_ms)
+            )
+    return Migrated(pending.spaces, pending.behind, steps, dry_run)
+
+
+def _report(done: Migrated) -> Report:
+    spaces = number(done.spaces, "space")
+    if not done.behind:
+        return Report("Migrated", f"{spaces} checked: no pending migrations.")
+    rows = [
+        (
+            f"`{step.space}`",
+            f"{step.id}. {step.description}",
+            number(step.records, "record"),
+            number(step.rows, "row"),
+        )
+        for step in done.steps[:_SHOWN]
+    ]
+    if len(done.steps) > _SHOWN:
+        rows.append((f"and {len(done.steps) - _SHOWN:,} more", "", "", ""))
+    behind = f"{len(done.behind):,} of {spaces}"
+    text = (
+        f"{behind} would be migrated. Nothing was written."
+        if done.dry_run
+        else f"{behind} migrated."
+    )
+    return Report("To migrate" if done.dry_run else "Migrated", text, [Part("Migrations", [*rows])])

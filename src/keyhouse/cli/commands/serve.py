@@ -1,0 +1,151 @@
+"""`keyhouse serve`: run systems as a service."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyhouse.cli.options import ConfigFile, examples, system_names
+from keyhouse.cli.target import load_object
+from keyhouse.settings import read_settings
+from keyhouse.settings.sources import load_settings
+from keyhouse.systems.registry import NAMES, has_service, load_service
+
+
+@examples(
+    "keyhouse serve",
+    "keyhouse serve rosey --nats nats://host:4222 --http off",
+    "keyhouse serve --engine postgresql://user@host/database --http 0.0.0.0:8080",
+)
+def serve(
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SYSTEM...",
+            help=f"The systems to serve: {', '.join(filter(has_service, NAMES))}, or your own"
+            " service as module:NAME. Default: all.",
+            autocompletion=system_names,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The data folder. [keyhouse-data]")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="URL of the engine for the rows. [one SQLite file per system in the data folder]",
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="HTTP listen address; port 0 picks a free port, `off` disables HTTP."
+            " [127.0.0.1:8080]",
+        ),
+    ] = None,
+    nats: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="URL of the NATS servers; `embedded` starts one on loopback, `off` disables NATS."
+            " [embedded]",
+        ),
+    ] = None,
+    nats_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Port of the embedded NATS server; 0 picks a free port. [4222]"
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one line of JSON when ready, and log as JSON."),
+    ] = False,
+) -> None:
+    """Serve systems over NATS and HTTP, until Ctrl-C or SIGTERM.
+
+    Without options: rows are stored in SQLite files, an embedded NATS server is started, and both
+    listen only on this machine. When it is ready, it prints one line with the addresses. The log goes to
+    standard error. HTTP also has /docs, /health, /ready and /metrics.
+
+    Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml; docs/serving.md
+    lists all settings.
+    """
+    flags = {
+        "systems": systems or None,
+        "data": data,
+        "engine": engine,
+        "http": http,
+        "nats": nats,
+        "nats_port": nats_port,
+    }
+    _serve(flags | {"log_format": "json" if json else None}, config, json)
+
+
+def _serve(flags: dict[str, Any], config: Path | None, json: bool) -> None:
+    try:
+        import structlog
+
+        from keyhouse.serve.process import serve, set_up_logs
+    except ModuleNotFoundError as error:
+        raise ImportError(f"Serving needs {error.name}: pip install 'keyhouse[serve]'") from error
+
+    own = [_service_name(name) for name in flags["systems"] or () if ":" in name]
+    loaded = load_settings(flags, os.environ, config, systems=(*NAMES, *own))
+    settings = loaded.settings
+    names = settings.systems or tuple(name for name in NAMES if has_service(name))
+    services = {
+        _service_name(name): load_object(name) if ":" in name else load_service(name).build
+        for name in names
+    }
+    with loaded.name_sources():
+        _check_tables(loaded.tables)
+    set_up_logs(settings.log_level, settings.log_format)
+    log = structlog.get_logger("keyhouse.serve")
+    log.info("starting", process=os.getpid(), **(settings.for_log() | {"data": settings.data}))
+    if not settings.systems and len(names) < len(NAMES):
+        without = [name for name in NAMES if name not in names]
+        log.info("not served: these systems have no service yet", systems=without)
+    with loaded.name_sources():
+        serve(loaded, services, _announce_json if json else _announce)
+
+
+def _check_tables(tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Reject invalid settings of every system, served or not, before anything is opened.
+
+    A service of the caller's own checks its settings itself.
+    """
+    import msgspec
+
+    no_settings = msgspec.defstruct("NoSettings", [("engine", str | None, None)])
+    for name in NAMES:
+        if tables[name]:
+            kind = load_service(name).settings if has_service(name) else no_settings
+            read_settings(kind, tables[name], table=name)
+
+
+def _service_name(name: str) -> str:
+    """Return the name of a system; a service of the caller's own has the name of its module."""
+    return name.partition(":")[0].rpartition(".")[2]
+
+
+def _announce_json(addresses: Any) -> None:
+    import msgspec
+
+    ready = {"ready": True, "http": addresses.http, "nats": addresses.nats}
+    sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _announce(addresses: Any) -> None:
+    where = [
+        f"HTTP {addresses.http}" if addresses.http else "no HTTP",
+        f"NATS {addresses.nats}" if addresses.nats else "no NATS",
+    ]
+    print(f"keyhouse is ready: {', '.join(where)}. Ctrl-C stops it.", flush=True)

@@ -1,0 +1,40 @@
+"""`keyhouse sweep`: delete expired rows from the engine."""
+
+import asyncio
+from typing import Any
+
+from keyhouse.cli.options import DataFolder, Json, OptionalSystem, StoreUrl, examples
+from keyhouse.cli.output import number, show_json
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.prompt import interruptible
+
+
+@examples("keyhouse sweep --store sqlite:bot.db", "keyhouse sweep rosey --data data --json")
+def sweep(
+    system: OptionalSystem = None,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: Json = False,
+) -> None:
+    """Delete expired rows from all spaces, in small batches.
+
+    They are already invisible: this frees their space, and prunes the change log for watches. It runs
+    while other programs write. A running service sweeps by itself. With --store, SYSTEM may be left out.
+    """
+    with interruptible("Rows already deleted stay deleted. Run it again for the rest."):
+        rows = asyncio.run(_sweep(system, store, data))
+    if json:
+        show_json({"rows": rows})
+    else:
+        print(f"Deleted {number(rows, 'expired row')}.")
+
+
+async def _sweep(system: str | None, store: str | None, data: Any) -> int:
+    from keyhouse.cli.target import engine_at, store_url
+    from keyhouse.store import sweep
+
+    with ProgressLine() as line:
+        async with engine_at(store_url(system, store, data), existing=True) as engine:
+            return await sweep(
+                engine, on_progress=lambda rows: line.update(f"{number(rows, 'row')} deleted")
+            )

@@ -1,0 +1,81 @@
+"""`keyhouse token`: create a development token for a service on this machine."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from keyhouse.cli.options import ConfigFile, Json, SystemName, examples
+from keyhouse.cli.output import show_json
+from keyhouse.errors import UsageError
+from keyhouse.settings.sources import load_settings
+from keyhouse.systems.registry import NAMES, load_service
+
+_OPERATOR: Final = "operator"
+"""The subject of an operator's token, for the log."""
+
+
+@examples(
+    "TOKEN=$(keyhouse token streamkit --customer 12345)",
+    'curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8080/streamkit/configs/notes',
+    "keyhouse token streamkit --customer 12345 --scope read --hours 1 --json",
+    "keyhouse token rosey --operator",
+)
+def token(
+    system: SystemName,
+    customer: Annotated[
+        str | None, typer.Option(metavar="ID", help="The tenant that the token is for.")
+    ] = None,
+    operator: Annotated[
+        bool,
+        typer.Option("--operator", help="A token for the operator's page, if the system has one."),
+    ] = False,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A scope: read or write; repeatable. [both]"),
+    ] = None,
+    hours: Annotated[float, typer.Option(metavar="N", help="Lifetime of the token.")] = 12.0,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="The data folder of keyhouse serve. [keyhouse-data]"),
+    ] = None,
+    config: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Print a token that the service accepts, for development.
+
+    It is signed with the service's secret, from the settings of keyhouse serve (such as
+    KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is created,
+    and the service will use it.
+    """
+    try:
+        from keyhouse.service.tokens import mint_token
+    except ModuleNotFoundError as error:
+        raise ImportError(f"Tokens need {error.name}: pip install 'keyhouse[serve]'") from error
+
+    service = load_service(system)
+    if (customer is None) is not operator:
+        options = {"--customer": service.scopes, "--operator": service.operator_scopes}
+        takes = [option for option, scopes in options.items() if scopes]
+        raise UsageError("Give either --customer ID or --operator.", system=system, takes=takes)
+    if not (service.operator_scopes if operator else service.scopes):
+        what = "operator's page" if operator else "tokens for customers"
+        raise UsageError(f"This system has no {what}.", system=system)
+    if operator and scope:
+        raise UsageError("The scopes of an operator's token are fixed: omit --scope.", scope=scope)
+    loaded = load_settings({"data": data}, os.environ, config, systems=NAMES)
+    created = mint_token(
+        service,
+        system,
+        loaded.tables[system],
+        Path(loaded.settings.data),
+        _OPERATOR if customer is None else customer,
+        scopes=service.operator_scopes if customer is None else scope or None,
+        seconds=hours * 3_600,
+    )
+    if json:
+        subject = {"operator": True} if customer is None else {"customer": customer}
+        show_json({"token": created, "system": system, **subject, "seconds": round(hours * 3_600)})
+    else:
+        print(created)

@@ -1,0 +1,190 @@
+"""`keyhouse verify`: compare every derived row with its record, and repair differences."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from keyhouse.cli.options import (
+    DataFolder,
+    JsonLines,
+    SpaceNames,
+    StoreUrl,
+    SystemName,
+    Yes,
+    examples,
+    renamed,
+)
+from keyhouse.cli.output import Part, Report, number, one_line, show_line, show_reports
+from keyhouse.cli.progress import ProgressLine
+from keyhouse.cli.prompt import confirm, interruptible
+from keyhouse.cli.target import engine_at, load_system, store_url, targets, unknown_spaces
+from keyhouse.store import Finding
+from keyhouse.store import verify as verify_store
+
+PROBLEMS_LEFT = 5
+"""Exit code when problems were found and not repaired."""
+
+_SPACES_SHOWN = 10
+_ADVICE = {
+    "missing": "`--repair` writes the row",
+    "wrong": "`--repair` overwrites the row",
+    "dangling": "`--repair` deletes the row",
+    "miscounted": "`--repair` counts again, and writes the number",
+    "unfolded": "check first: `--repair` folds the events, and counts them twice if the state was"
+    " reset after it had counted them",
+    "conflict": "two records claim one row: change one of them, then verify again",
+    "unreadable": "inspect it with `keyhouse explain`; write the record again, or use"
+    " `--delete-unreadable`",
+    "unknown": "find out which program wrote it; `--delete-unreadable` deletes it",
+}
+
+
+@renamed("--drop", "--delete-unreadable", flag=True)
+@examples(
+    "keyhouse verify audiobooks --store sqlite:library.db",
+    "keyhouse verify audiobooks --space main --repair --store sqlite:library.db",
+)
+def verify(
+    system: SystemName,
+    space: SpaceNames = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair derived rows from their records.")
+    ] = False,
+    delete_unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--delete-unreadable",
+            help="Delete rows that can't be decoded or match no template. Asks first.",
+        ),
+    ] = False,
+    yes: Yes = False,
+    store: StoreUrl = None,
+    data: DataFolder = None,
+    json: JsonLines = False,
+) -> None:
+    """Find missing, wrong and dangling rows, and repair them.
+
+    Compares every row with the records, while other programs write. With --repair, each repair is one
+    commit that checks the records it is based on. With --json: one line per finding, then one with the
+    totals. Exit code 5: problems were found and not repaired.
+    """
+    if delete_unreadable:
+        confirm(
+            "Delete rows that can't be decoded or match no template? This can't be undone.", yes=yes
+        )
+    with interruptible("Completed repairs stay. Run it again to check the rest."):
+        left = asyncio.run(_verify(system, store, data, space, repair, delete_unreadable, json))
+    if left:
+        raise typer.Exit(PROBLEMS_LEFT)
+
+
+async def _verify(
+    system: str,
+    store: str | None,
+    data: Path | None,
+    spaces: list[str] | None,
+    repair: bool,
+    delete_unreadable: bool,
+    json: bool,
+) -> int:
+    loaded, findings = load_system(system), Findings(as_json=json)
+    with ProgressLine() as line:
+        async with engine_at(store_url(system, store, data), existing=True) as engine:
+            async for target in targets(loaded, engine, spaces):
+                findings.enter(target.space)
+
+                def on_progress(rows: int, space: str = target.space) -> None:
+                    findings.count_rows(rows)
+                    line.update(
+                        f"{space}: {number(findings.rows, 'row')},"
+                        f" {number(findings.count, 'finding')}"
+                    )
+
+                async for finding in verify_store(
+                    target.store(engine),
+                    repair=repair,
+                    drop=delete_unreadable,
+                    on_progress=on_progress,
+                ):
+                    line.clear()
+                    findings.add(finding)
+            others = await unknown_spaces(loaded, engine) if not spaces else []
+    findings.show_totals(others)
+    return findings.left
+
+
+class Findings:
+    """Prints each finding as it is made, and the totals at the end."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._space = ""
+        self._spaces = 0
+        self._rows_before = 0
+        self._kinds: Counter[str] = Counter()
+        self._kinds_left: Counter[str] = Counter()
+        self.rows = 0
+        self.repaired = 0
+
+    @property
+    def count(self) -> int:
+        return self._kinds.total()
+
+    @property
+    def left(self) -> int:
+        return self.count - self.repaired
+
+    def enter(self, space: str) -> None:
+        self._space, self._rows_before = space, self.rows
+        self._spaces += 1
+
+    def count_rows(self, rows: int) -> None:
+        """Set the number of rows read in the current space."""
+        self.rows = self._rows_before + rows
+
+    def add(self, finding: Finding) -> None:
+        self._kinds[finding.kind] += 1
+        self._kinds_left[finding.kind] += not finding.repaired
+        self.repaired += finding.repaired
+        if self._as_json:
+            show_line({"space": self._space, **msgspec.structs.asdict(finding)})
+        else:
+            state = "repaired" if finding.repaired else "found"
+            where = f"{finding.kind} in {self._space}: {finding.key}"
+            print(one_line(f"{state}: {where} ({finding.detail})"))
+
+    def show_totals(self, unknown: list[str]) -> None:
+        """Print the totals. `unknown`: spaces with rows that do not belong to the system."""
+        if self._as_json:
+            totals = {
+                "rows": self.rows,
+                "spaces": self._spaces,
+                "findings": self.count,
+                "left": self.left,
+            }
+            show_line({**totals, "other_spaces": unknown})
+            return
+        rows = f"{number(self.rows, 'row')} of {number(self._spaces, 'space')} read"
+        text = f"{rows}: no problems."
+        if self.count:
+            text = (
+                f"{rows}: {number(self.count, 'finding')}, {self.repaired:,} repaired,"
+                f" {self.left:,} left."
+            )
+        advice = [
+            (kind, f"{count:,}", _ADVICE[kind]) for kind, count in self._kinds_left.items() if count
+        ]
+        others = [(f"`{space}`",) for space in unknown[:_SPACES_SHOWN]]
+        if len(unknown) > _SPACES_SHOWN:
+            others.append((f"and {len(unknown) - _SPACES_SHOWN:,} more",))
+        if self.count:
+            print()
+        parts = [
+            Part("What to do", [*advice]),
+            Part("Spaces of other systems, not checked", [*others]),
+        ]
+        show_reports([Report("Verified", text, parts)])

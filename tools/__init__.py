@@ -1,0 +1,1 @@
+"""Programs for developers of Keyhouse, which are not installed: `make docs` runs them."""
