@@ -9,12 +9,12 @@ from keyhouse.errors import UsageError
 from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
 
 
-def test_the_five_systems_are_there() -> None:
+def test_the_registry_lists_the_five_systems() -> None:
     assert NAMES == ("rosey", "streamkit", "audiobooks", "playlist", "history")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_system_says_what_it_is_and_has_its_schemas(name: str) -> None:
+def test_a_system_declares_its_title_doc_and_schemas(name: str) -> None:
     system = load_system(name)
     assert system.name == name
     assert system.title
@@ -24,13 +24,13 @@ def test_a_system_says_what_it_is_and_has_its_schemas(name: str) -> None:
     assert load_system(name).schemas is system.schemas
 
 
-def test_another_name_is_refused_with_the_names_there_are() -> None:
+def test_an_unknown_system_is_rejected_with_the_known_names() -> None:
     with pytest.raises(UsageError) as refused:
         load_system("rosie")
     assert refused.value.fields == {"system": "rosie", "known": list(NAMES)}
 
 
-def test_a_system_is_imported_when_it_is_asked_for() -> None:
+def test_a_system_is_imported_at_first_use() -> None:
     """A program that serves one system does not prove the declarations of five."""
     program = (
         "import sys; from keyhouse.systems.registry import load_system; load_system('rosey');"
@@ -42,7 +42,7 @@ def test_a_system_is_imported_when_it_is_asked_for() -> None:
     assert ran.stdout.split() == ["keyhouse.systems.registry", "keyhouse.systems.rosey"]
 
 
-def test_a_system_without_a_service_is_refused_when_it_is_to_be_served() -> None:
+def test_serving_a_system_without_a_service_is_rejected() -> None:
     """It says what can be done with it, and which ones can be served."""
     without = [name for name in NAMES if not has_service(name)]
     for name in without:
@@ -57,5 +57,5 @@ def test_a_system_without_a_service_is_refused_when_it_is_to_be_served() -> None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if has_service(name)])
-def test_a_service_is_a_function_that_makes_its_part(name: str) -> None:
+def test_a_service_has_settings_and_a_build_function(name: str) -> None:
     assert callable(load_service(name).build)

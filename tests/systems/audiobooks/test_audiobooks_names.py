@@ -24,7 +24,7 @@ NAMES = st.text(
 @example(name="  STRASSE ﬁ\t№ ")
 @example(name="a:b%3Ac")
 @example(name="İstanbul")
-def test_a_name_in_a_key_is_its_normal_form_and_nothing_is_lost_of_that(name: str) -> None:
+def test_a_name_in_a_key_is_its_normal_form(name: str) -> None:
     for template in (AUTHOR_BY_NAME.template, BOOKS_BY_TITLE.template, WORK_BY_TITLE.template):
         others = {field: BOOK_ID for field in template.fields[1:]}
         key = template.build({template.fields[0]: name, **others})
@@ -83,7 +83,7 @@ def test_an_isbn_13_is_stored_in_its_normal_form(text: str) -> None:
         "x" * 10,
     ],
 )
-def test_what_is_no_isbn_10_is_refused(text: str) -> None:
+def test_an_invalid_isbn_10_is_rejected(text: str) -> None:
     with pytest.raises(RecordError):
         isbn10(text)
 
@@ -91,7 +91,7 @@ def test_what_is_no_isbn_10_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["9780306406158", "978030640615", "97803064061577", "978030640615X", "", "a" * 13]
 )
-def test_what_is_no_isbn_13_is_refused(text: str) -> None:
+def test_an_invalid_isbn_13_is_rejected(text: str) -> None:
     with pytest.raises(RecordError):
         isbn13(text)
 
@@ -101,7 +101,7 @@ def test_what_is_no_isbn_13_is_refused(text: str) -> None:
     at=st.integers(0, 12),
     other=st.integers(1, 9),
 )
-def test_one_wrong_digit_is_always_noticed(digits: list[int], at: int, other: int) -> None:
+def test_one_wrong_digit_is_always_detected(digits: list[int], at: int, other: int) -> None:
     digits[12] = (
         -sum(weight * digit for weight, digit in zip([1, 3] * 6, digits, strict=False)) % 10
     )

@@ -112,7 +112,7 @@ HISTORIES: dict[str, tuple[list[Step], int]] = {
         [("start", 0, 0), ("progress", 60, 60), ("progress", 70, 500)],
         60,
     ),
-    "and listening goes on behind it": (
+    "and listening continues after it": (
         [("start", 0, 0), ("progress", 10, 300), ("progress", 40, 330), ("pause", 50, 340)],
         40,
     ),
@@ -155,7 +155,7 @@ def test_listened_seconds_are_forward_progress_without_seeks(
     assert counted([event(*step) for step in steps])[1] == seconds
 
 
-def test_progress_goes_on_from_one_segment_to_the_next() -> None:
+def test_progress_continues_across_segments() -> None:
     events = [event("start", 0, 590), event("progress", 30, 20, segment=SECOND)]
     assert counted(events)[1] == 30
     assert counted(events, None)[1] == 0, "two files of which nobody knows the order"
@@ -164,7 +164,7 @@ def test_progress_goes_on_from_one_segment_to_the_next() -> None:
     )
 
 
-def test_a_place_in_a_segment_is_a_moment_of_the_book() -> None:
+def test_a_position_in_a_segment_converts_to_one_in_the_book() -> None:
     assert moment(FIRST, 30, DURATIONS) == 30
     assert moment(SECOND, 30, DURATIONS) == 630
     assert moment(SECOND, 999, DURATIONS) == 1_000, "clamped to the segment"
@@ -190,9 +190,7 @@ def test_percent_is_of_the_whole_book() -> None:
         (100.0, "finished"),
     ],
 )
-def test_a_book_is_finished_at_95_percent_unless_somebody_says_otherwise(
-    complete: float, seen: str
-) -> None:
+def test_a_book_is_finished_at_95_percent_unless_set_manually(complete: float, seen: str) -> None:
     progress = Progress(
         user_id=USER_ID,
         book_id=BOOK_ID,
@@ -226,7 +224,7 @@ async def _statistics(store: Store) -> dict[str, int]:
     }
 
 
-def test_an_event_moves_the_snapshot_and_the_statistics_with_it(drive: Drive) -> None:
+def test_an_event_updates_the_snapshot_and_the_statistics(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         await store.put(DURATION_MAP, DURATIONS, book_id=BOOK_ID)
@@ -267,7 +265,7 @@ def test_an_event_moves_the_snapshot_and_the_statistics_with_it(drive: Drive) ->
     drive(work)
 
 
-def test_a_status_set_by_hand_outlives_the_next_event(drive: Drive) -> None:
+def test_a_manual_status_survives_the_next_event(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         await _play(store, clock, ("start", 0, 0))
@@ -299,7 +297,7 @@ def test_a_books_listeners_are_found(drive: Drive) -> None:
     drive(work)
 
 
-def test_pruning_takes_events_away_and_leaves_the_statistics(drive: Drive) -> None:
+def test_pruning_deletes_events_and_keeps_the_statistics(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         await store.put(BOOK, Book(id=BOOK_ID, title="Dune", work_id=WORK_ID))
@@ -328,7 +326,7 @@ def test_pruning_takes_events_away_and_leaves_the_statistics(drive: Drive) -> No
     drive(work)
 
 
-def test_parallel_events_are_each_counted_once(drive: Drive) -> None:
+def test_concurrent_events_are_counted_once_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         events = [

@@ -447,13 +447,13 @@ def test_every_declaration_has_an_example_here() -> None:
     assert missing == [META.job]
 
 
-def test_neither_the_duration_map_nor_the_sequence_is_read_as_a_book_or_an_operation() -> None:
+def test_scans_leave_out_duration_maps_and_sequences() -> None:
     assert BOOK.template.parse(f"b:duration_map:{BOOK_ID}") is None
     assert OPERATION.template.parse(f"op:{OTHER_ID}:next_seq") is None
     assert SCHEMA.overlaps == ((BOOK, DURATION_MAP), (OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION))
 
 
-def test_a_position_that_is_unset_sorts_last() -> None:
+def test_an_unset_position_sorts_last() -> None:
     def key(position: float | None) -> str:
         return BOOKS_BY_SERIES.template.build(
             {"series_id": SERIES_ID, "series_position": position, "id": BOOK_ID}
@@ -466,7 +466,7 @@ def test_a_position_that_is_unset_sorts_last() -> None:
             key(refused)  # type: ignore[arg-type]
 
 
-# What never leaves the store
+# Members that never leave the store
 
 
 def test_hashes_are_not_shown() -> None:
@@ -478,7 +478,7 @@ def test_hashes_are_not_shown() -> None:
     }
 
 
-def test_a_book_in_the_bin_earns_no_row() -> None:
+def test_a_book_in_the_bin_has_no_index_rows() -> None:
     book = BOOK.compute(Book(id=BOOK_ID, title="Dune", tags=["x"], author_id=AUTHOR_ID))
     assert sum(len(derived.rows(book, (BOOK_ID,))) for derived in BOOK.derived) == 3
     book.deleted_at = AT

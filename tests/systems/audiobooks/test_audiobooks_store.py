@@ -1,5 +1,7 @@
-"""The audiobook library's rows through their life: what each entity of the catalog writes, moves
-and takes away, to the last row. Those of its users are in `test_audiobooks_users`."""
+"""Rows of the audiobook library: what each entity of the catalog writes, moves and deletes.
+
+Users are in `test_audiobooks_users`.
+"""
 
 from typing import Any
 
@@ -54,7 +56,7 @@ def library(engine: Engine) -> Store:
     return Store(SCHEMA, engine, "library-1")
 
 
-def test_authors_have_one_name_each(drive: Drive) -> None:
+def test_author_names_are_unique(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await store.put(AUTHOR, Author(id=ONE, name="Ursula  K. LE GUIN"))
@@ -76,7 +78,7 @@ def test_authors_have_one_name_each(drive: Drive) -> None:
     drive(work)
 
 
-def test_two_authors_may_have_series_of_one_name_and_the_documents_key_keeps_the_first(
+def test_two_authors_may_have_series_of_one_name(
     drive: Drive,
 ) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
@@ -150,7 +152,7 @@ def test_a_work_is_found_by_its_title_and_author(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_books_rows_through_their_life(drive: Drive) -> None:
+def test_a_books_rows_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         book = Book(
@@ -277,7 +279,7 @@ def test_books_are_listed_by_each_of_their_indexes(drive: Drive) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("isbn10", "0306406153"), ("isbn13", "9780306406158")]
 )
-def test_a_book_with_a_wrong_isbn_is_not_written(drive: Drive, field: str, value: str) -> None:
+def test_a_book_with_an_invalid_isbn_is_rejected(drive: Drive, field: str, value: str) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         with pytest.raises(RecordError, match="check digit"):
@@ -301,7 +303,7 @@ def segment(identifier: str, number: int) -> Segment:
     )
 
 
-def test_merged_segments_leave_their_places_to_the_new_one(drive: Drive) -> None:
+def test_a_merged_segment_takes_the_position_of_the_old_ones(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         old = [segment(TWO, 1), segment(THREE, 2)]
@@ -334,7 +336,7 @@ def test_merged_segments_leave_their_places_to_the_new_one(drive: Drive) -> None
     drive(work)
 
 
-def test_two_segments_change_places(drive: Drive) -> None:
+def test_two_segments_swap_positions(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         first, second = segment(TWO, 1), segment(THREE, 2)
@@ -351,7 +353,7 @@ def test_two_segments_change_places(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_playlist_and_its_items_through_their_life(drive: Drive) -> None:
+def test_a_playlist_and_its_items_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await store.put(PLAYLIST, Playlist(id=ONE, name="To hear", user_id=TWO))
@@ -387,7 +389,7 @@ def test_a_playlist_and_its_items_through_their_life(drive: Drive) -> None:
     drive(work)
 
 
-def test_an_operation_and_its_log_through_their_life(drive: Drive) -> None:
+def test_an_operation_and_its_log_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         operation = Operation(id=ONE, type="merge", created_by="system")

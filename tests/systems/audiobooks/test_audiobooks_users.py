@@ -39,7 +39,7 @@ def library(engine: Engine) -> Store:
     return Store(SCHEMA, engine, "library-1")
 
 
-def test_a_users_rows_through_their_life(drive: Drive) -> None:
+def test_a_users_rows_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         user = User(
@@ -79,7 +79,7 @@ def test_a_users_rows_through_their_life(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_session_and_its_index_row_go_together(drive: Drive) -> None:
+def test_a_session_and_its_index_row_expire_together(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         session = Session(
@@ -111,7 +111,7 @@ def test_a_session_and_its_index_row_go_together(drive: Drive) -> None:
     drive(work)
 
 
-def test_what_belongs_to_users_and_the_library_has_one_row_each(drive: Drive) -> None:
+def test_records_of_users_and_the_library_have_one_row_each(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = library(engine)
         await store.put(USER_SECRETS, UserSecrets(user_id=ONE, hashes={"api": "x"}))

@@ -69,7 +69,7 @@ async def old_data(engine: Engine, space: str) -> None:
 
 
 async def new_data(store: Store) -> None:
-    """The same library, written by today's code."""
+    """Write that library with the current code."""
     for number, (identifier, title, author) in enumerate(BOOKS, 1):
         work_id = WORKS[identifier]
         if work_id == identifier:
@@ -134,7 +134,7 @@ def test_a_dry_run_writes_nothing(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_new_library_is_migrated_at_once_and_a_newer_one_is_refused(drive: Drive) -> None:
+def test_a_new_library_is_migrated_and_a_newer_one_rejected(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "new")
         await migrate(store)
@@ -146,7 +146,7 @@ def test_a_new_library_is_migrated_at_once_and_a_newer_one_is_refused(drive: Dri
     drive(work)
 
 
-def test_a_book_that_joins_another_work_takes_its_statistics_along(drive: Drive) -> None:
+def test_moving_a_book_moves_its_statistics_to_the_new_work(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "library-1")
         one, other = ulid(21), ulid(22)

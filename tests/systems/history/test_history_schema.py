@@ -112,7 +112,7 @@ def test_the_summary_row_of_the_document_is_read() -> None:
 @pytest.mark.parametrize(
     "text", ["/", "|", "a/b", "a|b", "%", "%2F", "a%7Cb", " ", "😀", "IN_PROGRESS", "null"]
 )
-def test_values_may_hold_what_divides_keys(text: str) -> None:
+def test_values_may_contain_delimiters(text: str) -> None:
     key = ENTRY.template.build({"state": "COMPLETED", "asset": text})
     assert ENTRY.template.parse(key) == {"state": "COMPLETED", "asset": text}
     assert key.count("|") == 1 and "/" not in key
@@ -124,7 +124,7 @@ def test_values_may_hold_what_divides_keys(text: str) -> None:
 
 
 @pytest.mark.parametrize("path", [(), ("",), "1446", ("a", ""), ("a", None), None])
-def test_what_is_no_path_is_refused(path: object) -> None:
+def test_an_invalid_path_is_rejected(path: object) -> None:
     with pytest.raises(KeyFieldError):
         BY_SPORT.template.build({"path": path, "state": "COMPLETED", "asset": "1"})
 
@@ -141,7 +141,7 @@ def test_what_is_no_path_is_refused(path: object) -> None:
         "COMPLETED|%",
     ],
 )
-def test_a_key_of_another_shape_is_none_of_an_entry(key: str) -> None:
+def test_a_key_of_another_shape_is_not_an_entry(key: str) -> None:
     assert ENTRY.template.parse(key) is None
 
 
@@ -154,7 +154,7 @@ TEAM = (
 
 @given(listed=st.lists(TEAM, max_size=6), spaces=st.sampled_from(["", " ", "  \t"]))
 @example(listed=["60091", "60092", "60091"], spaces=" ")
-def test_a_team_list_is_split_trimmed_and_each_team_once(listed: list[str], spaces: str) -> None:
+def test_a_team_list_is_split_trimmed_and_deduplicated(listed: list[str], spaces: str) -> None:
     found = teams({"team-ids": f"{spaces},{spaces}".join(listed)})
     assert found == list(dict.fromkeys(listed))
     made = entry(sport="cricket", series_id="4", team_ids=",".join(listed))
@@ -187,7 +187,7 @@ def test_a_path_covers_whole_segments_only(shows: list[str]) -> None:
     ) not in ASSETS_IN_SEASON.template.span({"show": one})
 
 
-def test_an_entry_through_its_life(drive: Drive) -> None:
+def test_an_entry_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "profile-1")
         await store.put(ENTRY, ENTRY.decode(msgspec.json.encode(SAMPLE)))
@@ -278,7 +278,7 @@ def test_an_asset_that_is_watched_again_stays_in_the_lists_until_both_entries_ar
     drive(work)
 
 
-def test_a_show_is_found_at_any_depth_and_another_with_its_digits_is_not(drive: Drive) -> None:
+def test_a_path_lookup_matches_whole_segments_at_any_depth(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "profile-1")
         await store.put(ENTRY, entry("1", showCategoryId="1446", seasonCategoryId="1450"))
@@ -318,7 +318,7 @@ def test_a_show_is_found_at_any_depth_and_another_with_its_digits_is_not(drive: 
     drive(work)
 
 
-def test_lists_at_paths_are_told_apart_by_their_shape(drive: Drive) -> None:
+def test_lists_at_paths_are_distinguished_by_shape(drive: Drive) -> None:
     """A show may be called like a sport: `/cricket/4` is its season, `/cricket/4/60091` the sport's
     team."""
 
@@ -343,7 +343,7 @@ def test_lists_at_paths_are_told_apart_by_their_shape(drive: Drive) -> None:
     ("progress", "total", "kept", "percentage"),
     [(-5, 100, 0, 0), (150, 100, 100, 100), (1, 3, 1, 33.33), (7, 0, 0, 0)],
 )
-def test_progress_is_clamped_and_its_percentage_kept(
+def test_progress_is_clamped_and_its_percentage_stored(
     progress: int, total: int, kept: int, percentage: float
 ) -> None:
     made = entry()
@@ -353,7 +353,7 @@ def test_progress_is_clamped_and_its_percentage_kept(
     assert made.attr.progress == progress, "the caller's own is left as it is"
 
 
-def test_an_attribute_that_makes_a_path_is_text(drive: Drive) -> None:
+def test_an_attribute_of_a_path_must_be_text(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "profile-1")
         made = entry()
@@ -368,7 +368,7 @@ def test_an_attribute_that_makes_a_path_is_text(drive: Drive) -> None:
     drive(work)
 
 
-def test_profiles_do_not_meet(drive: Drive) -> None:
+def test_profiles_are_isolated(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         one, other = Store(SCHEMA, engine, "profile-1"), Store(SCHEMA, engine, "profile-1|x/😀")
         await one.put(ENTRY, entry(sport="cricket"))

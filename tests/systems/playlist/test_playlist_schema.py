@@ -287,7 +287,7 @@ def test_the_id_index_is_impossible(drive: Drive) -> None:
         assert PLAYLIST.template.parse(key) == {"namespace": "default", "playlist_id": identifier}
 
 
-def test_a_schema_whose_id_may_be_index_is_refused_with_a_witness() -> None:
+def test_a_schema_whose_id_may_be_index_is_rejected_with_a_witness() -> None:
     index = Summary(
         Template("ns/{namespace}/playlists/index", escape=NATS),
         member="playlist_id",
@@ -308,7 +308,7 @@ def test_a_schema_whose_id_may_be_index_is_refused_with_a_witness() -> None:
     assert str(refused.value.fields["witness"]).endswith("/playlists/index")
 
 
-def test_an_index_within_the_scan_of_its_documents_must_be_declared() -> None:
+def test_an_index_in_the_scan_of_its_documents_must_be_declared() -> None:
     with pytest.raises(DeclarationError) as refused:
         Schema("planted", PLAYLIST, space=Space("a bucket"), fixed={"namespace": "default"})
     assert "declare the overlap" in str(refused.value)

@@ -84,7 +84,7 @@ def document(identifier: str, name: str, updated_at: str = NOW_TEXT) -> dict[str
     }
 
 
-def test_playlists_and_their_index_through_their_life(drive: Drive) -> None:
+def test_playlists_and_their_index_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(PLAYLISTS, engine, "kryten_playlist_playlists")
         await store.put(PLAYLIST, playlist("p1", "Halloween Marathon"))
@@ -224,7 +224,7 @@ def test_the_current_snapshot_moves_and_the_others_stay(drive: Drive) -> None:
     drive(work)
 
 
-def test_lists_of_names_and_roles_through_their_life(drive: Drive) -> None:
+def test_lists_of_names_and_roles_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(ACL, engine, "kryten_playlist_acl")
         await store.put(ADMINS, ["TacoBelmont"])
@@ -247,7 +247,7 @@ def test_lists_of_names_and_roles_through_their_life(drive: Drive) -> None:
     drive(work)
 
 
-def test_codes_sessions_and_blocks_go_at_their_own_times(drive: Drive) -> None:
+def test_codes_sessions_and_blocks_expire_at_their_own_times(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(AUTH, engine, "kryten_playlist_auth")
         code = OtpRequest(
@@ -295,7 +295,7 @@ def test_codes_sessions_and_blocks_go_at_their_own_times(drive: Drive) -> None:
     drive(work)
 
 
-def test_counters_and_days_through_their_life(drive: Drive) -> None:
+def test_counters_and_days_from_creation_to_expiry(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(ANALYTICS, engine, "kryten_playlist_analytics")
         today = date(2026, 1, 1)

@@ -52,7 +52,7 @@ def storage(harness: Harness, plugin: str = "trivia") -> PluginStorage:
     return PluginStorage(harness.client, plugin, timeout=30)
 
 
-def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path) -> None:
+def test_values_without_json_are_rejected(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         kv = storage(harness)
         for value in (float("nan"), [1, {"a": float("inf")}]):
@@ -70,7 +70,7 @@ def test_what_json_does_not_have_is_refused_and_not_kept_as_null(tmp_path: Path)
     living("sqlite", tmp_path)(story)
 
 
-def test_a_request_that_nats_does_not_let_through_is_a_value_too_large(tmp_path: Path) -> None:
+def test_a_request_over_the_nats_limit_is_value_too_large(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         with pytest.raises(ValueTooLarge, match="1048576 bytes"):
             await storage(harness).set("a", "x" * 1_100_000)
@@ -79,12 +79,12 @@ def test_a_request_that_nats_does_not_let_through_is_a_value_too_large(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["", "Trivia", "two words", "a.b", "*", ">", "a\r\nPUB x 1"])
-def test_a_name_that_no_plugin_can_have_becomes_no_subject(name: str) -> None:
+def test_an_invalid_plugin_name_is_never_part_of_a_subject(name: str) -> None:
     with pytest.raises(InvalidRequest, match="INVALID_PLUGIN_NAME"):
         PluginStorage(Client(), name)
 
 
-def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
+def test_each_operation_is_one_line_of_a_plugin(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         kv = storage(harness)
         assert await kv.get("score") is None and await kv.get("score", 0) == 0
@@ -112,14 +112,14 @@ def test_a_plugin_author_needs_one_line_for_each_thing(tmp_path: Path) -> None:
         assert await kv.get_many(["a", "nothing"]) == {"a": 1}
         assert await kv.delete("a") and not await kv.delete("a")
         for number in range(1_200):
-            await harness.told("trivia.set", {"key": f"k{number:04d}", "value": number})
+            await harness.publish("trivia.set", {"key": f"k{number:04d}", "value": number})
         assert await kv.count("k") == 1_200 and len(await kv.keys("k")) == 1_200
         assert [found.value async for found in kv.items("k")] == list(range(1_200))
 
     living("sqlite", tmp_path)(story)
 
 
-def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
+def test_errors_are_raised_by_code(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         kv = storage(harness)
         with pytest.raises(ValueTooLarge) as large:
@@ -146,7 +146,7 @@ def test_what_is_refused_is_raised_by_its_code(tmp_path: Path) -> None:
     living("sqlite", tmp_path, quota_keys=1, rate_per_second=1, rate_burst=20)(story)
 
 
-def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
+def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         kv = storage(harness)
         seen: list[tuple[str, Any]] = []
@@ -173,7 +173,7 @@ def test_a_watch_goes_on_when_the_service_was_restarted(tmp_path: Path) -> None:
     living("sqlite", tmp_path)(story)
 
 
-def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
+def test_a_watch_since_an_unavailable_revision_raises(
     tmp_path: Path,
 ) -> None:
     """It was asked for again and again, without end."""
@@ -192,9 +192,9 @@ def test_a_watch_of_changes_that_are_gone_or_still_to_come_ends_with_an_error(
     living("sqlite", tmp_path)(story)
 
 
-def test_a_watch_that_can_not_go_on_ends_with_what_is_wrong(tmp_path: Path) -> None:
-    """At a row that somebody had spoiled it was begun again at once, and again, hundreds of times a
-    second."""
+def test_a_failed_watch_raises_its_error(tmp_path: Path) -> None:
+    """At a row that somebody had spoiled it was started again at once, and again, hundreds of times
+    a second."""
 
     async def story(harness: Harness) -> None:
         kv = storage(harness)
@@ -316,14 +316,14 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
         async with guarded(tmp_path, "trivia", "quote-db") as (address, passwords):
             trouble: list[str] = []
 
-            async def told(error: Exception) -> None:
+            async def collect(error: Exception) -> None:
                 trouble.append(str(error))
 
             async def plugin(name: str) -> Client:
                 return await nats.connect(
                     f"nats://{name}:{passwords[name]}@{address}",
                     inbox_prefix=f"_INBOX_{name}".encode(),
-                    error_cb=told,
+                    error_cb=collect,
                 )
 
             trivia, quotes = await plugin("trivia"), await plugin("quote-db")
@@ -361,19 +361,19 @@ def test_with_the_printed_permissions_a_plugin_reaches_only_its_own(tmp_path: Pa
             denied = [line for line in trouble if "permissions violation" in line.lower()]
             assert len([line for line in denied if "publish" in line.lower()]) >= 2
             assert len([line for line in denied if "subscription" in line.lower()]) >= 5
-            stranger = Client()
+            intruder = Client()
             with pytest.raises((OSError, nats.errors.Error)):
-                await stranger.connect(
-                    f"nats://trivia:wrong@{address}", allow_reconnect=False, error_cb=told
+                await intruder.connect(
+                    f"nats://trivia:wrong@{address}", allow_reconnect=False, error_cb=collect
                 )
-            await stranger.close()
+            await intruder.close()
             await trivia.close()
             await quotes.close()
 
     asyncio.run(scenario())
 
 
-def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path) -> None:
+def test_a_missing_permission_is_reported_at_once(tmp_path: Path) -> None:
     """`keyhouse list rosey --service` said after five seconds that the service did not answer,
     which it never was asked."""
     reader = NatsUser("reads", "pw", ["db.kv.trivia.get"], ["_INBOX_trivia.>"], "_INBOX_trivia")
@@ -402,13 +402,11 @@ def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path)
             writes = (
                 reads.put(key, b"2", ttl=None, expect=ANY) for key in ("mine", "yours", "theirs")
             )
-            async with asyncio.timeout(30):  # each of them is told, and not only the first
+            async with asyncio.timeout(30):  # each of them fails, not only the first
                 at_once = await asyncio.gather(*writes, return_exceptions=True)
             assert [type(each) for each in at_once] == [AccessError] * 3
             await reads._connection.flush()
-            assert (
-                await reads.get("yours") is None
-            )  # what was told of the others is not told of this one
+            assert await reads.get("yours") is None  # earlier errors do not fail this request
             assert (found := await trivia.get("mine")) is not None and found.value == b"1"
             await reads.close()
             await trivia.close()
@@ -416,7 +414,7 @@ def test_a_permission_that_is_missing_is_told_as_one_and_at_once(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_the_command_prints_permissions_that_a_server_reads_and_refuses_a_name() -> None:
+def test_the_acl_command_prints_a_valid_configuration() -> None:
     """For the subjects that the service is set to answer: it printed those of nobody's settings."""
     command = [sys.executable, "-m", "keyhouse.cli", "rosey", "acl"]
     printed = subprocess.run(

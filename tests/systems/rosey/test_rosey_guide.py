@@ -46,7 +46,7 @@ def exchanges() -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_every_request_of_the_guide_is_answered_as_it_says(engine: str, tmp_path: Path) -> None:
+def test_every_request_of_the_guide_gets_the_reply_shown(engine: str, tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         await harness.client.subscribe("db.changes.trivia.mine")
         for subject, body, shown in exchanges():
@@ -64,7 +64,7 @@ def test_every_request_of_the_guide_is_answered_as_it_says(engine: str, tmp_path
     living(engine, tmp_path)(story)
 
 
-def test_every_operation_is_shown() -> None:
+def test_the_guide_shows_every_operation() -> None:
     assert {subject.rpartition(".")[2] for subject, _, _ in exchanges()} == set(OPERATIONS)
 
 
@@ -72,20 +72,22 @@ def codes(error: type[KeyhouseError]) -> set[str]:
     return {error.code}.union(*map(codes, error.__subclasses__()))
 
 
-def test_every_code_has_its_cause_and_its_cure_and_its_exception() -> None:
-    told = {code(row[0]) for row in table(PAGE, "## Errors")}
-    assert told == set(_ERRORS.codes) - {"NO_ANSWER"}
-    assert told <= codes(KeyhouseError)
+def test_every_error_code_is_documented_and_has_an_exception() -> None:
+    documented = {code(row[0]) for row in table(PAGE, "## Errors")}
+    assert documented == set(_ERRORS.codes) - {"NO_ANSWER"}
+    assert documented <= codes(KeyhouseError)
 
 
-def test_every_metric_is_in_the_table_and_there(tmp_path: Path) -> None:
+def test_every_documented_metric_exists(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         found = set(
             re.findall(r"^# TYPE (\S+) ", generate_latest(harness.metrics).decode(), re.MULTILINE)
         )
         each = {code(row[0]) for row in table(PAGE, "## Metrics")}
-        told = {name.replace("<operation>", operation) for name in each for operation in OPERATIONS}
-        assert {name for name in found if not name.endswith("_created")} == told
+        documented = {
+            name.replace("<operation>", operation) for name in each for operation in OPERATIONS
+        }
+        assert {name for name in found if not name.endswith("_created")} == documented
 
     living("sqlite", tmp_path)(story)
 

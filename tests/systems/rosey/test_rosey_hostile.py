@@ -30,7 +30,7 @@ def on_sqlite(tmp_path: Path) -> Live:
 @pytest.mark.parametrize(
     "subject", ["db.kv.evil.nosuch", "db.kv.evil.a.b", "db.kv.evil", "db.kv.EVIL.get"]
 )
-def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject: str) -> None:
+def test_a_rejection_is_not_sent_to_another_plugins_subject(on_sqlite: Live, subject: str) -> None:
     async def story(harness: Harness) -> None:
         heard = [
             await harness.client.subscribe(each)
@@ -38,9 +38,8 @@ def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject:
         ]
         for reply in ("_INBOX_quote.x", "db.changes.quote.mine", "db.kv.quote.set"):
             await harness.client.publish(subject, b"{}", reply=reply)
-        assert (await harness.ask(subject, b"{}"))[
-            "success"
-        ] is False  # who asks for itself is told
+        rejected = await harness.ask(subject, b"{}")
+        assert rejected["success"] is False  # the sender itself gets the rejection
         assert [each.pending_msgs for each in heard] == [0, 0]
         assert (
             harness.metric('rosey_kv_errors_total{error_code="MISSING_FIELD",plugin="quote"}')
@@ -50,7 +49,7 @@ def test_a_refusal_goes_to_no_subject_that_is_anothers(on_sqlite: Live, subject:
     on_sqlite(story)
 
 
-def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -> None:
+def test_an_overload_rejection_is_not_sent_to_another_plugin(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
         refused = harness.spec.endpoints[0].rejected
         assert refused is not None
@@ -62,7 +61,7 @@ def test_what_there_is_no_room_for_is_not_answered_to_another(on_sqlite: Live) -
     on_sqlite(story)
 
 
-def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
+def test_many_plugin_names_are_evicted_without_losing_order(
     on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more plugins than are kept at hand, those that are quiet are forgotten, and known again
@@ -71,7 +70,7 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
     async def story(harness: Harness) -> None:
         monkeypatch.setattr(harness.runtime.tenants, "_tenants_max", 3)
         for number in range(40):
-            await harness.told("quote.set", {"key": "k", "value": number})
+            await harness.publish("quote.set", {"key": "k", "value": number})
             assert (await harness.ask(f"evil{number}.set", {"key": "k", "value": number}))[
                 "success"
             ]
@@ -86,7 +85,7 @@ def test_names_without_end_fill_no_memory_and_cost_nobody_a_turn(
     on_sqlite(story)
 
 
-def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
+def test_concurrent_watch_requests_are_limited(live: Live) -> None:
     async def story(harness: Harness) -> None:
         await harness.client.subscribe("db.changes.evil.>")
         asked = (
@@ -100,10 +99,10 @@ def test_watches_that_are_asked_for_at_once_are_counted(live: Live) -> None:
     live(story)
 
 
-def test_watches_of_many_plugins_are_counted_together(
+def test_watches_of_all_plugins_are_limited(
     on_sqlite: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may ask as any plugin could have as many as there are names."""
+    """A client allowed to act as any plugin could have as many as there are names."""
     monkeypatch.setattr(nats_watches, "WATCHES_MAX", 3)
 
     async def story(harness: Harness) -> None:
@@ -115,12 +114,12 @@ def test_watches_of_many_plugins_are_counted_together(
         ]
         assert [answer.get("error_code") for answer in answers] == [None] * 3 + ["RATE_LIMITED"] * 2
         again = await harness.ask("evil0.watch", {"subject": "db.changes.evil0.x"})
-        assert again["success"], "one that is begun anew takes its own place"
+        assert again["success"], "a watch that is started again replaces itself"
 
     on_sqlite(story)
 
 
-def test_a_watch_that_is_asked_for_twice_at_once_is_one(live: Live) -> None:
+def test_concurrent_requests_for_one_watch_start_one(live: Live) -> None:
     async def story(harness: Harness) -> None:
         messages = await harness.client.subscribe("db.changes.evil.mine")
         await asyncio.gather(
@@ -162,7 +161,7 @@ def test_settings_of_tokens_are_checked() -> None:
         read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
-def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> None:
+def test_log_lines_have_a_bounded_length(on_sqlite: Live) -> None:
     """A key of a million characters, published without a reply, was a warning of a megabyte, a
     thousand times a second."""
 
@@ -178,7 +177,7 @@ def test_no_line_of_the_log_is_as_long_as_a_plugin_likes(on_sqlite: Live) -> Non
     on_sqlite(story)
 
 
-def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) -> None:
+def test_a_watch_rejects_a_prefix_longer_than_any_key(on_sqlite: Live) -> None:
     """10,000 watches with a megabyte each were ten gigabytes of memory."""
 
     async def story(harness: Harness) -> None:
@@ -199,7 +198,7 @@ def test_a_watch_keeps_no_prefix_that_is_longer_than_any_key(on_sqlite: Live) ->
         {"changes_prefix": "rosey.db.kv.changes"},
     ],
 )
-def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any]) -> None:
+def test_overlapping_prefixes_are_rejected(given: dict[str, Any]) -> None:
     """With `changes_prefix = "db"` the plugin `kv` could have its changes sent to
     `db.kv.trivia.set`: as any plugin's request. With `db.kv` the service heard its own changes, and
     answered each of them with another."""
@@ -209,6 +208,6 @@ def test_prefixes_that_begin_with_one_another_are_refused(given: dict[str, Any])
     assert read_settings(Settings, apart, table="rosey").changes_prefix == "db.kv-changes"
 
 
-def test_a_service_without_subjects_is_refused() -> None:
+def test_a_service_without_subjects_is_rejected() -> None:
     with pytest.raises(UsageError, match="Invalid setting"):
         read_settings(Settings, {"prefixes": []}, table="rosey")

@@ -1,5 +1,4 @@
-"""What goes beyond the document's four operations: more of them, watches, quotas, rates, logs and
-figures."""
+"""Operations beyond the document's four, watches, quotas and rates."""
 
 import asyncio
 import json
@@ -21,9 +20,9 @@ def on_sqlite(tmp_path: Path) -> Live:
     return living("sqlite", tmp_path)
 
 
-async def next_told(messages: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((await messages.next_msg(timeout=20)).data)
-    return told
+async def next_message(messages: Any) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads((await messages.next_msg(timeout=20)).data)
+    return message
 
 
 # Operations
@@ -37,10 +36,10 @@ def test_both_prefixes_are_the_same_keys(on_sqlite: Live) -> None:
     on_sqlite(story)
 
 
-def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
+def test_mget_returns_values_and_missing_keys(live: Live) -> None:
     async def story(harness: Harness) -> None:
         await harness.ask("p.set", {"key": "a", "value": None})
-        await harness.told("p.set", {"key": "b", "value": [1.0]})
+        await harness.publish("p.set", {"key": "b", "value": [1.0]})
         answer = await harness.ask("p.mget", {"keys": ["b", "zz", "a", "b"]})
         assert answer == {"success": True, "values": {"b": [1.0], "a": None}, "missing": ["zz"]}
         assert (await harness.ask("p.mget", {"keys": []}))["values"] == {}
@@ -53,7 +52,7 @@ def test_mget_gives_what_is_there_and_names_what_is_not(live: Live) -> None:
     live(story)
 
 
-def test_incr_counts_keeps_its_ttl_and_refuses_what_is_no_number(live: Live) -> None:
+def test_incr_adds_keeps_the_ttl_and_rejects_other_values(live: Live) -> None:
     async def story(harness: Harness) -> None:
         assert await harness.ask("p.incr", {"key": "n"}) == {"success": True, "value": 1}
         assert (await harness.ask("p.incr", {"key": "n", "by": -5, "ttl": 10}))["value"] == -4
@@ -72,7 +71,7 @@ def test_incr_counts_keeps_its_ttl_and_refuses_what_is_no_number(live: Live) -> 
     live(story)
 
 
-def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
+def test_cas_sets_only_at_the_expected_revision(live: Live) -> None:
     async def story(harness: Harness) -> None:
         first = await harness.ask("p.cas", {"key": "a", "value": 1, "revision": None})
         found = await harness.ask("p.get", {"key": "a", "revision": True})
@@ -97,7 +96,7 @@ def test_cas_sets_only_what_is_at_its_revision(live: Live) -> None:
     live(story)
 
 
-def test_touch_changes_only_when_a_key_expires(live: Live) -> None:
+def test_touch_changes_only_the_expiry(live: Live) -> None:
     async def story(harness: Harness) -> None:
         assert await harness.ask("p.touch", {"key": "a", "ttl": 5}) == {
             "success": True,
@@ -118,7 +117,7 @@ def test_touch_changes_only_when_a_key_expires(live: Live) -> None:
     live(story)
 
 
-def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
+def test_a_batch_is_all_or_nothing(live: Live) -> None:
     async def story(harness: Harness) -> None:
         await harness.ask("p.set", {"key": "old", "value": "x"})
         done = await harness.ask(
@@ -162,8 +161,8 @@ def test_a_batch_is_done_whole_or_not_at_all(live: Live) -> None:
 
 
 def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
-    """It had revision 0, which is none: a watch since it begins with the first change that was ever
-    kept."""
+    """It had revision 0, which is not a revision: a watch since it starts with the oldest
+    change."""
 
     async def story(harness: Harness) -> None:
         await harness.ask("p.set", {"key": "a", "value": 1})
@@ -181,7 +180,7 @@ def test_a_batch_that_writes_nothing_has_no_revision(live: Live) -> None:
     live(story)
 
 
-def test_an_operation_that_a_batch_has_not_is_told_with_those_it_has(on_sqlite: Live) -> None:
+def test_an_unknown_batch_operation_is_rejected_with_the_known_ones(on_sqlite: Live) -> None:
     """It was answered with `Invalid enum value 'get'`."""
 
     async def story(harness: Harness) -> None:
@@ -232,11 +231,11 @@ def test_scan_count_and_list_page_through_all_with_exact_ends(live: Live) -> Non
     live(story)
 
 
-def test_an_answer_that_would_not_fit_is_cut_and_says_so(on_sqlite: Live) -> None:
+def test_a_reply_that_would_not_fit_is_truncated(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
         value = "x" * 60_000
         for number in range(20):
-            await harness.told("p.set", {"key": f"{number:02d}" + "é" * 200, "value": value})
+            await harness.publish("p.set", {"key": f"{number:02d}" + "é" * 200, "value": value})
         page = await harness.ask("p.scan", {})
         assert page["truncated"] is True and 14 <= page["count"] < 20
         rest = await harness.ask("p.scan", {"cursor": page["cursor"]})
@@ -251,37 +250,39 @@ def test_an_answer_that_would_not_fit_is_cut_and_says_so(on_sqlite: Live) -> Non
 # Watches
 
 
-def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: Live) -> None:
+def test_a_watch_sends_changes_in_order_until_nobody_listens(live: Live) -> None:
     async def story(harness: Harness) -> None:
         messages = await harness.client.subscribe("db.changes.p.mine")
-        begun = await harness.ask("p.watch", {"subject": "db.changes.p.mine", "prefix": "a"})
-        assert begun["success"] is True
-        await harness.told("p.set", {"key": "a1", "value": None})
-        await harness.told("p.set", {"key": "b", "value": "not watched"})
+        started = await harness.ask("p.watch", {"subject": "db.changes.p.mine", "prefix": "a"})
+        assert started["success"] is True
+        await harness.publish("p.set", {"key": "a1", "value": None})
+        await harness.publish("p.set", {"key": "b", "value": "not watched"})
         await harness.ask("p.delete", {"key": "a1"})
         await harness.ask("other.set", {"key": "a", "value": "another plugin's"})
         await harness.ask("p.set", {"key": "a2", "value": 2, "ttl": 1})
-        told: list[dict[str, Any]] = []
-        while len(told) < 2 or told[-1].get("key") != "a2":
-            message = await next_told(messages)
-            if "heartbeat" not in message:
-                told.append(message)
-        assert all(each["key"].startswith("a") for each in told)
-        assert [each["n"] for each in told] == sorted(each["n"] for each in told)
-        assert told[-1]["value"] == 2 and told[-1]["deleted"] is False
-        assert any(each["key"] == "a1" and each["deleted"] and "value" not in each for each in told)
+        changes: list[dict[str, Any]] = []
+        while len(changes) < 2 or changes[-1].get("key") != "a2":
+            change = await next_message(messages)
+            if "heartbeat" not in change:
+                changes.append(change)
+        assert all(each["key"].startswith("a") for each in changes)
+        assert [each["n"] for each in changes] == sorted(each["n"] for each in changes)
+        assert changes[-1]["value"] == 2 and changes[-1]["deleted"] is False
+        assert any(
+            each["key"] == "a1" and each["deleted"] and "value" not in each for each in changes
+        )
         assert harness.metric("rosey_kv_watches") == 1
         assert (await harness.ask("p.watch", {"subject": "db.changes.p.mine", "stop": True}))[
             "stopped"
         ] is True
-        while "end" not in (message := await next_told(messages)):
+        while "end" not in (message := await next_message(messages)):
             pass
         assert message["end"] == "stopped"
         again = await harness.ask(
-            "p.watch", {"subject": "db.changes.p.mine", "since": begun["revision"]}
+            "p.watch", {"subject": "db.changes.p.mine", "since": started["revision"]}
         )
-        assert again["revision"] == begun["revision"]
-        assert (await next_told(messages))["revision"] > begun["revision"]
+        assert again["revision"] == started["revision"]
+        assert (await next_message(messages))["revision"] > started["revision"]
         await messages.unsubscribe()
         async with asyncio.timeout(20):
             while harness.metric("rosey_kv_watches") != 0:
@@ -309,9 +310,7 @@ def test_a_watch_gives_every_change_in_order_and_ends_when_nobody_listens(live: 
         "_INBOX_p." + "a" * 300,
     ],
 )
-def test_changes_are_sent_only_to_subjects_of_the_plugins_own(
-    on_sqlite: Live, subject: str
-) -> None:
+def test_changes_are_sent_only_to_the_plugins_own_subjects(on_sqlite: Live, subject: str) -> None:
     async def story(harness: Harness) -> None:
         assert (await harness.ask("p.watch", {"subject": subject}))[
             "error_code"
@@ -366,7 +365,7 @@ def test_a_quota_of_bytes_counts_keys_and_values(tmp_path: Path) -> None:
     living("sqlite", tmp_path, quota_bytes=100)(story)
 
 
-def test_a_rate_is_each_plugins_own(tmp_path: Path) -> None:
+def test_rates_are_per_plugin(tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         answers = [await harness.ask("p.get", {"key": "a"}) for _ in range(8)]
         assert [answer.get("error_code") for answer in answers] == [None] * 5 + ["RATE_LIMITED"] * 3

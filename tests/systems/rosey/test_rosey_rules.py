@@ -20,13 +20,13 @@ def on_sqlite(tmp_path: Path) -> Live:
     return living("sqlite", tmp_path)
 
 
-async def next_told(messages: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((await messages.next_msg(timeout=20)).data)
-    return told
+async def next_message(messages: Any) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads((await messages.next_msg(timeout=20)).data)
+    return message
 
 
 @pytest.mark.parametrize("ttl", [0, -1, True, 1.0, "60", 2**31, [1]])
-def test_a_ttl_that_is_none_is_refused(on_sqlite: Live, ttl: Any) -> None:
+def test_an_invalid_ttl_is_rejected(on_sqlite: Live, ttl: Any) -> None:
     async def story(harness: Harness) -> None:
         for operation in ("set", "incr", "cas", "touch"):
             body = {"key": "a", "value": 1, "revision": None, "ttl": ttl}
@@ -64,7 +64,7 @@ KEYS_THAT_ARE += [
 ]
 
 
-def test_every_text_is_a_key_and_stays_what_it_is(live: Live) -> None:
+def test_any_text_is_a_key_and_is_stored_unchanged(live: Live) -> None:
     async def story(harness: Harness) -> None:
         for number, key in enumerate(KEYS_THAT_ARE):
             assert (await harness.ask("p.set", {"key": key, "value": number}))["success"] is True
@@ -75,7 +75,7 @@ def test_every_text_is_a_key_and_stays_what_it_is(live: Live) -> None:
     live(story)
 
 
-POISON: list[tuple[bytes, str]] = [
+HOSTILE_VALUES: list[tuple[bytes, str]] = [
     (b'{"key":"a","value":NaN}', "VALIDATION_ERROR"),
     (b'{"key":"a","value":[Infinity]}', "VALIDATION_ERROR"),
     (b'{"key":"a","value":-Infinity}', "VALIDATION_ERROR"),
@@ -106,9 +106,9 @@ POISON: list[tuple[bytes, str]] = [
 ]
 
 
-def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
+def test_hostile_values_are_rejected_and_not_stored(live: Live) -> None:
     async def story(harness: Harness) -> None:
-        for data, code in POISON:
+        for data, code in HOSTILE_VALUES:
             answer = await harness.ask("p.set", data)
             assert answer.get("error_code") == code, (data[:60], answer)
             await harness.client.publish("db.kv.p.set", data)
@@ -135,29 +135,29 @@ def test_poison_is_refused_by_name_and_nothing_is_stored(live: Live) -> None:
     live(story)
 
 
-def test_reads_that_nobody_waits_for_are_ignored_and_writes_are_done(on_sqlite: Live) -> None:
+def test_reads_without_a_reply_subject_are_ignored_and_writes_applied(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
         for operation in ("get", "list", "mget", "scan", "count"):
             await harness.client.publish(f"db.kv.p.{operation}", b"not json")
-        await harness.told("p.incr", {"key": "n"})
-        await harness.told("p.cas", {"key": "c", "value": 1, "revision": None})
-        await harness.told("p.batch", {"ops": [{"op": "set", "key": "b", "value": 1}]})
+        await harness.publish("p.incr", {"key": "n"})
+        await harness.publish("p.cas", {"key": "c", "value": 1, "revision": None})
+        await harness.publish("p.batch", {"ops": [{"op": "set", "key": "b", "value": 1}]})
         assert (await harness.ask("p.list"))["keys"] == ["b", "c", "n"]
         assert harness.metric('rosey_kv_errors_total{error_code="INVALID_JSON",plugin="p"}') is None
 
     on_sqlite(story)
 
 
-def test_what_a_plugin_asks_is_done_in_its_order(live: Live) -> None:
+def test_requests_of_a_plugin_are_applied_in_order(live: Live) -> None:
     async def story(harness: Harness) -> None:
         for number in range(200):
-            await harness.told("p.set", {"key": "same", "value": number})
-            await harness.told("p.incr", {"key": "count"})
+            await harness.publish("p.set", {"key": "same", "value": number})
+            await harness.publish("p.incr", {"key": "count"})
         assert (await harness.ask("p.get", {"key": "same"}))["value"] == 199
         assert (await harness.ask("p.get", {"key": "count"}))["value"] == 200
         for number in range(100):
-            await harness.told("p.set", {"key": f"k{number}", "value": number})
-            await harness.told("p.delete", {"key": f"k{number - 50}"})
+            await harness.publish("p.set", {"key": f"k{number}", "value": number})
+            await harness.publish("p.delete", {"key": f"k{number - 50}"})
         assert (await harness.ask("p.count", {"prefix": "k"}))["count"] == 50
 
     live(story)
@@ -185,7 +185,7 @@ def test_setting_over_an_expired_row_starts_a_new_created_at(on_sqlite: Live) ->
     on_sqlite(story)
 
 
-def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
+def test_a_reply_is_not_sent_to_another_plugins_subject(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
         await harness.ask("p.set", {"key": "a", "value": "forged"})
         heard = [
@@ -202,14 +202,14 @@ def test_an_answer_goes_to_no_subject_that_is_anothers(on_sqlite: Live) -> None:
             "_INBOX_p.x",
         ):
             await harness.client.publish("db.kv.p.get", body, reply=reply)
-        assert (await next_told(own))["value"] == "forged"
+        assert (await next_message(own))["value"] == "forged"
         assert [each.pending_msgs for each in heard] == [0, 0]
         assert (await harness.ask("quote.count"))["count"] == 0
 
     on_sqlite(story)
 
 
-def test_a_row_that_somebody_has_spoiled_is_an_error_and_spoils_no_answer(on_sqlite: Live) -> None:
+def test_an_unreadable_row_is_an_error_and_corrupts_no_reply(on_sqlite: Live) -> None:
     async def story(harness: Harness) -> None:
         import apsw
 

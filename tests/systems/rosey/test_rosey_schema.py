@@ -78,7 +78,7 @@ def test_every_example_of_the_document_round_trips(plugin: str, key: str, value:
         "a.b",
     ],
 )
-def test_what_is_not_the_name_of_a_plugin_is_no_space(plugin: str) -> None:
+def test_an_invalid_plugin_name_is_rejected_as_a_space(plugin: str) -> None:
     with pytest.raises(KeyFieldError):
         SCHEMA.space.bound(plugin)
 
@@ -91,7 +91,7 @@ def test_a_key_is_any_text_of_1_to_255_characters(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a" * 256, "😀" * 256, "a\0b", "\ud800", 7, None, b"a"])
-def test_what_is_no_key_is_refused_by_its_name(key: object) -> None:
+def test_an_invalid_key_is_rejected_by_name(key: object) -> None:
     with pytest.raises(KeyFieldError) as refused:
         VALUE.template.build({"key": key})
     assert refused.value.fields["field"] == "key"
@@ -100,7 +100,7 @@ def test_what_is_no_key_is_refused_by_its_name(key: object) -> None:
 @pytest.mark.parametrize(
     "value", [2**64, -(10**3_999), 1.0, -0.0, "\0", {"__proto__": None}, [], {}]
 )
-def test_a_value_is_any_json_and_keeps_its_kind(value: Any) -> None:
+def test_a_value_is_any_json_and_keeps_its_type(value: Any) -> None:
     read = VALUE.decode(VALUE.encode(value))
     assert read == value and repr(read) == repr(value)
 
@@ -108,12 +108,12 @@ def test_a_value_is_any_json_and_keeps_its_kind(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), "\ud800", (1, 2), {1: 2}, {"a": object()}, 10**4_001]
 )
-def test_a_value_that_json_does_not_have_is_refused(value: Any) -> None:
+def test_a_value_without_json_is_rejected(value: Any) -> None:
     with pytest.raises(DocumentError):
         VALUE.encode(value)
 
 
-def test_a_plugins_rows_through_their_life(drive: Drive) -> None:
+def test_a_plugins_rows_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         trivia = Store(SCHEMA, engine, "trivia")
         quotes = Store(SCHEMA, engine, "quote-db")
@@ -175,7 +175,7 @@ def test_a_prefix_is_literal_and_keys_order_by_their_bytes(drive: Drive) -> None
 
 
 @pytest.mark.parametrize("ttl", [0, -1, True, 1.5, "60", 2**31])
-def test_a_ttl_that_is_none_is_refused(drive: Drive, ttl: Any) -> None:
+def test_an_invalid_ttl_is_rejected(drive: Drive, ttl: Any) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "my-plugin")
         with pytest.raises(CallerError):

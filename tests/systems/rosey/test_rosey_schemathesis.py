@@ -1,5 +1,5 @@
-"""What the OpenAPI document of the operator's view allows, and what it does not: no 5xx, and no
-answer that is not in it."""
+"""Random requests by the OpenAPI document of the operator's view: no 5xx, and only documented
+responses."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ OPERATIONS = 5
 
 
 @pytest.mark.soak
-def test_every_answer_is_in_the_document(tmp_path: Path) -> None:
+def test_every_response_is_in_the_openapi_document(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(3):
             await office.ask("trivia.set", key=f"k{number}", value={"number": number}, ttl=60)

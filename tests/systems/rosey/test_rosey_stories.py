@@ -97,11 +97,11 @@ def test_us_002_store_complex_object(live: Live) -> None:
             {},
             "",
         ):
-            await harness.told("my-plugin.set", {"key": "any", "value": value})
+            await harness.publish("my-plugin.set", {"key": "any", "value": value})
             found = await harness.ask("my-plugin.get", {"key": "any"})
             assert found == {"success": True, "exists": True, "value": value}
         order = {"z": 1, "a": 2, "m": 3}
-        await harness.told("my-plugin.set", {"key": "any", "value": order})
+        await harness.publish("my-plugin.set", {"key": "any", "value": order})
         assert list((await harness.ask("my-plugin.get", {"key": "any"}))["value"]) == [
             "z",
             "a",
@@ -171,9 +171,9 @@ def test_us_004_store_temporary_state_with_ttl(live: Live) -> None:
         assert len(await rows(harness)) == 1
         await harness.runtime.sweeper.sweep()
         assert await rows(harness) == []
-        await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": 5})
-        await harness.told("trivia.set", {"key": "kept", "value": 1, "ttl": None})
-        await harness.told("trivia.set", {"key": "kept too", "value": 1})
+        await harness.publish("trivia.set", {"key": "kept", "value": 1, "ttl": 5})
+        await harness.publish("trivia.set", {"key": "kept", "value": 1, "ttl": None})
+        await harness.publish("trivia.set", {"key": "kept too", "value": 1})
         await harness.ask("trivia.list")
         harness.clock.advance(seconds=10**9)
         assert (await harness.ask("trivia.list"))["keys"] == ["kept", "kept too"]
@@ -249,13 +249,13 @@ def test_us_006_delete_key(live: Live) -> None:
             "success": True,
             "deleted": False,
         }
-        await harness.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
+        await harness.publish("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
         assert await harness.ask("my-plugin.delete", {"key": "temp_data"}) == {
             "success": True,
             "deleted": True,
         }
         assert await rows(harness) == []
-        await harness.told("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
+        await harness.publish("my-plugin.set", {"key": "temp_data", "value": 1, "ttl": 5})
         await harness.ask("my-plugin.list")
         harness.clock.advance(seconds=5)
         assert await harness.ask("my-plugin.delete", {"key": "temp_data"}) == {
@@ -439,11 +439,11 @@ def test_us_011_observability_for_operators(live: Live) -> None:
             await harness.ask("trivia.set", {"key": "game_123", "value": {"a": 1}, "ttl": 60})
             await harness.ask("trivia.get", {"key": "game_123"})
             await harness.ask("trivia.get", {"key": "nothing"})
-            await harness.told("trivia.set", {"key": "bad", "value": 1, "ttl": -1})
+            await harness.publish("trivia.set", {"key": "bad", "value": 1, "ttl": -1})
             await harness.ask("trivia.list")
-        told = [line for line in logs if line.get("plugin") == "trivia"]
+        lines = [line for line in logs if line.get("plugin") == "trivia"]
         assert [
-            (line["event"], line["log_level"], line.get("key"), line.get("hit")) for line in told
+            (line["event"], line["log_level"], line.get("key"), line.get("hit")) for line in lines
         ] == [
             ("kv set", "debug", "game_123", None),
             ("kv get", "debug", "game_123", True),
@@ -452,9 +452,11 @@ def test_us_011_observability_for_operators(live: Live) -> None:
             ("kv list", "debug", None, None),
         ]
         assert (
-            told[0]["operation"] == "kv_set" and told[0]["ttl"] == 60 and told[0]["latency_ms"] > 0
+            lines[0]["operation"] == "kv_set"
+            and lines[0]["ttl"] == 60
+            and lines[0]["latency_ms"] > 0
         )
-        assert told[3]["error"] == "VALIDATION_ERROR"
+        assert lines[3]["error"] == "VALIDATION_ERROR"
         harness.clock.advance(seconds=60)
         with capture_logs() as logs:
             await harness.runtime.sweeper.sweep()
@@ -482,7 +484,7 @@ def test_us_011_observability_for_operators(live: Live) -> None:
 def test_us_012_ttl_cleanup_runs_automatically(engine: str, tmp_path: Path) -> None:
     async def story(harness: Harness) -> None:
         for number in range(20):
-            await harness.told(
+            await harness.publish(
                 "trivia.set", {"key": f"s{number}", "value": 1, "ttl": 1 + number % 2}
             )
         await harness.ask("trivia.list")

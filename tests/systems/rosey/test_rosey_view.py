@@ -1,4 +1,4 @@
-"""The operator's view over HTTP: who may look, what is shown, and that it changes nothing."""
+"""The operator's view over HTTP: access, contents, and that it is read-only."""
 
 import asyncio
 import json
@@ -26,10 +26,10 @@ LOOKS = (
 )
 
 
-# Who may look
+# Access
 
 
-def test_nothing_is_shown_without_an_operators_token(tmp_path: Path) -> None:
+def test_the_view_requires_an_operators_token(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         await office.ask("trivia.set", key="theme", value="secret-of-a-user")
         good = operator(office.clock)
@@ -63,7 +63,7 @@ def test_nothing_is_shown_without_an_operators_token(tmp_path: Path) -> None:
     in_office(tmp_path, story)
 
 
-def test_a_secret_is_made_in_the_data_folder_and_is_not_another_systems(tmp_path: Path) -> None:
+def test_a_secret_is_created_in_the_data_folder_per_system(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         made = (tmp_path / "rosey-jwt.secret").read_text().strip()
         assert re.fullmatch("[0-9a-f]{64}", made)
@@ -77,7 +77,7 @@ def test_a_secret_is_made_in_the_data_folder_and_is_not_another_systems(tmp_path
     in_office(tmp_path, story, jwt_secret=None)
 
 
-def test_who_looks_at_a_value_is_in_the_log_and_the_value_is_not(tmp_path: Path) -> None:
+def test_reading_a_value_is_logged_without_the_value(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         await office.ask("trivia.set", key="theme", value="secret-of-a-user")
         with capture_logs() as logs:
@@ -89,10 +89,10 @@ def test_who_looks_at_a_value_is_in_the_log_and_the_value_is_not(tmp_path: Path)
     in_office(tmp_path, story)
 
 
-# What is shown
+# Contents
 
 
-def test_plugins_are_listed_with_what_they_keep_and_ask(tmp_path: Path) -> None:
+def test_plugins_are_listed_with_usage_and_requests(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         assert await office.look("/plugins") == {
             "plugins": [],
@@ -122,7 +122,7 @@ def test_plugins_are_listed_with_what_they_keep_and_ask(tmp_path: Path) -> None:
     in_office(tmp_path, story)
 
 
-def test_one_plugin_is_shown_with_its_quota_its_rate_and_its_work(tmp_path: Path) -> None:
+def test_one_plugin_is_shown_with_quota_rate_and_operations(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(3):
             await office.ask("trivia.set", key=f"k{number}", value=number)
@@ -152,7 +152,7 @@ def test_a_plugin_can_be_counted_now(tmp_path: Path) -> None:
     in_office(tmp_path, story)
 
 
-def test_keys_are_shown_in_pages_with_sizes_and_times_or_without(tmp_path: Path) -> None:
+def test_keys_are_paged_with_or_without_details(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(5):
             await office.ask("trivia.set", key=f"g:{number}", value="x" * number)
@@ -193,7 +193,7 @@ ODD_KEYS = (
 )
 
 
-def test_a_value_is_shown_as_it_is_stored_whatever_its_key(tmp_path: Path) -> None:
+def test_a_value_is_shown_as_stored_for_any_key(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for key in ODD_KEYS:
             await office.ask("trivia.set", key=key, value={"key": key, "big": 2**70, "f": 1.0})
@@ -217,7 +217,7 @@ def test_a_value_is_shown_as_it_is_stored_whatever_its_key(tmp_path: Path) -> No
     in_office(tmp_path, story)
 
 
-def test_a_row_that_somebody_has_spoiled_is_shown_and_said_to_be(tmp_path: Path) -> None:
+def test_an_unreadable_row_is_shown_as_text(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         await office.ask("trivia.set", key="theme", value=1)
         await office.engine.commit("trivia", Batch(puts=(Put("bad", b"{not json"),)))
@@ -229,7 +229,7 @@ def test_a_row_that_somebody_has_spoiled_is_shown_and_said_to_be(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["Trivia", "a.b", "a%20b", "trivia%0A", "x" * 101, "..%2Ftrivia"])
-def test_what_is_no_plugins_name_has_no_address(tmp_path: Path, name: str) -> None:
+def test_an_invalid_plugin_name_is_404(tmp_path: Path, name: str) -> None:
     async def story(office: Office) -> None:
         for path in (f"/plugins/{name}", f"/plugins/{name}/keys", f"/plugins/{name}/value?key=a"):
             assert (await office.http.get(path)).status_code == 404
@@ -237,7 +237,7 @@ def test_what_is_no_plugins_name_has_no_address(tmp_path: Path, name: str) -> No
     in_office(tmp_path, story)
 
 
-def test_the_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
+def test_the_figures_equal_the_metrics(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         for number in range(3):
             await office.ask("trivia.set", key=f"k{number}", value=number)
@@ -256,7 +256,7 @@ def test_the_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
     in_office(tmp_path, story)
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_the_view_is_read_only(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         await office.ask("trivia.set", key="theme", value="dark", ttl=60)
         await asyncio.sleep(0)
@@ -273,7 +273,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
 # The page
 
 
-def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_path: Path) -> None:
+def test_the_page_is_self_contained(tmp_path: Path) -> None:
     async def story(office: Office) -> None:
         await office.ask("trivia.set", key="theme", value="secret-of-a-user")
         async with httpx.AsyncClient(base_url=office.url, follow_redirects=True) as client:
@@ -285,7 +285,7 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
             )
             assert "trivia" not in page.text
             assert not re.search(r"<script>|<style>|\bon\w+=|style=|//(?!127)", page.text), (
-                "all of it is in files of its own"
+                "scripts and styles are separate files"
             )
             for name, kind in re.findall(r'(?:src|href)="(view\.(\w+))"', page.text):
                 file = await client.get(f"/rosey/{name}")
@@ -317,7 +317,7 @@ def test_the_page_is_whole_holds_nothing_and_may_fetch_from_nowhere_else(tmp_pat
     in_office(tmp_path, story)
 
 
-def test_an_answer_that_comes_late_is_not_shown() -> None:
+def test_a_late_response_is_not_shown() -> None:
     """One of a token that was forgotten opened the page again; one of a plugin stood below
     another's name."""
     if shutil.which("node") is None:
@@ -340,10 +340,10 @@ def test_every_route_of_the_view_is_in_the_guide(tmp_path: Path) -> None:
         listed = {
             f"{route.method} /rosey{route.path}" for route in office.part.routes if route.listed
         }
-        told = {
+        documented = {
             code(row[0]).partition("?")[0]
             for row in table((DOCS / "systems" / "rosey.md").read_text(), "## The operator's view")
         }
-        assert told == listed
+        assert documented == listed
 
     in_office(tmp_path, story)

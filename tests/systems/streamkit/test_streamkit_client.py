@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield served
 
 
-def test_a_config_through_its_life(service: Service) -> None:
+def test_a_config_from_creation_to_deletion(service: Service) -> None:
     with client(service, "life") as panel:
         made = panel.create(
             Note(id="ideas", title="Stream Ideas", content="", extra={"pinned": True})
@@ -49,7 +49,7 @@ def test_a_config_through_its_life(service: Service) -> None:
         assert not panel.delete(Note, "ideas")
 
 
-def test_refusals_have_their_kinds(service: Service) -> None:
+def test_rejections_raise_their_own_classes(service: Service) -> None:
     with client(service, "kinds") as panel:
         with pytest.raises(NotFoundError) as missing:
             panel.get(Note, "no/such id")
@@ -99,7 +99,7 @@ def test_lists_batches_scenes_and_files(service: Service) -> None:
         }
 
 
-def test_a_customer_whose_room_is_used_up_is_told_and_deleting_makes_room(tmp_path: Path) -> None:
+def test_a_used_up_quota_is_raised_and_deleting_frees_it(tmp_path: Path) -> None:
     with serving(sqlite(tmp_path), tmp_path, quota_keys=3, quota_bytes=2_000) as service:
         with client(service, "full") as panel:
             for id in ("a", "b"):
@@ -132,7 +132,7 @@ def test_a_customer_whose_room_is_used_up_is_told_and_deleting_makes_room(tmp_pa
             other.create(Note(id="a", title="", content=""))
 
 
-def test_who_asks_too_often_is_told_when_to_ask_again(tmp_path: Path) -> None:
+def test_a_rate_limited_client_gets_the_seconds_to_wait(tmp_path: Path) -> None:
     with (
         serving(sqlite(tmp_path), tmp_path, rate_per_second=1.0, rate_burst=5) as service,
         client(service, "hasty") as panel,

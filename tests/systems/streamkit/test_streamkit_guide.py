@@ -39,7 +39,7 @@ def walk() -> list[tuple[str, str]]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
-def test_the_walk_through_is_true(tmp_path: Path) -> None:
+def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
     bin = tmp_path / "bin"
     bin.mkdir()
     (bin / "keyhouse").write_text(f'#!/bin/sh\nexec {sys.executable} -m keyhouse.cli "$@"\n')

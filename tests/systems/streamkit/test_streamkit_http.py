@@ -66,7 +66,7 @@ def keys(panel: httpx.Client) -> list[str]:
 
 
 @pytest.mark.parametrize("category", CONFIGS)
-def test_a_config_of_each_category_is_kept_at_its_key_with_its_value(
+def test_a_config_of_each_category_is_stored_at_its_key(
     service: Service, panel: httpx.Client, customer: str, category: str
 ) -> None:
     config = sent(category)
@@ -89,7 +89,7 @@ def test_a_config_of_each_category_is_kept_at_its_key_with_its_value(
 
 
 @pytest.mark.parametrize("category", CONFIGS)
-def test_a_config_has_no_ttl_and_is_there_until_it_is_deleted(
+def test_a_config_has_no_ttl(
     service: Service, panel: httpx.Client, customer: str, category: str
 ) -> None:
     panel.post(f"/configs/{category}", json=sent(category)).raise_for_status()
@@ -102,7 +102,7 @@ def test_a_config_has_no_ttl_and_is_there_until_it_is_deleted(
         assert later.get(path).status_code == 404
 
 
-def test_scene_activity_is_kept_at_its_key_with_its_value(
+def test_scene_activity_is_stored_at_its_key(
     service: Service, panel: httpx.Client, customer: str
 ) -> None:
     for count in (1, 2, 3):
@@ -116,9 +116,7 @@ def test_scene_activity_is_kept_at_its_key_with_its_value(
     assert entry["expiration"] == service.clock.now() // 1_000 + 30 * DAY
 
 
-def test_a_scene_is_forgotten_after_30_days_of_inactivity_and_each_use_begins_them_anew(
-    service: Service, customer: str
-) -> None:
+def test_each_use_of_a_scene_restarts_its_30_days(service: Service, customer: str) -> None:
     def ask(method: str, path: str, **options: Any) -> Any:
         with service.client(customer) as client:  # a token lives for hours
             return client.request(method, path, **options).raise_for_status().json()
@@ -140,7 +138,7 @@ def test_a_scene_is_forgotten_after_30_days_of_inactivity_and_each_use_begins_th
 
 
 @pytest.mark.long
-def test_the_count_is_atomic_1000_at_once_are_exactly_1000(service: Service, customer: str) -> None:
+def test_1000_concurrent_switches_count_exactly_1000(service: Service, customer: str) -> None:
     async def storm() -> list[int]:
         headers = {"Authorization": f"Bearer {token(customer, service.clock)}"}
         numbers, counts = iter(range(1_000)), []
@@ -158,7 +156,7 @@ def test_the_count_is_atomic_1000_at_once_are_exactly_1000(service: Service, cus
 
     counts = asyncio.run(storm())
     assert sorted(counts) == sorted([*range(1, 501), *range(1, 501)]), (
-        "two were told the same count, or one is missing"
+        "two got the same count, or one is missing"
     )
     with service.client(customer) as client:
         assert [scene["count"] for scene in client.get("/scene-activity/top").json()["scenes"]] == [
@@ -167,7 +165,7 @@ def test_the_count_is_atomic_1000_at_once_are_exactly_1000(service: Service, cus
         ]
 
 
-def test_the_top_is_by_count_then_by_last_use(service: Service, panel: httpx.Client) -> None:
+def test_top_scenes_order_by_count_then_by_last_use(service: Service, panel: httpx.Client) -> None:
     for scenes in (["a", "b", "c"], ["d", "b"], ["a"]):
         for scene in scenes:
             panel.post("/scene-activity/record", json={"sceneName": scene}).raise_for_status()
@@ -190,9 +188,7 @@ def test_the_top_is_by_count_then_by_last_use(service: Service, panel: httpx.Cli
 # Key parsing
 
 
-def test_what_is_stored_is_read_by_the_documents_two_functions(
-    panel: httpx.Client, customer: str
-) -> None:
+def test_stored_keys_parse_with_the_documents_functions(panel: httpx.Client, customer: str) -> None:
     panel.post("/configs/notes", json=sent("notes", id="scene_activity_x")).raise_for_status()
     panel.post(
         "/scene-activity/record", json={"sceneName": "notes_a_streamkit_swaps_b"}
@@ -211,7 +207,7 @@ def test_what_is_stored_is_read_by_the_documents_two_functions(
 # Customer isolation
 
 
-def test_two_customers_with_the_same_ids_never_meet(service: Service) -> None:
+def test_two_customers_with_the_same_ids_are_isolated(service: Service) -> None:
     first, second = f"c{next(NUMBERS)}", f"c{next(NUMBERS)}"
     with service.client(first) as one, service.client(second) as other:
         for client, who in ((one, first), (other, second)):
@@ -232,7 +228,7 @@ def test_two_customers_with_the_same_ids_never_meet(service: Service) -> None:
         assert other.get("/scene-activity/top").json()["scenes"][0]["count"] == 1
 
 
-def test_a_customer_is_only_ever_named_by_the_token(
+def test_the_customer_comes_from_the_token_alone(
     service: Service, panel: httpx.Client, customer: str
 ) -> None:
     """Neither a body, nor a query, nor a header says whose a config is."""
@@ -267,7 +263,7 @@ def test_the_expiration_of_a_token_is_enforced_at_every_request(
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_without_a_token_there_is_nothing_but_the_health(service: Service) -> None:
+def test_only_health_works_without_a_token(service: Service) -> None:
     assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
     for method, path in (
         ("GET", "/configs/notes"),
@@ -277,7 +273,7 @@ def test_without_a_token_there_is_nothing_but_the_health(service: Service) -> No
         assert httpx.request(method, service.url + path).status_code == 401
 
 
-def test_a_token_comes_in_the_cookie_or_as_a_bearer(service: Service, customer: str) -> None:
+def test_a_token_is_accepted_as_cookie_or_bearer(service: Service, customer: str) -> None:
     made = token(customer, service.clock)
     with httpx.Client(base_url=service.url, cookies={"auth_token": made}) as client:
         assert client.get("/configs/notes").status_code == 200
@@ -289,7 +285,7 @@ def test_a_token_comes_in_the_cookie_or_as_a_bearer(service: Service, customer: 
 @pytest.mark.parametrize(
     "id", ["config 1", "a/b", "a?b", "a&b", "a=b", "é", "", "a" * 101, "a\n", ".", "..", 5, True]
 )
-def test_an_id_that_is_not_safe_in_a_url_is_refused(panel: httpx.Client, id: object) -> None:
+def test_an_id_that_is_not_url_safe_is_rejected(panel: httpx.Client, id: object) -> None:
     answer = panel.post("/configs/notes", json=sent("notes", id=id))
     assert answer.status_code in (400, 422)
     assert keys(panel) == []
@@ -350,7 +346,7 @@ def test_create(service: Service, panel: httpx.Client) -> None:
         ("notes", {"title": None}),
     ],
 )
-def test_values_are_checked_by_their_type_and_the_problem_names_the_member(
+def test_an_invalid_value_is_rejected_with_its_member(
     panel: httpx.Client, category: str, wrong: dict[str, Any]
 ) -> None:
     answer = panel.post(f"/configs/{category}", json=sent(category, **wrong))
@@ -391,7 +387,7 @@ def test_update(service: Service, panel: httpx.Client) -> None:
     assert panel.get("/configs/notes/x").status_code == 404
 
 
-def test_an_update_of_what_changed_meanwhile_is_412(panel: httpx.Client) -> None:
+def test_an_update_with_a_stale_etag_is_412(panel: httpx.Client) -> None:
     tag = panel.post("/configs/notes", json=sent("notes")).headers["etag"]
     assert panel.get("/configs/notes/note1").headers["etag"] == tag
     newer = panel.put(
@@ -408,7 +404,7 @@ def test_an_update_of_what_changed_meanwhile_is_412(panel: httpx.Client) -> None
     ]
 
 
-def test_delete_is_a_success_whether_or_not_there_was_one(panel: httpx.Client) -> None:
+def test_delete_succeeds_if_the_config_is_absent(panel: httpx.Client) -> None:
     panel.post("/configs/notes", json=sent("notes")).raise_for_status()
     for deleted in (True, False, False):
         answer = panel.delete("/configs/notes/note1")
@@ -438,9 +434,7 @@ def test_list_follows_past_1000(service: Service, panel: httpx.Client) -> None:
     assert ids == [{"id": id} for id in wanted]
 
 
-def test_list_since_a_time_gives_what_changed_then_or_later(
-    service: Service, panel: httpx.Client
-) -> None:
+def test_list_since_a_time_has_later_changes(service: Service, panel: httpx.Client) -> None:
     for id in ("a", "b", "c"):
         panel.post("/configs/swaps", json=sent("swaps", id=id)).raise_for_status()
     service.clock.advance(seconds=60)
@@ -465,7 +459,7 @@ def test_list_since_a_time_gives_what_changed_then_or_later(
         assert panel.get("/configs/swaps", params={"since": wrong}).status_code == 400
 
 
-def test_a_batch_is_done_as_a_whole_or_not_at_all(panel: httpx.Client) -> None:
+def test_a_batch_is_atomic(panel: httpx.Client) -> None:
     tag = panel.post("/configs/notes", json=sent("notes", id="there")).headers["etag"]
     good: list[dict[str, Any]] = [
         {"op": "create", "config": sent("notes", id="new")},
@@ -498,7 +492,7 @@ def test_a_batch_is_done_as_a_whole_or_not_at_all(panel: httpx.Client) -> None:
 # Storage estimates
 
 
-def test_a_customer_of_the_documents_size_fits_and_its_values_are_as_large_as_it_says(
+def test_a_customer_of_the_documents_size_fits(
     panel: httpx.Client,
 ) -> None:
     for category in CONFIGS:
@@ -542,9 +536,7 @@ def test_an_export_is_imported_with_its_times(
     assert again.json()["unchanged"] == 5
 
 
-def test_an_import_with_anything_wrong_in_it_writes_nothing(
-    panel: httpx.Client, customer: str
-) -> None:
+def test_an_invalid_import_writes_nothing(panel: httpx.Client, customer: str) -> None:
     note = {"id": "a", "title": "a", "content": "b", "createdAt": NOW_TEXT, "updatedAt": NOW_TEXT}
 
     def entry(key: str, **changes: Any) -> dict[str, Any]:
@@ -587,8 +579,8 @@ def test_an_import_with_anything_wrong_in_it_writes_nothing(
     )
 
 
-def test_no_row_of_one_customer_is_in_the_space_of_another(service: Service) -> None:
-    """After all the tests of this file: each space holds the keys of its own customer alone."""
+def test_no_row_is_in_another_customers_space(service: Service) -> None:
+    """After all the tests of this file: each space holds only keys of its customer."""
 
     async def look(engine: Engine) -> None:
         async for space in engine.spaces():

@@ -244,7 +244,7 @@ async def spaces_hold_their_own(engine: Engine, tenants: dict[str, Tenant]) -> i
 
 
 @pytest.mark.long
-def test_ten_thousand_customers_with_hostile_names_never_meet(tmp_path: Path) -> None:
+def test_ten_thousand_customers_with_hostile_names_are_isolated(tmp_path: Path) -> None:
     print(f"KEYHOUSE_SEED={SEED}")
     chance = random.Random(SEED)
     good, bad = customer_names(chance, CUSTOMERS)
@@ -274,14 +274,14 @@ def test_ten_thousand_customers_with_hostile_names_never_meet(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_customers_with_hostile_names_never_meet_over_real_http(kind: str, tmp_path: Path) -> None:
+def test_customers_with_hostile_names_are_isolated_over_http(kind: str, tmp_path: Path) -> None:
     print(f"KEYHOUSE_SEED={SEED}")
     chance = random.Random(SEED)
     good, _ = customer_names(chance, 300)
     tenants = {name: Tenant(name) for name in good}
 
     class Over(Asked):
-        """The same questions through a socket."""
+        """Requests through a socket."""
 
         async def __call__(
             self, method: str, path: str, body: object = None, **options: Any
@@ -323,7 +323,7 @@ ROUTES = [
 
 
 @pytest.mark.long
-def test_every_forged_token_is_refused_on_every_route(tmp_path: Path) -> None:
+def test_every_forged_token_is_rejected_on_every_route(tmp_path: Path) -> None:
     async def run() -> None:
         async with asked(tmp_path) as ask:
             note = config("notes", "note1", "kept")
@@ -351,7 +351,7 @@ def test_every_forged_token_is_refused_on_every_route(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_token_without_the_scope_may_read_and_not_write(tmp_path: Path) -> None:
+def test_a_token_without_the_write_scope_cannot_write(tmp_path: Path) -> None:
     async def run() -> None:
         async with asked(tmp_path) as ask:
             reader = hs({"customerId": "12345", "exp": 9_999_999_999, "scope": "read"}, SECRET)

@@ -1,5 +1,5 @@
-"""The document's key migration: v2 first and v1 behind it, copied, verified, deleted; killed,
-repeated, and raced."""
+"""The document's key migration: copied, verified, deleted; killed, repeated, and under concurrent
+writes."""
 
 import asyncio
 from pathlib import Path
@@ -59,7 +59,9 @@ def test_the_migration_moves_every_row_and_keeps_values_times_and_expiry(
         exported = (await ask("GET", "/export", customer=CUSTOMER)).json
         clock.advance(seconds=3_600)
         seen: list[tuple[str, str, int]] = []
-        moved = await migrate_keys(engine, CUSTOMER, on_progress=lambda *told: seen.append(told))
+        moved = await migrate_keys(
+            engine, CUSTOMER, on_progress=lambda *progress: seen.append(progress)
+        )
         assert (moved.copied, moved.verified, moved.deleted, moved.conflicts) == (15, 15, 15, ())
         assert await rows(store) == {key.replace(V1, V2, 1): value for key, value in before.items()}
         assert [finding async for finding in verify(store)] == []
@@ -91,8 +93,7 @@ def test_a_dry_run_counts_and_changes_nothing(drive: Drive, tmp_path: Path) -> N
 def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(
     drive: Drive, tmp_path: Path, keys: str
 ) -> None:
-    """Whatever the setting, in the middle of the migration: some at v1, some at both, some at
-    v2."""
+    """With either setting, during the migration: some at v1, some at both, some at v2."""
 
     async def work(engine: Engine, clock: ManualClock) -> None:
         await filled(engine, clock, tmp_path)
@@ -139,7 +140,7 @@ def test_reads_fall_back_from_v2_to_v1_and_writes_leave_one_row(
     drive(work)
 
 
-def test_a_killed_migration_goes_on_and_loses_nothing(drive: Drive, tmp_path: Path) -> None:
+def test_a_killed_migration_resumes_without_loss(drive: Drive, tmp_path: Path) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         ask = await filled(engine, clock, tmp_path, count=8)
         store = Store(SCHEMA, engine, CUSTOMER)
@@ -161,7 +162,7 @@ def test_a_killed_migration_goes_on_and_loses_nothing(drive: Drive, tmp_path: Pa
     drive(work)
 
 
-def test_two_runners_do_not_work_on_one_customer(drive: Drive, tmp_path: Path) -> None:
+def test_a_customer_is_migrated_by_one_runner_at_a_time(drive: Drive, tmp_path: Path) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         await filled(engine, clock, tmp_path)
         with pytest.raises(Killed):
@@ -172,7 +173,7 @@ def test_two_runners_do_not_work_on_one_customer(drive: Drive, tmp_path: Path) -
     drive(work)
 
 
-def test_what_another_program_wrote_at_both_keys_is_left_and_named(
+def test_different_rows_at_both_keys_are_reported_as_conflicts(
     drive: Drive, tmp_path: Path
 ) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
@@ -188,9 +189,7 @@ def test_what_another_program_wrote_at_both_keys_is_left_and_named(
     drive(work)
 
 
-def test_customers_who_write_during_the_migration_lose_nothing(
-    drive: Drive, tmp_path: Path
-) -> None:
+def test_no_write_is_lost_during_the_migration(drive: Drive, tmp_path: Path) -> None:
     """Two processes, one set to v1 and one to v2, write while the keys move: every change that was
     acknowledged is there."""
 
@@ -229,7 +228,7 @@ def test_customers_who_write_during_the_migration_lose_nothing(
         turns, _ = await asyncio.gather(
             asyncio.gather(*(write(worker) for worker in range(4))), move()
         )
-        await migrate_keys(engine, CUSTOMER)  # what a v1 process made anew meanwhile
+        await migrate_keys(engine, CUSTOMER)  # records that a v1 process created meanwhile
         found = (await asks[0]("GET", "/configs/notes", customer=CUSTOMER)).json["configs"]
         assert {
             config["id"]: config["title"] for config in found if config["id"] in wanted
@@ -258,9 +257,9 @@ def test_every_category_is_declared_at_both_keys() -> None:
 
 
 @pytest.mark.parametrize("asked", ["replace", "delete"])
-def test_a_config_that_moves_between_two_looks_is_found(asked: str) -> None:
-    """v2 was looked at before v1: a config that another writer moved in between was at neither, so
-    a PUT was told 404, and a DELETE that there was nothing, though it stayed."""
+def test_a_config_that_moves_during_a_read_is_found(asked: str) -> None:
+    """v2 was read before v1: a config that another writer moved in between was found at neither
+    key, so a PUT was 404, and a DELETE reported nothing although the config stayed."""
 
     async def scenario() -> None:
         note, inner = {"title": "", "content": ""}, MemoryEngine(ManualClock())

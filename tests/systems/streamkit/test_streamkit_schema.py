@@ -175,7 +175,7 @@ def test_every_key_of_the_document_is_built_and_parsed(
 
 
 @pytest.mark.parametrize("key", FOREIGN_KEYS)
-def test_a_foreign_key_is_none(key: str) -> None:
+def test_a_foreign_key_parses_as_none(key: str) -> None:
     assert parse_kv_key(key) is None
 
 
@@ -195,14 +195,12 @@ def test_a_foreign_key_is_none(key: str) -> None:
         ("", "notes", "a"),
     ],
 )
-def test_what_can_not_stand_in_a_key_is_refused(
-    customer: str, category: str, identifier: str
-) -> None:
+def test_an_invalid_key_field_is_rejected(customer: str, category: str, identifier: str) -> None:
     with pytest.raises(KeyFieldError):
         build_kv_key(customer, category, identifier)
 
 
-def test_an_unknown_category_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_category_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as refused:
         build_kv_key("12345", "TextCyclers", "config1")
     known = ["text-cyclers", "swaps", "layouts", "notes", "scene_activity"]
@@ -219,13 +217,13 @@ def test_every_value_of_the_document_round_trips(
 @pytest.mark.parametrize(
     ("record", "value"), VALUES[:-1], ids=[record.name for record, _ in VALUES[:-1]]
 )
-def test_members_that_no_document_has_are_kept(record: Record[Any], value: dict[str, Any]) -> None:
+def test_unknown_members_are_stored(record: Record[Any], value: dict[str, Any]) -> None:
     value_round_trips(
         record, value | {"extra": 5, "panelVersion": {"major": 2, "scale": 1.0}, "__proto__": None}
     )
 
 
-def test_a_source_of_a_layout_keeps_what_else_it_holds() -> None:
+def test_a_layout_source_keeps_unknown_members() -> None:
     layout = VALUES[2][1]
     value_round_trips(
         LAYOUT, layout | {"sources": [{"sourceName": "Camera 1", "rotation": 90, "scaleX": 1}]}
@@ -244,7 +242,7 @@ def test_a_source_of_a_layout_keeps_what_else_it_holds() -> None:
         (NOTE, {"title": "x", "content": "y"}, "id"),
     ],
 )
-def test_a_value_of_another_type_is_refused_by_its_member(
+def test_a_member_of_the_wrong_type_is_rejected_by_name(
     record: Record[Any], value: dict[str, Any], member: str
 ) -> None:
     with pytest.raises(UnreadableError, match=member):
@@ -281,7 +279,7 @@ IDS = (
 @given(customer=CUSTOMERS, category=st.sampled_from(sorted(CATEGORIES)), identifier=IDS)
 @example(customer="a", category="notes", identifier="b_streamkit_notes_c")
 @example(customer="12", category="notes", identifier="streamkit_notes_a")
-def test_a_key_says_whose_it_is_whatever_customer_and_id_hold(
+def test_a_key_parses_to_its_customer_for_any_customer_and_id(
     customer: str, category: str, identifier: str
 ) -> None:
     try:
@@ -311,7 +309,7 @@ def test_no_customer_falls_under_another(
     assert key not in span
 
 
-def test_no_key_of_one_category_is_one_of_another_even_across_customers() -> None:
+def test_no_key_belongs_to_two_categories_even_across_customers() -> None:
     """A store is of one customer, where this is plain. An operator has all customers' keys before
     him."""
     templates = [template for record in SCHEMA.records for template in record.templates]
@@ -322,7 +320,7 @@ def test_no_key_of_one_category_is_one_of_another_even_across_customers() -> Non
 # The store
 
 
-def test_configs_through_their_life(drive: Drive) -> None:
+def test_configs_from_creation_to_deletion(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         ours, theirs = Store(SCHEMA, engine, "12345"), Store(SCHEMA, engine, "67890")
         cycler = TextCycler(
@@ -387,7 +385,7 @@ def one_key(record: Record[Any]) -> list[Record[Any]]:
     return [record.legacy, record.current]
 
 
-def test_each_category_is_listed_alone(drive: Drive) -> None:
+def test_a_list_has_one_category_only(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "12345")
         for record in (TEXT_CYCLER, SWAP, LAYOUT, NOTE):
@@ -413,7 +411,7 @@ def test_each_category_is_listed_alone(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_scene_is_forgotten_30_days_after_its_last_use(drive: Drive) -> None:
+def test_a_scene_expires_30_days_after_its_last_use(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "12345")
         await store.put(SCENE_ACTIVITY, SceneActivity(scene_name="Gaming Scene", count=1))
@@ -430,7 +428,7 @@ def test_a_scene_is_forgotten_30_days_after_its_last_use(drive: Drive) -> None:
     drive(work)
 
 
-def test_a_config_of_another_type_is_not_written(drive: Drive) -> None:
+def test_a_config_of_the_wrong_type_is_rejected(drive: Drive) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         store = Store(SCHEMA, engine, "12345")
         wrong: Any = Note(id="note1", title=5, content="x")  # type: ignore[arg-type]
@@ -446,7 +444,7 @@ def test_a_config_of_another_type_is_not_written(drive: Drive) -> None:
 @pytest.mark.parametrize(
     "customer", ["12_streamkit_notes", "12_streamkit", "", "a b", "a" * 65, "12345\n", "é"]
 )
-def test_what_is_not_the_id_of_a_customer_is_no_space(drive: Drive, customer: str) -> None:
+def test_an_invalid_customer_id_is_rejected_as_a_space(drive: Drive, customer: str) -> None:
     async def work(engine: Engine, clock: ManualClock) -> None:
         with pytest.raises(KeyFieldError):
             Store(SCHEMA, engine, customer)

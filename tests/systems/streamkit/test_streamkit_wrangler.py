@@ -1,8 +1,8 @@
-"""Cloudflare's own command, where it can be had: it loads an export and lists the same keys, and
-what it gives is read here.
+"""Cloudflare's own `wrangler`, if available: it loads an export, and its output is imported here.
 
-It comes from the npm registry, once, into a folder that git ignores. Without node or the registry
-the tests say so."""
+It is installed once from the npm registry, into a folder that git ignores. Without node or the
+registry the tests are skipped with that reason.
+"""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ id = "streamkit"
 
 @pytest.fixture(scope="module")
 def wrangler(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs it in a folder of its own, on a local store."""
+    """Return a function that runs it in a new folder, on a local store."""
     program = TOOLS / "node_modules" / ".bin" / "wrangler"
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not here")
@@ -101,9 +101,7 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_imported(
-    wrangler: Any, tmp_path: Path
-) -> None:
+def test_wrangler_and_streamkit_read_each_others_files(wrangler: Any, tmp_path: Path) -> None:
     entries = asyncio.run(exported(tmp_path))
     file = tmp_path / "export.json"
     file.write_text(json.dumps(entries))
@@ -129,10 +127,10 @@ def test_wrangler_loads_an_export_and_lists_the_same_keys_and_what_it_gives_is_i
     ]
 
 
-# What the document does with wrangler, done here, on a file
+# The document's wrangler commands, on a file
 
 
-def test_the_documents_commands_have_their_counterparts(tmp_path: Path) -> None:
+def test_the_documents_wrangler_commands_have_counterparts(tmp_path: Path) -> None:
     """List by prefix, get, delete, export, import: on SQLite here, and on any engine by another
     URL."""
     entries = asyncio.run(exported(tmp_path))
@@ -188,9 +186,7 @@ def test_the_key_migration_is_a_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "no JSON", "[{]", '[{"name": "cust_1_streamkit_notes_a"}]', "5"]
 )
-def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_file_that_is_not_wranglers_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "file.json").write_text(text)
     store = f"sqlite:{tmp_path}/streamkit.db"
     refused = run("streamkit", "import", str(tmp_path / "file.json"), "--store", store, code=1)
@@ -200,9 +196,7 @@ def test_a_file_that_is_none_of_wranglers_is_refused_in_a_sentence(
 
 @pytest.mark.parametrize("member", ["createdAt", "updatedAt", "lastUsed"])
 @pytest.mark.parametrize("text", [None, "", "yesterday", "2026-01-18T12:00:00"])
-def test_a_value_without_a_time_that_it_must_have_is_told_which_one(
-    member: str, text: str | None
-) -> None:
+def test_a_missing_time_is_reported_by_member(member: str, text: str | None) -> None:
     """It used to say that an empty text is no time, and not where in the file that text was to be
     found."""
     key = (
@@ -240,7 +234,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("place", "change", "field"), WRONG.values(), ids=WRONG)
-def test_what_no_service_could_have_written_is_refused_by_its_key(
+def test_an_invalid_entry_is_rejected_by_its_key(
     place: str, change: dict[str, Any], field: str
 ) -> None:
     """They were taken: a scene that counts down, one that never expires and is always the last one
@@ -263,12 +257,12 @@ def test_what_no_service_could_have_written_is_refused_by_its_key(
     )
 
 
-def test_a_file_without_end_to_its_depth_is_told_so() -> None:
+def test_a_file_that_is_nested_too_deep_is_rejected() -> None:
     with pytest.raises(DocumentError, match="not a wrangler file"):
         read_items(b'[{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}]")
 
 
-def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes() -> None:
+def test_an_import_of_large_values_is_split_into_commits() -> None:
     """It counted entries and not bytes: on DynamoDB, whose commits end at some MB, a file of large
     notes failed midway, however often it was tried."""
 
@@ -292,7 +286,7 @@ def test_an_import_of_large_values_is_written_in_commits_that_the_engine_takes()
     asyncio.run(scenario())
 
 
-def test_an_import_that_names_something_twice_writes_nothing_of_anybody() -> None:
+def test_an_import_with_duplicates_writes_nothing() -> None:
     """Each customer's entries were looked at when it was their turn, and those of the ones before
     had been written."""
 

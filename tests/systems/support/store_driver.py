@@ -1,5 +1,4 @@
-"""What the tests of all systems lean on: an engine to drive a store on, the rows of a space as they
-are, and round trips."""
+"""Helpers of all systems' tests: drive a store on an engine, read raw rows, check round trips."""
 
 import asyncio
 import json

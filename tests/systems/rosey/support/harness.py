@@ -70,8 +70,8 @@ class Harness:
         self._running = AsyncExitStack()
         self._running.push_async_callback(self.engine.close)
         connection = await self._running.enter_async_context(connect(nats_server().url))
-        face = NatsListener(connection, self.spec.endpoints, name="rosey", version="0.1.0")
-        await self._running.enter_async_context(face)
+        listener = NatsListener(connection, self.spec.endpoints, name="rosey", version="0.1.0")
+        await self._running.enter_async_context(listener)
 
     async def stop(self) -> None:
         await self._running.aclose()
@@ -86,12 +86,12 @@ class Harness:
         whole = subject if subject.count(".") > 1 else f"db.kv.{subject}"
         return json.loads((await self.client.request(whole, data, timeout=20)).data)
 
-    async def told(self, subject: str, body: object) -> None:
+    async def publish(self, subject: str, body: object) -> None:
         """Publish, and wait for nothing."""
         await self.client.publish(f"db.kv.{subject}", json.dumps(body).encode())
 
     def metric(self, line: str) -> float | None:
-        """What a metric with its labels says now."""
+        """Return the value of a metric with its labels."""
         for each in generate_latest(self.metrics).decode().splitlines():
             if each.startswith(f"{line} "):
                 return float(each.rpartition(" ")[2])
@@ -117,7 +117,7 @@ Live = Callable[[Callable[[Harness], Awaitable[None]]], None]
 
 
 def living(engine: str, folder: Path, **settings: Any) -> Live:
-    """Runs a story in a harness of its own."""
+    """Return a function that runs a story in a new harness."""
 
     def live(story: Callable[[Harness], Awaitable[None]]) -> None:
         async def run() -> None:

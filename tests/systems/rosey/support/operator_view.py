@@ -1,5 +1,4 @@
-"""Plugin storage with both its faces, on real sockets: plugins ask over NATS, an operator looks
-over HTTP."""
+"""Plugin storage with both listeners on real sockets: plugins use NATS, an operator HTTP."""
 
 import asyncio
 import json
@@ -64,12 +63,12 @@ class Office:
         return answer.json()
 
     async def count(self) -> None:
-        """The census, which the service takes every five minutes."""
-        census = asyncio.ensure_future(self.part.tasks[1]())
+        """Run the usage scan, which the service runs every five minutes."""
+        scan = asyncio.ensure_future(self.part.tasks[1]())
         async with asyncio.timeout(60):
             while (await self.look("/plugins"))["counted_at"] is None:
                 await asyncio.sleep(0.01)
-        census.cancel()
+        scan.cancel()
 
 
 @asynccontextmanager

@@ -1,5 +1,5 @@
-"""Streamkit as it is served: by the listener of `serve`, in a thread of its own; or asked in this
-process, without one."""
+"""Streamkit as it is served: by the listener of `serve` in a separate thread, or in this process
+without a listener."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
 from keyhouse.testing.conformance import Opener
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 FAST = {"rate_per_second": 1e6, "rate_burst": 1_000_000}
 """A rate that no test reaches by accident."""
 
@@ -61,7 +61,7 @@ class Service:
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/streamkit"
-        self._begun = threading.Event()
+        self._started = threading.Event()
         self._stop: Callable[[], object] = lambda: None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -72,19 +72,19 @@ class Service:
             verify=False
         )  # no TLS here: certificates take longer to load than a request
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, transport=plain, **options
+            base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS, transport=plain, **options
         )
 
     def __enter__(self) -> "Service":
         self._thread.start()
-        assert self._begun.wait(PATIENCE_SECONDS), "the service did not begin"
+        assert self._started.wait(TIMEOUT_SECONDS), "the service did not begin"
         if self._failure is not None:
             raise self._failure
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         try:
@@ -92,7 +92,7 @@ class Service:
         except BaseException as error:
             self._failure = error
         finally:
-            self._begun.set()
+            self._started.set()
 
     async def _serve(self) -> None:
         engine = await self.opener(self.clock)
@@ -100,8 +100,8 @@ class Service:
             app = app_of(engine, self._folder, **self._settings)
             loop, ending = asyncio.get_running_loop(), asyncio.Event()
             self._stop = partial(loop.call_soon_threadsafe, ending.set)
-            async with listening(app, self._socket, drain_seconds=PATIENCE_SECONDS):
-                self._begun.set()
+            async with listening(app, self._socket, drain_seconds=TIMEOUT_SECONDS):
+                self._started.set()
                 await ending.wait()
         finally:
             await engine.close()
