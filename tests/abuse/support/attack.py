@@ -1,0 +1,68 @@
+"""Runs an attack beside a neighbor, and asserts the bounds of promise 8 (docs/reliability.md)."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.abuse.support.neighbor import Latencies, Neighbor
+from tests.abuse.support.server import ServerProcess
+from tests.soak import SOAK
+
+RSS_GROWTH_BYTES_MAX = 256 * 1_024 * 1_024
+SLOWDOWN_MAX = 3.0
+P99_FLOOR_SECONDS = 0.05 if SOAK else 0.4
+"""Below this a p99 counts as calm: other tests share the machine's two cores in a usual run."""
+
+CALM_SECONDS = 3.0
+
+Attack = Callable[[ServerProcess, threading.Event], None]
+"""Attacks until the event is set; run in a thread of its own."""
+
+
+class Outcome(NamedTuple):
+    calm: Latencies
+    under_attack: Latencies
+    rss_calm: int
+    rss_peak: int
+
+    def check(self) -> None:
+        growth = self.rss_peak - self.rss_calm
+        summary = (
+            f"calm: {self.calm.shown()}; under attack: {self.under_attack.shown()}; "
+            f"RSS {self.rss_calm >> 20} -> {self.rss_peak >> 20} MB"
+        )
+        assert not self.under_attack.errors, (self.under_attack.errors[:3], summary)
+        assert growth <= RSS_GROWTH_BYTES_MAX, summary
+        limit = max(SLOWDOWN_MAX * self.calm.p99, P99_FLOOR_SECONDS)
+        assert self.under_attack.p99 <= limit, summary
+
+
+def run(server: ServerProcess, *attacks: Attack, seconds: float) -> Outcome:
+    """Measure calm, then attack while a neighbor measures."""
+    calm = Neighbor(server, CALM_SECONDS).result()
+    rss_calm = rss_peak = server.rss_bytes
+    stop = threading.Event()
+    threads = [threading.Thread(target=attack, args=(server, stop)) for attack in attacks]
+    for thread in threads:
+        thread.start()
+    neighbor = Neighbor(server, seconds)
+    sampling = threading.Event()
+
+    def sample() -> None:
+        nonlocal rss_peak
+        while not sampling.wait(0.05):
+            rss_peak = max(rss_peak, server.rss_bytes)
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        time.sleep(seconds)
+        under_attack = neighbor.result()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+        sampling.set()
+        sampler.join()
+    return Outcome(calm, under_attack, rss_calm, rss_peak)

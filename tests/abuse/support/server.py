@@ -1,0 +1,95 @@
+"""A `keyhouse serve` process to attack, with its memory use and its addresses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import jwt
+
+START_SECONDS = 60
+SECRET = "abuse-tests-0123456789-abcdefghijklmnopqrstuvwxyz"
+
+
+class ServerProcess:
+    """`with ServerProcess(folder, rosey={...}) as server: ...`; tables are those of keyhouse.toml."""
+
+    def __init__(self, folder: Path, *systems: str, **tables: dict[str, Any]) -> None:
+        self.folder = folder
+        self._systems = systems or ("rosey", "streamkit")
+        self._tables: dict[str, dict[str, Any]] = {"streamkit": {"jwt_secret": SECRET}}
+        for name, table in tables.items():
+            self._tables.setdefault(name, {}).update(table)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http = self.nats = ""
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "keyhouse.toml"
+        config.write_text(_toml(self._tables))
+        self.log = self.folder / "serve.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "keyhouse.cli", "serve", *self._systems),
+                    *("--data", str(self.folder / "data"), "--config", str(config)),
+                    *("--http", "127.0.0.1:0", "--nats-port", "0", "--json"),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the server did not start: {self.log.read_text()[-2000:]}"
+        ready = json.loads(line)
+        self.http, self.nats = ready["http"], ready["nats"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.http)
+        assert parts.hostname is not None and parts.port is not None
+        return parts.hostname, parts.port
+
+    @property
+    def nats_address(self) -> tuple[str, int]:
+        parts = urlsplit(self.nats)
+        assert parts.hostname is not None and parts.port is not None
+        return parts.hostname, parts.port
+
+    @property
+    def rss_bytes(self) -> int:
+        with open(f"/proc/{self.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def token(self, customer: str) -> str:
+        claims = {"customerId": customer, "exp": int(time.time()) + 3_600}
+        return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+def _toml(tables: dict[str, dict[str, Any]]) -> str:
+    return "".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        for name, table in tables.items()
+    )
