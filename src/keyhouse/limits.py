@@ -67,7 +67,11 @@ HTTP_BODY_BYTES_PER_VALUE: Final = 32
 """A large body may have one JSON value for each of these: an imported entry has 4 in 150 bytes."""
 
 HTTP_HEAD_BYTES_MAX: Final = 32 * 1_024
-"""Request line and headers of an HTTP request: four times the longest token, as proxies allow."""
+"""Request line and headers of an HTTP request: four times the longest token, as proxies allow.
+Also its trailers, and the bytes of a chunked body between two pieces of content."""
+
+HTTP_DISCARD_BYTES_MAX: Final = 64 * 1_024
+"""Bytes of a body that are read after the response to its request; then the connection is closed."""
 
 HTTP_HEADER_TIMEOUT_SECONDS: Final = 10.0
 """Time from the connection, or the first byte of a request, to the end of its headers (default)."""

@@ -15,7 +15,8 @@ Names of uvicorn in use that are not documented (checked by `tests/serve/test_uv
 
 - Of `HttpToolsProtocol`, for limits and timeouts of the head and the response to an invalid request:
   `cycle`, `scope`, `url`, `headers`, `parser`, `flow`, `pipeline`, `loop`, `transport`,
-  `server_state`, `on_headers_complete`; and `_unset_keepalive_if_required`, because `data_received`
+  `server_state`, `on_header`, `on_headers_complete`, `on_body`, `on_message_complete`,
+  `on_response_complete`; and `_unset_keepalive_if_required`, because `data_received`
   is replaced: uvicorn's sends plain text.
 - Of `RequestResponseCycle`, because `coalesced` does what its `send` does for a whole response:
   `send`, `scope`, `transport`, `flow`, `default_headers`, `keep_alive`, `disconnected`,
@@ -31,6 +32,7 @@ from typing import Any, Final
 
 import httptools
 import structlog
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -41,10 +43,18 @@ from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import KeyhouseError, UsageError
 from keyhouse.http.errors import PROBLEM, SECURITY_HEADERS, HeadError, SlowError
 from keyhouse.http.response import EncodedResponse
-from keyhouse.limits import HTTP_HEAD_BYTES_MAX, HTTP_WRITE_BUFFER_BYTES_MAX
+from keyhouse.limits import (
+    HTTP_DISCARD_BYTES_MAX,
+    HTTP_HEAD_BYTES_MAX,
+    HTTP_WRITE_BUFFER_BYTES_MAX,
+)
 
 _CONTROLS: Final = bytes([*range(0x09), *range(0x0A, 0x20), 0x7F])
 """Invalid in a header. The head as a whole contains two of them per line, and no more."""
+
+_HEAD_PIECE_BYTES: Final = 4_096
+_BODY_PIECE_BYTES: Final = 65_536
+"""Bytes parsed before the pipeline is looked at again: they bound the requests that one read queues."""
 
 _log = structlog.get_logger("keyhouse.http")
 
@@ -119,11 +129,29 @@ class WriteBatch:
                 transport.write(data)
 
 
+class _ReadFlow(FlowControl):
+    """Keeps reading paused while requests of the connection are queued or not parsed yet.
+
+    uvicorn resumes after each response: a client that pipelines and never reads its responses then
+    sends thousands of requests for each one that is answered.
+    """
+
+    def __init__(self, protocol: "HttpProtocol", transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._protocol = protocol
+
+    def resume_reading(self) -> None:
+        if not self._protocol.pipeline and not self._protocol.unparsed:
+            super().resume_reading()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection.
 
     The head of a request must arrive within `header_timeout_seconds`; a client must read some of its
-    response every `write_timeout_seconds`.
+    response every `write_timeout_seconds`. Bounded per connection: bytes parsed ahead of a queued
+    request, the head, bytes of a body that carry no content (chunk extensions, trailers, which are
+    dropped), and bytes read after the response to a request whose body is not complete.
     """
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first request
@@ -152,9 +180,17 @@ class HttpProtocol(HttpToolsProtocol):
         self._incomplete_scope: Any = None
         self._head_received = 0  # bytes of an incomplete head, without its first piece
         self._piece_size = 0
+        self.unparsed = b""
+        self._in_message = False  # from the end of a head to the end of its body
+        self._has_content = False  # the piece contained some of a body
+        self._is_discarding = False  # the response is complete and its request is not
+        self._overhead_bytes = 0  # of a body, since the last content
+        self._trailer_bytes = 0
+        self._discarded_bytes = 0  # of a body, since the response
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _ReadFlow(self, transport)
         self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -172,7 +208,31 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self.unparsed or len(data) > _HEAD_PIECE_BYTES:
+            self.unparsed += data
+            self._parse_pieces()
+        else:
+            self._parse(data)
+
+    def _parse_pieces(self) -> None:
+        """Parse until a request is queued; `on_response_complete` continues."""
+        while self.unparsed and not self.pipeline:
+            if self.transport.is_closing():
+                self.unparsed = b""
+                return
+            size = _BODY_PIECE_BYTES if self._in_message else _HEAD_PIECE_BYTES
+            piece, self.unparsed = self.unparsed[:size], self.unparsed[size:]
+            self._parse(piece)
+        if self.unparsed:
+            self.flow.pause_reading()
+        else:
+            self.flow.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
         self._piece_size = len(data)
+        self._has_content = False
+        cycle = self.cycle
+        self._is_discarding = self._in_message and cycle is not None and cycle.response_complete
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -185,9 +245,49 @@ class HttpProtocol(HttpToolsProtocol):
             is_own = isinstance(cause, KeyhouseError)
             self._respond_error(cause if is_own else UsageError("Invalid HTTP request."))  # type: ignore[arg-type]
             return
+        if self._in_message and not self._check_body(len(data)):
+            return
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.scope is not self.scope:
             self._wait_for_head(len(data))
+
+    def _check_body(self, size: int) -> bool:
+        """Return False, and close, if a body takes bytes without content or after its response."""
+        assert self.cycle is not None
+        if self.cycle.response_complete:
+            self._discarded_bytes += size
+            if self._discarded_bytes > HTTP_DISCARD_BYTES_MAX:
+                self._flush()
+                self.transport.close()
+                return False
+        self._overhead_bytes = 0 if self._has_content else self._overhead_bytes + size
+        if self._overhead_bytes > HTTP_HEAD_BYTES_MAX:
+            self._respond_error(_head_too_large())
+            return False
+        return True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_message:
+            HttpToolsProtocol.on_header(self, name, value)
+            return
+        # A trailer: never a header (RFC 9110, 6.5.1), and bounded like one.
+        self._trailer_bytes += len(name) + len(value) + 4
+        if self._trailer_bytes > HTTP_HEAD_BYTES_MAX:
+            raise _head_too_large()
+
+    def on_body(self, body: bytes) -> None:
+        self._has_content = True
+        if not self._is_discarding:
+            HttpToolsProtocol.on_body(self, body)
+
+    def on_message_complete(self) -> None:
+        self._in_message = self._is_discarding = False
+        HttpToolsProtocol.on_message_complete(self)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.unparsed and not self.pipeline:
+            self.loop.call_soon(self._parse_pieces)
 
     def _wait_for_head(self, size: int) -> None:
         """Called when a head is incomplete, or when empty lines or an unread body were received."""
@@ -211,6 +311,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._header_timer.cancel()
             self._header_timer = None
             self._head_received = 0
+        self._in_message = True
+        self._overhead_bytes = self._trailer_bytes = self._discarded_bytes = 0
         HttpToolsProtocol.on_headers_complete(self)
 
     def _check_host(self) -> None:
@@ -279,6 +381,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Respond and close; only close if the response would be taken for another request's."""
         self._flush()
         cycle = self.cycle
+        if self._in_message and cycle is not None and cycle.response_complete:
+            self.transport.close()
+            return
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:  # an earlier request, whose response is sent first and last
                 cycle.keep_alive = False

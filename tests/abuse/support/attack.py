@@ -11,13 +11,14 @@ from tests.soak import SOAK
 
 RSS_GROWTH_BYTES_MAX = 256 * 1_024 * 1_024
 SLOWDOWN_MAX = 3.0
-P99_FLOOR_SECONDS = 0.05 if SOAK else 0.4
-"""Below this a p99 counts as calm: other tests share the machine's two cores in a usual run."""
+P99_FLOOR_SECONDS = 0.05 if SOAK else 5.0
+"""Below this a p99 counts as calm. Other tests share the cores in a usual run, so that it asserts
+memory and an outage; `make soak` on a quiet machine asserts the ratio."""
 
 CALM_SECONDS = 3.0
 
-Attack = Callable[[ServerProcess, threading.Event], None]
-"""Attacks until the event is set; run in a thread of its own."""
+Client = Callable[[ServerProcess, threading.Event], None]
+"""Attacks until the event is set; runs in its own thread."""
 
 
 class Outcome(NamedTuple):
@@ -26,24 +27,27 @@ class Outcome(NamedTuple):
     rss_calm: int
     rss_peak: int
 
-    def check(self) -> None:
-        growth = self.rss_peak - self.rss_calm
-        summary = (
-            f"calm: {self.calm.shown()}; under attack: {self.under_attack.shown()}; "
+    def __str__(self) -> str:
+        return (
+            f"calm: {self.calm.summary()}; under attack: {self.under_attack.summary()}; "
             f"RSS {self.rss_calm >> 20} -> {self.rss_peak >> 20} MB"
         )
+
+    def check(self) -> None:
+        growth = self.rss_peak - self.rss_calm
+        summary = str(self)
         assert not self.under_attack.errors, (self.under_attack.errors[:3], summary)
         assert growth <= RSS_GROWTH_BYTES_MAX, summary
         limit = max(SLOWDOWN_MAX * self.calm.p99, P99_FLOOR_SECONDS)
         assert self.under_attack.p99 <= limit, summary
 
 
-def run(server: ServerProcess, *attacks: Attack, seconds: float) -> Outcome:
+def run(server: ServerProcess, *clients: Client, seconds: float) -> Outcome:
     """Measure calm, then attack while a neighbor measures."""
     calm = Neighbor(server, CALM_SECONDS).result()
     rss_calm = rss_peak = server.rss_bytes
     stop = threading.Event()
-    threads = [threading.Thread(target=attack, args=(server, stop)) for attack in attacks]
+    threads = [threading.Thread(target=client, args=(server, stop)) for client in clients]
     for thread in threads:
         thread.start()
     neighbor = Neighbor(server, seconds)

@@ -1,6 +1,6 @@
 """A well-behaved tenant: asks at a steady rate and records how long each answer takes.
 
-Runs as a process of its own (`python -m tests.abuse.support.neighbor ...`), so that the attacking
+Runs as a separate process (`python -m tests.abuse.support.neighbor ...`), so that the attacking
 client's work is not part of the figures. Prints one JSON object: seconds by kind of request.
 """
 
@@ -34,7 +34,7 @@ class Latencies(msgspec.Struct):
         """The worst p99 over all kinds."""
         return max(_quantile(values, 0.99) for values in self.seconds.values())
 
-    def shown(self) -> str:
+    def summary(self) -> str:
         return ", ".join(
             f"{kind} p50 {_quantile(values, 0.5) * 1e3:.0f} ms p99 "
             f"{_quantile(values, 0.99) * 1e3:.0f} ms ({len(values)})"

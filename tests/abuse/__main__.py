@@ -1,0 +1,26 @@
+"""Measure every known attack: `python -m tests.abuse [SECONDS] [NAME...]`."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.abuse.attacks import ATTACKS
+from tests.abuse.support.attack import run
+from tests.abuse.support.server import ServerProcess
+
+
+def main(arguments: list[str]) -> None:
+    seconds = float(arguments[0]) if arguments else 10.0
+    for name in arguments[1:] or ATTACKS:
+        attack = ATTACKS[name]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ServerProcess(Path(folder), **attack.tables) as server,
+        ):
+            if attack.prepare is not None:
+                attack.prepare(server)
+            print(f"{name}: {run(server, *attack.clients, seconds=seconds)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

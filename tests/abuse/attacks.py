@@ -1,0 +1,266 @@
+"""Known ways to take memory or time from other tenants.
+
+`ATTACKS` names each one: what to store first, and the clients to run until told to stop.
+`test_attacks.py` asserts the bounds for those that are closed; `python -m tests.abuse` measures all.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Any, Final, NamedTuple
+
+import httpx
+
+from tests.abuse.support.attack import Client
+from tests.abuse.support.server import ServerProcess
+
+RECONNECT_SECONDS: Final = 0.1
+"""Between two tries of a client that was disconnected: a flood of connections is another attack."""
+
+
+class Attack(NamedTuple):
+    """`tables` are settings; `prepare` stores what the attack needs; `clients` run in threads."""
+
+    clients: Sequence[Client]
+    prepare: Callable[[ServerProcess], None] | None = None
+    tables: Mapping[str, dict[str, Any]] = {}
+
+
+# HTTP, without a token
+
+
+def pipeline_without_reading(server: ServerProcess, stop: threading.Event) -> None:
+    with closing(_connected(server)) as connection:
+        while not stop.is_set():
+            if not _send(connection, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2_000):
+                return
+
+
+def endless_trailers(server: ServerProcess, stop: threading.Event) -> None:
+    head = (
+        b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+    )
+    while not stop.is_set():
+        with closing(_connected(server)) as connection:
+            _send(connection, head)
+            while not stop.is_set() and _send(connection, b"a:b\r\n" * 13_107):
+                pass
+        stop.wait(RECONNECT_SECONDS)
+
+
+def body_after_rejection(server: ServerProcess, stop: threading.Event) -> None:
+    head = (
+        b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    while not stop.is_set():
+        with closing(_connected(server)) as connection:
+            _send(connection, head)
+            while not stop.is_set() and _send(connection, b"1\r\na\r\n" * 10_000):
+                pass
+        stop.wait(RECONNECT_SECONDS)
+
+
+def chunk_extension_after_rejection(server: ServerProcess, stop: threading.Event) -> None:
+    head = (
+        b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;"
+    )
+    while not stop.is_set():
+        with closing(_connected(server)) as connection:
+            _send(connection, head)
+            while not stop.is_set() and _send(connection, b"x" * 65_536):
+                pass
+        stop.wait(RECONNECT_SECONDS)
+
+
+# HTTP, with a token
+
+
+def fill(server: ServerProcess, customer: str, count: int, content: str) -> None:
+    headers = {"Authorization": f"Bearer {server.token(customer)}"}
+    with httpx.Client(base_url=f"{server.http}/streamkit", headers=headers, timeout=60) as client:
+        for start in range(0, count, 100):
+            operations = [
+                {"op": "create", "config": {"id": f"n{i}", "title": "t", "content": content}}
+                for i in range(start, min(count, start + 100))
+            ]
+            if len(content) * len(operations) > 4_000_000:
+                for each in operations:
+                    client.post("/configs/notes", json=each["config"]).raise_for_status()
+                continue
+            client.post("/configs/notes:batch", json={"operations": operations}).raise_for_status()
+
+
+def repeated(method: str, path: str, customer: str, body: Any = None) -> Client:
+    def attack(server: ServerProcess, stop: threading.Event) -> None:
+        headers = {"Authorization": f"Bearer {server.token(customer)}"}
+        with httpx.Client(base_url=server.http, headers=headers, timeout=60) as client:
+            while not stop.is_set():
+                with suppress(httpx.HTTPError):
+                    client.request(method, path, json=body)
+
+    return attack
+
+
+def unread_exports(server: ServerProcess, stop: threading.Event) -> None:
+    request = (
+        f"GET /streamkit/export HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {server.token('mallory')}\r\n\r\n"
+    ).encode()
+    connections = []
+    for _ in range(100):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.connect(server.address)
+        connection.sendall(request)
+        connections.append(connection)
+    stop.wait()
+    for connection in connections:
+        connection.close()
+
+
+# NATS
+
+
+def flood_of_one_key(server: ServerProcess, stop: threading.Event) -> None:
+    message = b'PUB db.kv.mallory.set 22\r\n{"key":"k1","value":1}\r\n'
+    with closing(socket.create_connection(server.nats_address)) as connection:
+        connection.sendall(b'CONNECT {"verbose":false}\r\n' + message * 65_000)
+        stop.wait()
+
+
+def asking(plugin: str, operation: str, body: dict[str, Any]) -> Client:
+    """Eight requests at a time over one raw connection; reads and drops the answers."""
+    data = json.dumps(body).encode()
+    message = f"PUB db.kv.{plugin}.{operation} answers {len(data)}\r\n".encode() + data + b"\r\n"
+
+    def attack(server: ServerProcess, stop: threading.Event) -> None:
+        with closing(socket.create_connection(server.nats_address)) as connection:
+            connection.settimeout(1)
+            connection.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
+            connection.sendall(message * 8)
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    if count := connection.recv(1 << 20).count(b"MSG answers"):
+                        connection.sendall(message * count)
+
+    return attack
+
+
+def put_values(server: ServerProcess, plugin: str, count: int, bytes_each: int) -> None:
+    value = json.dumps("x" * (bytes_each - 2))
+    with closing(socket.create_connection(server.nats_address)) as connection:
+        connection.settimeout(60)
+        connection.sendall(b'CONNECT {"verbose":false}\r\nSUB answers 1\r\n')
+        for number in range(count):
+            data = f'{{"key":"k{number:05d}","value":{value}}}'.encode()
+            connection.sendall(
+                f"PUB db.kv.{plugin}.set answers {len(data)}\r\n".encode() + data + b"\r\n"
+            )
+            while b"MSG answers" not in connection.recv(65_536):
+                pass
+
+
+def watches(*, reads: bool, listeners: int) -> Client:
+    def attack(server: ServerProcess, stop: threading.Event) -> None:
+        connections = []
+        for number in range(listeners):
+            connection = socket.create_connection(server.nats_address)
+            connection.settimeout(1)
+            connection.sendall(b'CONNECT {"verbose":false}\r\n')
+            subject = f"_INBOX.mallory{number}"
+            connection.sendall(f"SUB {subject}.> 1\r\n".encode())
+            for watch in range(64 // listeners):
+                data = json.dumps({"prefix": "", "subject": f"{subject}.{watch}"}).encode()
+                connection.sendall(
+                    f"PUB db.kv.mallory.watch {subject}.answer{watch} {len(data)}\r\n".encode()
+                    + data
+                    + b"\r\n"
+                )
+            connections.append(connection)
+        writers = [asking("mallory", "set", {"key": f"w{n}", "value": "x" * 60_000}) for n in "12"]
+        threads = [threading.Thread(target=writer, args=(server, stop)) for writer in writers]
+        for thread in threads:
+            thread.start()
+        while not stop.is_set():
+            for connection in connections:
+                if reads:
+                    connection.setblocking(False)
+                    with suppress(BlockingIOError):
+                        connection.recv(1 << 20)
+            if not reads:
+                stop.wait(0.1)
+        for thread in threads:
+            thread.join()
+        for connection in connections:
+            connection.close()
+
+    return attack
+
+
+# Helpers
+
+
+def _connected(server: ServerProcess) -> socket.socket:
+    connection = socket.create_connection(server.address)
+    connection.settimeout(1)
+    return connection
+
+
+def _send(connection: socket.socket, data: bytes) -> bool:
+    """Send; True if the connection is still open, also when the peer has stopped reading."""
+    try:
+        connection.sendall(data)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+# All of them
+
+
+def _large_list(path: str) -> Attack:
+    return Attack(
+        [repeated("GET", path, "mallory")] * 16,
+        lambda server: fill(server, "mallory", 10_000, "x" * 700),
+    )
+
+
+def _large_read(operation: str, body: dict[str, Any]) -> Attack:
+    return Attack(
+        [asking("mallory", operation, body)],
+        lambda server: put_values(server, "mallory", 1_000, 64_000),
+    )
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "pipelining without reading": Attack([pipeline_without_reading]),
+    "endless trailers": Attack([endless_trailers] * 4),
+    "a body after its rejection": Attack(
+        [body_after_rejection] * 4 + [chunk_extension_after_rejection] * 2
+    ),
+    "unread exports": Attack(
+        [unread_exports], lambda server: fill(server, "mallory", 40, "x" * 370_000)
+    ),
+    "large lists": _large_list("/streamkit/configs/notes"),
+    "large lists since": _large_list("/streamkit/configs/notes?since=2999-01-01T00:00:00.000Z"),
+    "exports": _large_list("/streamkit/export"),
+    "writes over a full quota": Attack(
+        [repeated("POST", "/streamkit/configs/notes", "mallory", {"title": "t", "content": "c"})]
+        * 16,
+        lambda server: fill(server, "mallory", 10_000, "x" * 700),
+        {"streamkit": {"quota_keys": 10_000}},
+    ),
+    "65,000 writes to one key": Attack([flood_of_one_key]),
+    "mget beyond the reply limit": _large_read(
+        "mget", {"keys": [f"k{number:05d}" for number in range(1_000)]}
+    ),
+    "large scans": _large_read("scan", {"limit": 10_000}),
+    "large key lists": _large_read("list", {"limit": 10_000}),
+    "64 watches that read": Attack([watches(reads=True, listeners=4)]),
+    "64 watches that never read": Attack([watches(reads=False, listeners=4)]),
+}
