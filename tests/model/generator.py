@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from keyhouse.testing.script import Operation
+from keyhouse.testing.script import ScriptOperation
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ STEPS: Final = {
 }
 
 
-def generate(seed: int, operations: int) -> list[Operation]:
+def generate(seed: int, operations: int) -> list[ScriptOperation]:
     """Return the operations of a seed."""
     generator = Generator(random.Random(seed))
     return [generator.operation() for _ in range(operations)]
@@ -95,10 +95,10 @@ class Generator:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
 
-    def operation(self) -> Operation:
+    def operation(self) -> ScriptOperation:
         return self.make(self._weighted(WEIGHTS))
 
-    def make(self, name: str) -> Operation:
+    def make(self, name: str) -> ScriptOperation:
         """Return an operation of this name."""
         make: Callable[[], dict[str, Any]] = getattr(self, f"_{name}", dict)
         home = (
@@ -108,7 +108,7 @@ class Generator:
         )
         if name in ("transact", "fold", "prune"):
             home = {"home": self._pick(HOMES)}
-        return Operation(name, home | make())
+        return ScriptOperation(name, home | make())
 
     def _put(self) -> dict[str, Any]:
         record = self._pick(ENTITIES)

@@ -18,7 +18,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.store import Entry, Store, Transaction, append_in, fold, prune, sweep, verify
 from keyhouse.store.entry import ANY, Unset
 from keyhouse.testing.conformance.harness import Opener
-from keyhouse.testing.script import Operation
+from keyhouse.testing.script import ScriptOperation
 from tests.model.comparison import Difference, agree, same, shown
 from tests.model.generator import HOMES, USERS
 from tests.model.keyspace import (
@@ -51,7 +51,9 @@ STREAMS: Final = sorted(USERS, key=lambda user: f"{written(user)}:")
 """The streams of a log in key order, the order in which they are folded and pruned."""
 
 
-async def play(operations: Iterable[Operation], opener: Opener, *, label: str = "a script") -> int:
+async def play(
+    operations: Iterable[ScriptOperation], opener: Opener, *, label: str = "a script"
+) -> int:
     """Run all operations, check everything at the end, and return their number."""
     player = await Player.open(opener)
     last: deque[str] = deque(maxlen=SHOWN)
@@ -108,7 +110,7 @@ class Player:
     def _now(self) -> int:
         return self._clock.now()
 
-    async def play(self, operation: Operation) -> None:
+    async def play(self, operation: ScriptOperation) -> None:
         method: Callable[..., Awaitable[None]] = getattr(self, f"do_{operation.name}")
         await method(**operation.arguments)
 

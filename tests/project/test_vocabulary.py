@@ -48,7 +48,6 @@ SAME_NAME_PENDING: frozenset[str] = frozenset(
         "Delete",
         "Found",
         "NotFoundError",
-        "Operation",
         "Put",
         "Scan",
         "Service",

@@ -3,7 +3,7 @@
 import random
 from typing import Any, Final
 
-from keyhouse.testing.script import Operation
+from keyhouse.testing.script import ScriptOperation
 
 SPACES: Final = ("a", "a/b", "b")
 PLAIN: Final = tuple(f"k{number:02d}" for number in range(16))
@@ -59,9 +59,9 @@ def generate(seed: int, operations: int) -> str:
 class _Generator:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self._identified: list[Operation] = []
+        self._identified: list[ScriptOperation] = []
 
-    def operation(self) -> Operation:
+    def operation(self) -> ScriptOperation:
         (name,) = self._dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
         match name:
             case "commit":
@@ -69,20 +69,20 @@ class _Generator:
             case "repeat":
                 return self._dice.choice(self._identified) if self._identified else self._commit()
             case "read":
-                return Operation(name, {"space": self._space(), "keys": self._keys(4)})
+                return ScriptOperation(name, {"space": self._space(), "keys": self._keys(4)})
             case "scan":
                 return self._scan()
             case "follow":
-                return Operation(name, {"space": self._space()})
+                return ScriptOperation(name, {"space": self._space()})
             case "sweep":
-                return Operation(name, {"limit": 1_000})
+                return ScriptOperation(name, {"limit": 1_000})
             case "advance":
-                return Operation(
+                return ScriptOperation(
                     name, {"milliseconds": self._dice.choice((1, 50, 300, 2_000, 50_000_000))}
                 )
-        return Operation(name, {})
+        return ScriptOperation(name, {})
 
-    def _commit(self) -> Operation:
+    def _commit(self) -> ScriptOperation:
         keys = self._keys(6) if self._dice.random() < 0.95 else []
         roles = [self._dice.choice(("puts", "puts", "puts", "deletes", "adds")) for _ in keys]
         arguments: dict[str, Any] = {
@@ -106,10 +106,10 @@ class _Generator:
             arguments["deletes"] = [deleted for deleted in arguments["deletes"] if deleted != key]
         if self._dice.random() < 0.15:
             arguments["id"] = f"id{len(self._identified)}"
-            self._identified.append(Operation("commit", arguments))
-        return Operation("commit", arguments)
+            self._identified.append(ScriptOperation("commit", arguments))
+        return ScriptOperation("commit", arguments)
 
-    def _scan(self) -> Operation:
+    def _scan(self) -> ScriptOperation:
         start, stop = sorted((self._dice.choice(("", *KEYS)), self._dice.choice(KEYS)))
         arguments = {
             "space": self._space(),
@@ -119,7 +119,7 @@ class _Generator:
             "reverse": self._dice.random() < 0.5,
             "keys_only": self._dice.random() < 0.3,
         }
-        return Operation("scan", arguments)
+        return ScriptOperation("scan", arguments)
 
     def _space(self) -> str:
         return self._dice.choice(SPACES)

@@ -31,7 +31,7 @@ MARK: Final = "~mark"
 """The row that `follow` writes, to find the end of a watch's pending changes."""
 
 
-class Operation(NamedTuple):
+class ScriptOperation(NamedTuple):
     name: str
     arguments: dict[str, Any]
 
@@ -39,13 +39,13 @@ class Operation(NamedTuple):
         return f"{self.name} {json.dumps(self.arguments)}"
 
 
-def parse(script: str) -> list[Operation]:
+def parse(script: str) -> list[ScriptOperation]:
     """Return the operations of a script, ignoring empty lines and lines that start with `#`."""
     operations = []
     for line in script.splitlines():
         name, _, arguments = line.partition(" ")
         if name and not name.startswith("#"):
-            operations.append(Operation(name, json.loads(arguments)))
+            operations.append(ScriptOperation(name, json.loads(arguments)))
     return operations
 
 
@@ -75,7 +75,7 @@ class _Player:
         self._revisions: defaultdict[str, list[int]] = defaultdict(list)
         self._followed: dict[str, _Followed] = {}
 
-    async def play(self, operation: Operation) -> str:
+    async def play(self, operation: ScriptOperation) -> str:
         match operation.name:
             case "commit":
                 return await self._commit(**operation.arguments)
