@@ -25,9 +25,9 @@ def section(title: str) -> str:
     return GUIDE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def walk() -> list[tuple[str, str]]:
+def tour() -> list[tuple[str, str]]:
     """Each block of commands, with the output that the guide shows behind it."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```", section("A walk through"), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```(\w+)\n(.*?)^```", section("Tour"), re.MULTILINE | re.DOTALL)
     assert found[0][0] == "text" and found[0][1].startswith("$ keyhouse serve streamkit")
     steps: list[tuple[str, str]] = []
     for language, text in found[1:]:
@@ -46,7 +46,7 @@ def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
     (bin / "keyhouse").chmod(0o755)
     with serving(tmp_path, "streamkit", "--http", "127.0.0.1:0") as served:
         data = next(tmp_path.rglob("streamkit*.db")).parent
-        script = f"\necho; echo '{MARK}'\n".join(text for text, _ in walk())
+        script = f"\necho; echo '{MARK}'\n".join(text for text, _ in tour())
         ran = subprocess.run(
             ["bash", "-eu", "-c", script.replace("http://127.0.0.1:8080", served.http)],
             cwd=tmp_path,
@@ -56,7 +56,7 @@ def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
             timeout=120,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
-        shown = [TIME.sub("TIME", expected).strip() for _, expected in walk()]
+        shown = [TIME.sub("TIME", expected).strip() for _, expected in tour()]
         printed = [
             TIME.sub("TIME", part).replace("}{", "}\n{").strip() for part in ran.stdout.split(MARK)
         ]
