@@ -270,11 +270,11 @@ def pruned_before_it_was_folded(patch: pytest.MonkeyPatch) -> None:
 
 
 def cursor_leaves_its_span(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scan, "_left", lambda self, span, key: Span(key + "\0"))
+    patch.setattr(Scan, "_rest", lambda self, span, key: Span(key + "\0"))
 
 
 def cursor_repeats_its_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scan, "_left", lambda self, span, key: Span(key, span.stop))
+    patch.setattr(Scan, "_rest", lambda self, span, key: Span(key, span.stop))
 
 
 def space_missing_in_reads(patch: pytest.MonkeyPatch) -> None:

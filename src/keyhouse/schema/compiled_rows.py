@@ -1,7 +1,9 @@
-"""Derived rows, compiled: one generated function returns all rows that a record has by any number of rules.
+"""Derived rows, compiled: one generated function returns all rows that a record has by any number
+of rules.
 
-Every put derives its rows twice, for the record before and after, so this is the hottest code of a schema. A loop over
-rules and fields costs several times as much as the straight-line code that `compile_rows` writes from them:
+Every put derives its rows twice, for the record before and after, so this is the hottest code of a
+schema. A loop over rules and fields costs several times as much as the straight-line code that
+`compile_rows` writes from them:
 
     def rows(v, keys):
         rows = {}
@@ -14,8 +16,9 @@ rules and fields costs several times as much as the straight-line code that `com
                     rows[<key of x1_0 and keys[0]>] = b"1"
         return rows
 
-The generated function raises a bare ValueError where a field can't be written. `RowRule.field_values` is the readable
-definition of the same, which `RowSet` then uses: it raises an error that names the field.
+The generated function raises a bare ValueError where a field can't be written.
+`RowRule.field_values` is the readable definition of the same, which `RowSet` then uses: it raises
+an error that names the field.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,10 +46,10 @@ CompiledRows = Callable[[Any, Keys], dict[str, Any]]
 class RowRule(NamedTuple):
     """The rule by which one kind of row is derived.
 
-    `sources` belong to the fields of `template`, and so do `required` (the value may be None, and then there is no row)
-    and `verbatim` (the value is known to be valid text, since the record's key holds it). `each_at` is the field that
-    takes every value of its source in turn. `value` is what each record contributes, or a function of the record and
-    its key.
+    `sources` belong to the fields of `template`, and so do `required` (the value may be None, and
+    then there is no row) and `verbatim` (the value is known to be valid text, since the record's
+    key holds it). `each_at` is the field that takes every value of its source in turn. `value` is
+    what each record contributes, or a function of the record and its key.
     """
 
     template: Template
@@ -77,7 +80,8 @@ class RowRule(NamedTuple):
 
 
 def attribute(path: str) -> Callable[[Any], Any]:
-    """Return a reader of an attribute, or with dots of a nested one. A None on the way makes the result None."""
+    """Return a reader of an attribute, or with dots of a nested one. A None on the way makes the
+    result None."""
     if "." not in path:
         return attrgetter(path)
     names = path.split(".")
@@ -93,7 +97,8 @@ def attribute(path: str) -> Callable[[Any], Any]:
 
 
 def compile_rows(rules: Sequence[RowRule]) -> CompiledRows:
-    """Return a function of a record and its key values: the keys of all its rows, each with the contribution."""
+    """Return a function of a record and its key values: the keys of all its rows, each with the
+    contribution."""
     scope: dict[str, Any] = {}
     lines = ["def rows(v, keys):", " rows = {}"]
     texts = _KeyTexts(rules, scope, lines)
@@ -112,7 +117,8 @@ def compile_rows(rules: Sequence[RowRule]) -> CompiledRows:
 
 
 class _KeyTexts:
-    """Fields of the record's key that several rules write alike: each is written once, before all rules."""
+    """Fields of the record's key that several rules write alike: each is written once, before all
+    rules."""
 
     def __init__(self, rules: Sequence[RowRule], scope: dict[str, Any], lines: list[str]) -> None:
         self._names: list[tuple[int, Segment, str]] = []
@@ -196,7 +202,8 @@ def _code(source: str) -> CodeType:
 
 
 class RowSet:
-    """Rows of several rules together, compiled when they are first needed: a service binds rules for each of its spaces."""
+    """Rows of several rules together, compiled when they are first needed: a service binds rules
+    for each of its spaces."""
 
     __slots__ = ("_compiled", "rules")
 

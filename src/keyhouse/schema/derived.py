@@ -1,15 +1,17 @@
-"""Derived rows: what a record's other rows must be, as pure functions of that one record.
+"""Derived rows: the other rows of a record, as pure functions of that one record.
 
-Each kind says, for a record, which rows it earns and what it puts into each (`rows`). A write compares what the old record
-earned with what the new one earns and carries the difference into the rows; that one comparison serves insert, change, move
-and delete. How a difference changes a row is the kind's own, and is one of three strategies (`strategy`):
+Each kind returns, for a record, the keys of its rows and the contribution to each (`rows`). A write
+compares the rows of the old record with those of the new one and applies the difference; this one
+comparison serves insert, change, move and delete. A kind applies a difference by one of three
+strategies (`strategy`):
 
     put    the record owns the whole row: write it or delete it          Index
     merge  the row is shared: the row's old value decides its new one    Unique, First, Summary
     add    the row is a counter                                          Count
 
-A field of a derived row's template is, in this order: what `fields` says; a field of the record's key; the record's
-attribute of that name. A field that is `None` earns no row, unless its segment is optional: that makes an index sparse.
+A field of a derived row's template comes from, in this order: `fields`; the record's key; the
+record's attribute of that name. A record whose field is None has no such row, unless the segment is
+optional: that makes an index sparse.
 """
 
 import copy
@@ -41,15 +43,16 @@ from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet, So
 Strategy = Literal["put", "merge", "add"]
 
 NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, OptionalSegment)
-"""Types of a key's field whose values are not text, and so do not come back from JSON's names."""
+"""Types of key fields whose values are not text, so that names of JSON members do not hold them."""
 
 
 class Derived:
-    """What all kinds share: a template, where its fields come from, and the way back to the record."""
+    """Base of all kinds: a template, the sources of its fields, and the way back to the record."""
 
     strategy: ClassVar[Strategy] = "put"
     has_siblings: ClassVar[bool] = False
-    """Whether several records may stand behind one contribution: those whose keys differ in one of a few words."""
+    """True if several records may make the same contribution: those whose keys differ in a Choice.
+    """
 
     @checked(DeclarationError)
     def __init__(
@@ -60,7 +63,8 @@ class Derived:
         each: Mapping[str, Source] | None = None,
         when: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`each`: fields that take every value of a collection in turn. `when`: only records for which this holds."""
+        """`each`: the field that takes every value of a collection in turn. `when`: only records
+        for which it returns true have the row."""
         self.template = at if isinstance(at, Template) else Template(at)
         self.fields = dict(fields or {})
         self.each = dict(each or {})
@@ -83,8 +87,8 @@ class Derived:
     def attach(
         self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
     ) -> Self:
-        """Settle where each field comes from, once the record is known. `renamed`: key fields that the record does not hold
-        under that name, whatever it has there."""
+        """Find the source of each field, once the record is known. `renamed`: key fields that the
+        record does not hold under that name."""
         self.record_name = record_name
         self._record_key = key
         self._record_fields = key.fields
@@ -97,13 +101,13 @@ class Derived:
         return self
 
     def bind(self, values: Mapping[str, object], key: Template) -> Self:
-        """The same rows with some fields of their keys fixed."""
+        """Return a copy with some fields of its keys fixed."""
         bound = copy.copy(self)
         bound.template = self.template.bind(values)
         return bound.attach(self.record_name, key, self._attributes, self._renamed)
 
     def rows(self, record: Any, keys: Keys) -> dict[str, Any]:
-        """The keys of the rows that the record earns, each with what it contributes there."""
+        """Return the keys of the rows that the record has, each with its contribution."""
         return self._row_set.rows(record, keys)
 
     def fixed_value(self) -> bytes | int | None:
@@ -114,20 +118,22 @@ class Derived:
         raise AssertionError("each kind has its own")
 
     def holds(self, row: bytes | None, contribution: Any) -> bool:
-        """Whether the stored row shows this contribution."""
+        """Tell whether the stored row has this contribution."""
         return bool(row == contribution)
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
-        """For each contribution in the row, the key values of every record that may have made it."""
+        """Return, for each contribution in the row, the key values of every record that may have
+        made it."""
         found = self.template.split(key)
         return [] if found is None else [self._candidates(found, self.member(row))]
 
     def member(self, row: bytes) -> object:
-        """The record's own key field, where the row's value holds it."""
+        """Return the field of the record's key that the row's value holds."""
         return None
 
     def _rule(self, key: Template) -> RowRule:
-        """Return the rule of these rows. A ULID of the record's key is valid there too, and is written as it is."""
+        """Return the rule of these rows. A ULID of the record's key is valid there too, and is
+        written as it is."""
         fields, segments = self.template.fields, self.template.segments
         sources = tuple(self._source(name, key) for name in fields)
         fixed = self.fixed_value()
@@ -172,7 +178,8 @@ class Derived:
         return path
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
-        """Where a field of the record's key is found again: in the derived key, the row's value, or one of a few words."""
+        """Return where a field of the record's key is found again: its position in the derived key,
+        None for the row's value, or the words of a Choice."""
         if name in self.template.fields and name not in self.fields and name not in self.each:
             return self.template.fields.index(name)
         segment = key.segment(name)
@@ -194,7 +201,7 @@ class Derived:
         )
 
     def carried(self) -> str | None:
-        """The field of the record's key that the row's value holds."""
+        """Return the name of the key field that the row's value holds, or None."""
         return None
 
     def _candidates(self, found: Keys, member: object) -> list[Keys]:
@@ -211,7 +218,8 @@ class Derived:
         return list(product(*options))
 
     def siblings(self, keys: Keys) -> list[Keys]:
-        """Key values of the other records that may contribute the same member to the same row."""
+        """Return the key values of the other records that may contribute the same member to the
+        same row."""
         options = [
             (k,) if not isinstance(o, tuple) else o for k, o in zip(keys, self._owner, strict=True)
         ]
@@ -219,7 +227,8 @@ class Derived:
 
 
 class Index(Derived):
-    """A row of the record's own, found by other fields than its key. Its value is `1`, or a field: `value="id"`."""
+    """A row that leads to the record by other fields than its key. Its value is `1`, or a field:
+    `value="id"`."""
 
     @checked(DeclarationError)
     def __init__(self, at: str | Template, *, value: str | None = None, **options: Any) -> None:
@@ -229,7 +238,7 @@ class Index(Derived):
     def attach(
         self, record_name: str, key: Template, attributes: frozenset[str], renamed: frozenset[str]
     ) -> Self:
-        self._lead: Callable[[Keys], tuple[Keys, str]] = self._first_lead
+        self._locate: Callable[[Keys], tuple[Keys, str]] = self._compile_locate
         return super().attach(record_name, key, attributes, renamed)
 
     def fixed_value(self) -> bytes | None:
@@ -250,7 +259,7 @@ class Index(Derived):
             raise UnreadableError("The index row is not JSON.", index=self.template.text) from error
 
     def owner(self, key: str, row: bytes) -> Keys:
-        """The key values of the one record behind the row."""
+        """Return the key values of the one record that has the row."""
         found = self.template.split(key)
         if found is None:
             raise UnreadableError(
@@ -259,13 +268,13 @@ class Index(Derived):
         return self._candidates(found, self.member(row))[0]
 
     def owner_at(self, key: str, row: bytes) -> tuple[Keys, str]:
-        """The same, and the record's own key."""
+        """Return the key values of the one record that has the row, and its key."""
         try:
             if (
                 len(self._owner_at) == len(self._owner)
                 and (found := self.template.split(key)) is not None
             ):
-                return self._lead(found)
+                return self._locate(found)
             values = self.owner(key, row)
             return values, self._record_key.join(values)
         except (KeyFieldError, ValueError) as error:
@@ -273,9 +282,12 @@ class Index(Derived):
                 "The row does not lead to a record.", key=key, index=self.template.text
             ) from error
 
-    def _first_lead(self, found: Keys) -> tuple[Keys, str]:
-        """The way from a row whose key holds all of the record's: compiled when it is first gone, as it is gone for each row
-        of a scan. A ULID is one there too."""
+    def _compile_locate(self, found: Keys) -> tuple[Keys, str]:
+        """Compile `owner_at` for rows whose keys hold the record's whole key, on first use: a scan
+        calls it for each row.
+
+        A ULID in the row's key is a valid one in the record's key too.
+        """
         names, key = [self.template.fields[at] for at in self._owner_at], self._record_key
         sources = [f"v[{at}]" for at in self._owner_at]
         trusted = [
@@ -284,10 +296,10 @@ class Index(Derived):
             if isinstance(key.segment(n), Ulid) and isinstance(self.template.segment(n), Ulid)
         ]
         expression, scope = key.expression(sources, trusted=trusted)
-        self._lead = evaluated(
+        self._locate = evaluated(
             f"lambda v: (({''.join(f'{source}, ' for source in sources)}), {expression})", scope
         )
-        return self._lead(found)
+        return self._locate(found)
 
     def _carried_value(self, record: Any, keys: Keys) -> object:
         assert self.value is not None
@@ -297,7 +309,7 @@ class Index(Derived):
 
 
 class Unique(Index):
-    """An index that one record at most can hold: another that earns the same row is refused with UniqueError."""
+    """An index row that one record at most can have: a put of a second one raises UniqueError."""
 
     strategy = "merge"
 
@@ -308,7 +320,8 @@ class Unique(Index):
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
-        """The row's new value; `None`: no row. `removed` and `added` are this record's contributions before and after."""
+        """Return the row's new value; None: no row. `removed` and `added` are the record's
+        contributions before and after."""
         mine = row is not None and row in (removed, added)
         if added is None:
             return None if mine else row
@@ -323,9 +336,11 @@ class Unique(Index):
 
 
 class First(Unique):
-    """An index of which the first record to earn the row is the holder; when it goes, the next in `among` follows.
+    """An index row that the first of several records holds; when it goes, the next one in `among`
+    succeeds it.
 
-    `among` is an index of the same record whose template has the same leading fields and lists all that earn the row.
+    `among` is an index of the same record that lists all candidates: its template has the same
+    leading fields.
     """
 
     @checked(DeclarationError)
@@ -336,15 +351,15 @@ class First(Unique):
     def merge(
         self, key: str, row: bytes | None, removed: bytes | None, added: bytes | None
     ) -> bytes | None:
-        """As for Unique, but a row that another holds stays: rewritten as it is, so that a holder who leaves at the
-        same moment loses the race and sees the new one."""
+        """Return the row's new value. A row that another record holds is rewritten as it is, so
+        that a holder that leaves at the same time loses the race and sees the new candidate."""
         mine = row is not None and row in (removed, added)
         if mine or row is None:
             return added
         return row
 
     def successor(self, key: str, row: bytes) -> bytes:
-        """What the row becomes when the record behind this row of `among` takes it over."""
+        """Return the value of the row once the record at this row of `among` holds it."""
         assert self.value is not None
         return document.encode_checked(
             self.among.owner(key, row)[self._record_fields.index(self.value)]
@@ -355,11 +370,11 @@ class First(Unique):
 
 
 class Summary(Derived):
-    """A row that lists the records at a place: `{"assetIds": ["1981", …]}`. The last one out deletes it.
+    """A row that lists records: `{"assetIds": ["1981", …]}`. It is deleted with its last member.
 
-    `member` is the field of the record's key that is listed; `under`, the member of the JSON object that holds the
-    list. With `entry` it is a map from the member to what `entry` says of the record. `constant` are further members,
-    always the same.
+    `member` is the field of the record's key that is listed; `under` is the member of the JSON
+    object that holds the list. With `entry` it is a map from the member to what `entry` returns for
+    the record. `constant` are further members that are always the same.
     """
 
     strategy = "merge"
@@ -415,7 +430,8 @@ class Summary(Derived):
         return self.member_field
 
     def members(self, row: bytes | None) -> dict[str, object]:
-        """What the row lists. A map may stand as a plain list too: that form is read, and never written."""
+        """Return the members that the row lists. A map stored as a plain list is read as well, and
+        never written."""
         if row is None:
             return {}
         try:
@@ -458,7 +474,7 @@ class Summary(Derived):
 
 
 class Count(Derived):
-    """A counter of the records that earn the row. An absent row counts 0."""
+    """A counter of the records that have the row. An absent row counts 0."""
 
     strategy = "add"
 
@@ -469,7 +485,7 @@ class Count(Derived):
         return 1
 
     def _origin(self, name: str, key: Template) -> int | tuple[str, ...] | None:
-        return None  # a count does not lead back to any one record
+        return None  # a count does not lead back to a record
 
     def owners(self, key: str, row: bytes) -> list[list[Keys]]:
         return []

@@ -1,4 +1,5 @@
-"""Counters, and logs: append-only records in time order that fold into snapshots and counters, each exactly once."""
+"""Counters, and logs: append-only events in time order, each folded once into snapshots and
+counters."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -15,14 +16,14 @@ T = TypeVar("T")
 
 
 class Counter(Record[int]):
-    """A row that holds a whole number and is changed by adding. Absent, it counts 0."""
+    """A row that holds a whole number and is changed by adding. An absent one is 0."""
 
     @checked(DeclarationError)
     def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
         super().__init__(int, at, name=name, doc=doc)
 
     def written(self, value: int) -> tuple[bytes, int]:
-        """As any record's; and no number is stored that could not be added to."""
+        """Return JSON and value of a number. Raises RecordError if it could not be added to."""
         written = super().written(value)
         if abs(value) > COUNTER_MAX:
             raise RecordError(
@@ -32,7 +33,8 @@ class Counter(Record[int]):
 
 
 class FoldResult(msgspec.Struct):
-    """What one event does: the log's next state, records to put, and counters to add to (each with its key fields)."""
+    """The effect of one event: the next state, records to put, and counters to add to, each with
+    its key fields."""
 
     state: Any
     puts: list[tuple[Record[Any], Any, dict[str, Any]]] = []
@@ -40,24 +42,28 @@ class FoldResult(msgspec.Struct):
 
 
 class LogState(msgspec.Struct, kw_only=True):
-    """The base of a log's state: `through` is the last event that was folded. Whatever folding must remember is added."""
+    """Base of a log's state. `through` is the last event that was folded; subclasses add what
+    folding needs."""
 
     through: str
 
 
 Fold = Callable[[Any, Any, Mapping[str, Any]], FoldResult]
-"""`fold(state, event, found)`: pure. `state` is `None` before the first event; the store sets its `through`."""
+"""`fold(state, event, found)`: pure. `state` is None before the first event; the store sets its
+`through`."""
 
 
 class Log(Record[T]):
     """Events of one stream (the leading fields of the key) in the order of the last field.
 
-    The last field is a ULID that the store draws, always greater than the last one folded; or, with `sequence`, the
-    next number of that counter (whose key has the stream's fields). `fold` and `state` (a record at the stream's
-    fields, its type a LogState) go together: appending an event, folding it and moving the state's `through` are one
-    commit, so an event counts once however often the work is tried. `needs` names records that folding looks at:
-    `lambda event: {"book": (BOOK, {"id": event.book_id})}`.
-    `deferred`: events are folded later, many in one commit, instead of each with its own.
+    - The last field is a ULID from the store, always greater than the last one folded; or, with
+      `sequence`, the next number of that counter (whose key has the stream's fields).
+    - `fold` and `state` (a record at the stream's fields, its type a LogState) go together:
+      appending an event, folding it and advancing the state's `through` are one commit, so an event
+      counts once however often the work is retried.
+    - `needs` names records that folding reads: `lambda event: {"book": (BOOK, {"id":
+      event.book_id})}`.
+    - `deferred`: events are folded later, many in one commit, instead of each in its own.
     """
 
     appended = True
@@ -97,7 +103,7 @@ class Log(Record[T]):
         )
         if deferred and any(field.required for field in others):
             raise DeclarationError(
-                "A deferred log begins with a state of defaults: give each a default.",
+                "A deferred log starts with a state of defaults: give each attribute a default.",
                 log=self.name,
             )
         if deferred and state is None:
@@ -105,7 +111,7 @@ class Log(Record[T]):
 
     @property
     def held(self) -> frozenset[str]:
-        """The key fields that the event itself holds."""
+        """Key fields that the event itself holds."""
         return frozenset(name for name in self.template.fields if self.holder(name) is not None)
 
     @property

@@ -1,7 +1,8 @@
-"""Records: typed values at a template, with what the store sets in them, and the rows derived from them.
+"""Records: typed values at a template, with the attributes that the store sets, and derived rows.
 
-A `Record` is the declaration and the handle: `store.get(BOOK, id=…)` and `store.put(BOOK, book)` take it, and its type
-parameter is what comes back. The value is a msgspec Struct, or any type that msgspec reads from JSON.
+A `Record` is the declaration and the handle: `store.get(BOOK, id=…)` and `store.put(BOOK, book)`
+take it, and return its type parameter. The value is a msgspec Struct, or any type that msgspec
+reads from JSON.
 """
 
 import copy
@@ -38,19 +39,23 @@ T = TypeVar("T")
 class Record(Generic[T]):
     """Declares that values of `type` are stored at `at`.
 
-    `fields`: key fields that aren't attributes of the same name (`{"asset": "attr.assetId"}`); key fields that the value
-    does not hold at all are given with each call. `computed`: attributes that the store sets from the others at each write.
-    `version`: the attribute with the version of the JSON, and the version that this code writes. `created`, `updated`:
-    attributes stamped in the form of `times`. `unknown`: the attribute (a dict) that carries members this code does not
-    know. `private`: attributes that `shown` leaves out. `upgrade`: turns the JSON of an older version into today's.
-    `legacy_at`: the keys that the record had before a key migration. A record is read at its current key, else at its
-    legacy key; a write moves it to the current key and removes the legacy row in the same commit (unless the store
-    has `writes_legacy_keys`). Scans, pages and counts merge both. The two templates differ only before their first
-    field. `current` and `legacy` are the record at one of its two keys alone, for code that migrates keys.
+    - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
+      Key fields that the value does not hold are given with each call.
+    - `computed`: attributes that the store computes from the others at each write.
+    - `version`: the attribute with the version of the JSON, and the version that this code writes.
+    - `created`, `updated`: attributes stamped in the format of `times`.
+    - `unknown`: the attribute (a dict) that carries members this code does not know.
+    - `private`: attributes that `shown` leaves out.
+    - `upgrade`: turns the JSON of an older version into the current one.
+    - `legacy_at`: the keys that the record had before a key migration. A record is read at its
+      current key, else at its legacy key; a write moves it to the current key and removes the
+      legacy row in the same commit (unless the store has `writes_legacy_keys`). Scans, pages and
+      counts merge both. The two templates differ only before their first field. `current` and
+      `legacy` are the record at one of its two keys alone, for code that migrates keys.
     """
 
     appended: ClassVar[bool] = False
-    """Whether its values are events, which `append` writes and `put` refuses."""
+    """True for logs: `append` writes their events, and `put` rejects them."""
 
     @checked(DeclarationError)
     def __init__(
@@ -101,10 +106,10 @@ class Record(Generic[T]):
         self.attributes = frozenset(self._members)
         self._members_to_check = members_to_check(inspect.type_info(type))
         check_declaration(self)
-        self._settle()
+        self._prepare_keys()
         for each in derived:
             each.attach(self.name, self.template, self.attributes, frozenset(self.fields))
-        self._settle_rows()
+        self._prepare_rows()
         if legacy_at is not None:
             template = legacy_at if isinstance(legacy_at, Template) else Template(legacy_at)
             if self.appended or template.fields != self.template.fields:
@@ -114,20 +119,21 @@ class Record(Generic[T]):
                     legacy=template.text,
                 )
             self.legacy, self._current = self._alone_at(template), self._alone_at(self.template)
-            self._settle_rows()
+            self._prepare_rows()
 
     def __repr__(self) -> str:
         return f"Record({self.name} at {self.template.text!r})"
 
     @property
     def templates(self) -> list[Template]:
-        """The record's own, and those of its derived rows."""
+        """The templates of the record, of its legacy keys and of its derived rows."""
         legacy = [] if self.legacy is None else [self.legacy.template]
         return [self.template, *legacy, *(each.template for each in self.derived)]
 
     @property
     def current(self) -> "Record[T]":
-        """The record at its current key alone, without derived rows, if it has legacy keys; else the record itself."""
+        """The record at its current key alone, without derived rows, if it has legacy keys; else
+        the record itself."""
         return self if self._current is None else self._current
 
     def legacy_key(self, key: str) -> str:
@@ -147,22 +153,22 @@ class Record(Generic[T]):
     def _alone_at(self, template: Template) -> "Record[T]":
         alone = copy.copy(self)
         alone.template, alone.derived = template, ()
-        alone._settle()
-        alone._settle_rows()
+        alone._prepare_keys()
+        alone._prepare_rows()
         return alone
 
     @property
     def needs_previous(self) -> bool:
-        """Whether a write must know the record that it replaces, though nothing is derived from it."""
+        """True if a write depends on the record that it replaces, even without derived rows."""
         return self.created is not None or (self.expiry is not None and self.expiry.mode == "fixed")
 
     def bind(self, values: Mapping[str, object]) -> Self:
-        """The same record in a store that fixes some key fields."""
+        """Return a copy with some key fields fixed, as a store fixes those of its space."""
         if not any(name in values for template in self.templates for name in template.fields):
             return self
         bound = copy.copy(self)
         bound.template = self.template.bind(values)
-        bound._settle()
+        bound._prepare_keys()
         copies = {id(each): each.bind(values, bound.template) for each in self.derived}
         for each in copies.values():
             if isinstance(each, First):
@@ -170,11 +176,12 @@ class Record(Generic[T]):
         bound.derived = tuple(copies.values())
         if self.legacy is not None:
             bound.legacy, bound._current = self.legacy.bind(values), self.current.bind(values)
-        bound._settle_rows()
+        bound._prepare_rows()
         return bound
 
     def keys(self, value: T, given: Mapping[str, object]) -> Keys:
-        """The values of the record's key: from the record, else as given. One that is given and differs is refused."""
+        """Return the values of the record's key: from the value, else as given. Raises if both
+        differ."""
         try:
             if not given and self._all_held:
                 return tuple([held(value) for held in self._held])  # type: ignore[misc]
@@ -198,7 +205,8 @@ class Record(Generic[T]):
         return self.template.as_read(key, keys), key
 
     def _compile_address(self) -> Callable[[T], tuple[Keys, str]]:
-        """Compile `address` for a value that holds all fields of its key as attributes: every put needs it."""
+        """Compile `address` for a value that holds all fields of its key as attributes: every put
+        needs it."""
         sources = [f"v.{source}" for source in self._key_sources()]
         key, scope = self.template.expression(sources)
         compiled: Callable[[T], tuple[Keys, str]] = evaluated(
@@ -210,17 +218,17 @@ class Record(Generic[T]):
         return [self.fields.get(name, name) for name in self.template.fields]
 
     def compute(self, value: T) -> T:
-        """The value with its computed attributes set. The caller's own is left as it is."""
+        """Return a copy of the value with its computed attributes set."""
         if not self.computed:
             return value
         try:
             return _replace(value, {name: make(value) for name, make in self.computed.items()})
         except (AttributeError, TypeError, ValueError):
-            self.encode(value)  # a value of the wrong type is refused as such
+            self.encode(value)  # raises RecordError for a value of the wrong type
             raise
 
     def stamp(self, value: T, before: T | None, now: int) -> T:
-        """The value with its version and times set: `before` is the record that it replaces."""
+        """Return the value with its version and times set. `before` is the record that it replaces."""
         if not self.is_stamped:
             return value
         changes: dict[str, object] = {}
@@ -235,13 +243,13 @@ class Record(Generic[T]):
         return _replace(value, changes)
 
     def versioned(self, value: T) -> T:
-        """The value with its version set, and the times that it has."""
+        """Return the value with its version set, and the times that it has."""
         return (
             value if self.version is None else _replace(value, {self.version[0]: self.version[1]})
         )
 
     def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
-        """When a record written now expires. `before`: when the one it replaces would have."""
+        """Return the expiry of a record written now. `before` is the expiry of the one it replaces."""
         mode = self.expiry.mode if self.expiry is not None else None
         if ttl is not None:
             return now + _checked_ttl(ttl, self) * 1_000
@@ -255,11 +263,13 @@ class Record(Generic[T]):
         return now + self.expiry.seconds * 1_000
 
     def encode(self, value: T) -> bytes:
-        """The JSON of a value, known to decode again; RecordError or DocumentError when it would not."""
+        """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode
+        again."""
         return self.written(value)[0]
 
     def written(self, value: T) -> tuple[bytes, T]:
-        """The JSON of a value, and the value as it will be read: a whole number is a float where that is its type."""
+        """Return the JSON of a value, and the value as it will be read: an int as a float, where
+        that is its type."""
         if self.type is Any and isinstance(value, document.Compact):
             return value.text, value
         members = self._members_to_check
@@ -279,12 +289,13 @@ class Record(Generic[T]):
                 "The value does not have its record's type.", record=self.name, reason=str(error)
             ) from None
         if read != value:
-            self._refuse_changed(value, read)
+            self._reject_changed(value, read)
         return data, read
 
     def parse(self, text: bytes) -> T:
-        """A value that somebody sends as JSON; RecordError or DocumentError when it is not one of this record."""
-        document.parse(text)  # refuses what no record may hold
+        """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is
+        invalid."""
+        document.parse(text)  # rejects what no record may hold
         try:
             return self._read(text)
         except msgspec.MsgspecError as error:
@@ -293,7 +304,8 @@ class Record(Generic[T]):
             ) from None
 
     def accepted(self, plain: object) -> T:
-        """The same, of JSON that was parsed already; RecordError says what of it does not have the record's type."""
+        """Return the value of parsed JSON. Raises RecordError if it does not have the record's
+        type."""
         try:
             return self._converted(plain)
         except msgspec.ValidationError as error:
@@ -302,13 +314,14 @@ class Record(Generic[T]):
             ) from None
 
     def decode(self, data: bytes, key: str = "") -> T:
-        """The value of a stored row; UnreadableError or NewerError when it is not of this record."""
+        """Return the value of a stored row. Raises UnreadableError or NewerError if it is not of
+        this record."""
         if self.upgrade is not None:
             data = self._upgraded(data, key)
         try:
             value = self._read(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError) as error:
-            self._refuse_newer(data, key)
+            self._reject_newer(data, key)
             raise UnreadableError(
                 "A stored row does not decode as its record; see `keyhouse verify`.",
                 record=self.name,
@@ -316,18 +329,18 @@ class Record(Generic[T]):
                 reason=str(error),
             ) from None
         if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
-            self._refuse_newer(data, key)
+            self._reject_newer(data, key)
         return value
 
     def shown(self, value: T) -> Any:
-        """The value for whoever asks from outside: plain JSON, without what must not leave the store."""
+        """Return the value as plain JSON without its private attributes."""
         plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
         for name in self.private:
             plain.pop(self._members[name], None)
         return plain
 
     def _read(self, data: bytes) -> T:
-        """The value, with what it does not know in the attribute that is for that, whatever the members are called."""
+        """Decode a value, with unknown members in the attribute that holds them."""
         if self.unknown is None:
             return self._decoder.decode(data)
         return self._converted(document.parse(data))
@@ -348,7 +361,7 @@ class Record(Generic[T]):
         others = plain.pop(self._members[self.unknown], None) or {}
         return plain | {name: part for name, part in others.items() if name not in plain}
 
-    def _settle(self) -> None:
+    def _prepare_keys(self) -> None:
         self._held = tuple(self.holder(name) for name in self.template.fields)
         self._all_held = all(held is not None for held in self._held)
         self._compiled_address = None
@@ -361,8 +374,9 @@ class Record(Generic[T]):
             mark is not None for mark in (self.version, self.created, self.updated)
         )
 
-    def _settle_rows(self) -> None:
-        """Sort the derived rows: `owned` ones belong to this record alone, `shared_rows` also to others.
+    def _prepare_rows(self) -> None:
+        """Sort the derived rows: `owned` ones belong to this record alone, `shared_rows` also to
+        others.
 
         `is_single_row`: a put writes one row, whatever was there before, so it need not read.
         """
@@ -376,7 +390,7 @@ class Record(Generic[T]):
         self.is_single_row = not self.derived and not self.needs_previous and self.legacy is None
 
     def holder(self, name: str) -> Callable[[Any], object] | None:
-        """How a key field is read from the value; `None` when the value does not hold it."""
+        """Return a reader of a key field from a value; None if the value does not hold it."""
         source = self.fields.get(name, name)
         if callable(source):
             return source
@@ -424,7 +438,7 @@ class Record(Generic[T]):
                 reason=repr(error),
             ) from error
 
-    def _refuse_newer(self, data: bytes, key: str) -> None:
+    def _reject_newer(self, data: bytes, key: str) -> None:
         if self.version is None:
             return
         try:
@@ -439,8 +453,8 @@ class Record(Generic[T]):
                 known=self.version[1],
             )
 
-    def _refuse_changed(self, value: T, read: T) -> None:
-        """JSON has a form for what is not its own: null for NaN, text for bytes. It would be read back as another value."""
+    def _reject_changed(self, value: T, read: T) -> None:
+        """Reject a value that JSON changes: NaN is read back as null, bytes as text."""
         if self._members_to_check:
             document.check(value)
         if self.type is Any:
@@ -456,7 +470,7 @@ class Record(Generic[T]):
                 )
 
     def other_type(self, value: object, error: Exception | None = None) -> RecordError:
-        """The refusal of a value that is not of this record."""
+        """Return the error for a value that is not of this record."""
         reason = {} if error is None else {"reason": str(error)}
         found = type(value).__name__
         return RecordError(
@@ -465,7 +479,7 @@ class Record(Generic[T]):
 
 
 Declared = Record[Any] | Derived
-"""Whatever has a template: a record, or a row derived from one."""
+"""Has a template: a record, or a row derived from one."""
 
 
 def _replace(value: T, changes: dict[str, Any]) -> T:

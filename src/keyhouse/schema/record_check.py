@@ -1,4 +1,5 @@
-"""Checks of a record's declaration: names that do not exist, options that exclude each other, types that need care."""
+"""Checks of a record's declaration: names that do not exist, options that exclude each other, types
+that need care."""
 
 from typing import Any, Protocol, TypeGuard
 
@@ -96,7 +97,8 @@ def _attributes_named(record: Declaration) -> list[str]:
 
 
 def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
-    """Tell whether an index's value must be an attribute, because it is not a field of the record's key."""
+    """Tell whether an index's value must be an attribute, because it is not a field of the record's
+    key."""
     if value is None or value not in record.template.fields:
         return value is not None
     if isinstance(record.template.segment(value), Day):
@@ -117,7 +119,8 @@ def _lists_all(record: Declaration, first: First) -> bool:
 
 
 def members_to_check(info: inspect.Type) -> tuple[str, ...] | None:
-    """Return the attributes of a Struct whose values JSON may change, so that each is checked; None: the whole value is."""
+    """Return the attributes of a Struct whose values JSON may change, so that each is checked;
+    None: the whole value is."""
     if isinstance(info, inspect.StructType):
         seen = frozenset([info.cls])
         return tuple(field.name for field in info.fields if _may_change(field.type, seen))
@@ -125,8 +128,8 @@ def members_to_check(info: inspect.Type) -> tuple[str, ...] | None:
 
 
 def _may_change(info: inspect.Type, seen: frozenset[object] = frozenset()) -> bool:
-    """Tell whether a value of the type can hold what JSON would change: a float that is not a number, which becomes
-    null, or itself, which nests too deep."""
+    """Tell whether a value of the type can hold what JSON would change: a float that is not a
+    number, which becomes null, or itself, which nests too deep."""
     if isinstance(info, (inspect.FloatType, inspect.AnyType)):
         return True
     if isinstance(

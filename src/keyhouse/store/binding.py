@@ -1,4 +1,4 @@
-"""A schema as it is in one space: its declarations with the space's own key fields fixed."""
+"""Bindings: the declarations of a schema with the key fields of one space fixed."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -12,10 +12,11 @@ D = TypeVar("D", bound=Derived)
 
 
 class Binding:
-    """Finds, for a declaration that a caller names, the bound one. Another schema's is refused.
+    """Maps the declarations of a schema to their bound copies. Rejects those of other schemas.
 
-    A record is bound when it is first asked for: binding compiles its templates, and a service has many spaces of which it
-    reads a few records each. The values are checked at once.
+    A record is bound when it is first needed: binding compiles its templates, and a service has
+    many spaces of which it reads a few records each. The values of the fixed fields are checked at
+    once.
     """
 
     __slots__ = ("_bound", "_finder", "_originals", "schema", "values", "writes_legacy_keys")
@@ -47,7 +48,7 @@ class Binding:
             raise UsageError(
                 "This is no derived row of that kind.", given=repr(derived), needed=kind.__name__
             )
-        return bound  # type: ignore[return-value]  # of its own type
+        return bound  # type: ignore[return-value]  # a copy has the type of the original
 
     def _bind(self, declared: Declared) -> Declared:
         owner = self.schema.owner(declared)
@@ -61,7 +62,7 @@ class Binding:
         return self._bound[id(declared)]
 
     def index(self, record: Record[T], by: Index) -> tuple[Record[T], Index]:
-        """A record and one of its own indexes."""
+        """Return a bound record and one of its indexes."""
         bound, index = self.record(record), self.derived(by)
         if index not in [each for each in bound.derived if isinstance(each, Index)]:
             raise UsageError("The record has no such index.", record=bound.name, given=repr(by))
@@ -71,11 +72,11 @@ class Binding:
         return [self.record(record) for record in self.schema.records]
 
     def filters(self, bound: Declared) -> bool:
-        """Whether its scans must leave out rows of other shapes."""
+        """Tell whether its scans must leave out rows of other templates."""
         return id(self._originals.get(id(bound))) in self.schema.filtered
 
     def find(self, key: str) -> KeyMatch | None:
-        """What a key of this space is, or `None`."""
+        """Return the declaration and fields of a key of this space, or None."""
         if self._finder is None:
             self._finder = Finder(self.records())
         return self._finder.find(key)

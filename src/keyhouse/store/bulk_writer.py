@@ -1,6 +1,8 @@
-"""Rows on their way into an engine: as many in one commit as it takes, sent again when the engine is away for a while.
+"""Bulk writes of raw rows: as many per commit as the engine takes, retried while the engine is
+unavailable.
 
-Only puts and deletes go this way, which are the same done twice: so an unknown outcome is simply tried again.
+Only puts and deletes are written like this. They are idempotent, so an unknown outcome is simply
+retried.
 """
 
 import asyncio
@@ -12,15 +14,17 @@ from keyhouse.errors import UnavailableError, UnknownOutcomeError
 
 COMMIT_ROWS: Final = 2_000
 COMMIT_BYTES: Final = 2 * 1_024 * 1_024
-"""Enough in one commit that its sync does not count; little enough that the engine's other callers do not notice."""
+"""Large enough that the cost of a sync is spread; small enough not to delay the engine's other
+callers."""
 
 ATTEMPTS: Final = 6
 PAUSE_SECONDS: Final = 0.1
-"""Before the second attempt; twice as long before each further one."""
+"""Backoff before the second attempt; it doubles before each further one."""
 
 
 class BatchBuilder:
-    """What goes into one commit together: no more than the engine takes, nor than its other callers would notice."""
+    """Collects rows for one commit, within the limits of the engine and of COMMIT_ROWS and
+    COMMIT_BYTES."""
 
     def __init__(self, target: Engine) -> None:
         self._rows_max = min(COMMIT_ROWS, target.capabilities.commit_rows_max)
@@ -30,9 +34,9 @@ class BatchBuilder:
         self._bytes = 0
 
     def put(self, put: Put) -> Batch | None:
-        """Add a row. The batch that was full before it, if it was: commit that."""
+        """Add a row. Returns the batch that was full before it, to be committed; else None."""
         size = 4 * len(put.key) + len(put.value)  # a character of a key is 4 bytes at most
-        full = self.taken() if self._bytes + size > self._bytes_max else self._full()
+        full = self.take() if self._bytes + size > self._bytes_max else self._full()
         self._puts.append(put)
         self._bytes += size
         return full
@@ -43,10 +47,10 @@ class BatchBuilder:
         return full
 
     def _full(self) -> Batch | None:
-        return self.taken() if len(self._puts) + len(self._deletes) >= self._rows_max else None
+        return self.take() if len(self._puts) + len(self._deletes) >= self._rows_max else None
 
-    def taken(self) -> Batch | None:
-        """What is in it, which it then no longer is; `None`: nothing."""
+    def take(self) -> Batch | None:
+        """Remove and return the buffered batch; None if it is empty."""
         if not self._puts and not self._deletes:
             return None
         batch = Batch(puts=tuple(self._puts), deletes=tuple(self._deletes))
@@ -55,21 +59,21 @@ class BatchBuilder:
 
 
 class BulkWriter:
-    """The rows of one space that wait to be committed. No key is given twice."""
+    """Buffers rows of one space and commits them in batches. Each key may be given once."""
 
     def __init__(self, target: Engine, space: str) -> None:
         self._target = target
         self._space = space
-        self._load = BatchBuilder(target)
+        self._builder = BatchBuilder(target)
 
     async def put(self, put: Put) -> None:
-        await self._commit(self._load.put(put))
+        await self._commit(self._builder.put(put))
 
     async def delete(self, key: str) -> None:
-        await self._commit(self._load.delete(key))
+        await self._commit(self._builder.delete(key))
 
     async def flush(self) -> None:
-        await self._commit(self._load.taken())
+        await self._commit(self._builder.take())
 
     async def _commit(self, batch: Batch | None) -> None:
         if batch is not None:
@@ -77,9 +81,9 @@ class BulkWriter:
 
 
 def batches(target: Engine, puts: Sequence[Put]) -> Iterator[Batch]:
-    """The same rows as commits."""
-    load = BatchBuilder(target)
-    for batch in (*map(load.put, puts), load.taken()):
+    """Split rows into batches."""
+    builder = BatchBuilder(target)
+    for batch in (*map(builder.put, puts), builder.take()):
         if batch is not None:
             yield batch
 

@@ -1,4 +1,4 @@
-"""What the store gives back: a record with where it was, at which revision, and until when."""
+"""Results of the store: entries, pages, events and usage."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True):
-    """One stored record. `values` are its key's fields in order; `revision` is 0 until the transaction has committed."""
+    """One stored record. `values` are the fields of its key in order; `revision` is 0 until its
+    transaction commits."""
 
     record: T
     key: str
@@ -19,13 +20,16 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
     expires: int | None = None
 
     def at(self, revision: int) -> "Entry[T]":
-        """The same, once it is committed."""
+        """Return the entry with the revision of its commit."""
         return Entry(self.record, self.key, self.values, revision, self.expires)
 
 
 class RecordPage(msgspec.Struct, Generic[T], frozen=True):
-    """Some records of a scan. `cursor` asks for what follows; `None`: that was the end. A page may be short and yet not the
-    last, where records went away while it was read. `watch(since=revision)` gives every change it does not show."""
+    """Some records of a scan. `cursor` is that of the next page; None on the last one.
+
+    A page may be short without being the last, if records were deleted while it was read.
+    `watch(since=revision)` gives every change that it does not show.
+    """
 
     entries: list[Entry[T]]
     cursor: str | None
@@ -33,7 +37,8 @@ class RecordPage(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
-    """A record was put (`record`), or is `gone`: then there is none, and `None` stands there. A record may be `None` too."""
+    """A record was put, or is `gone`: then `record` is None. A record of any JSON may be None as
+    well."""
 
     record: T | None
     key: str
@@ -70,4 +75,4 @@ class Unset(msgspec.Struct, frozen=True):
 ANY = Unset()
 
 Written = tuple[bytes, int | None]
-"""What a row will be: its value and expiry."""
+"""Value and expiry of a row to write."""

@@ -1,4 +1,5 @@
-"""Reads of records by key, for all callers: a record that has legacy keys is found at either of its keys."""
+"""Reads of records by key, for all callers: a record that has legacy keys is found at either of its
+keys."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +11,12 @@ from keyhouse.schema import Record
 async def read_records(
     engine: Engine, space: str, bound: Record[Any], keys: Sequence[str]
 ) -> list[Row | None]:
-    """Return the rows of the records at these current keys, in their order; None where there is none.
+    """Return the rows of the records at these current keys, in their order; None where there is
+    none.
 
-    The rows of one read are not of one moment, and a record moves in one direction only, from its legacy key to its
-    current one. So a record that was found at neither key is looked up once more at its current key.
+    The rows of one read are not of one moment, and a record moves in one direction only, from its
+    legacy key to its current one. So a record that was found at neither key is looked up once more
+    at its current key.
     """
     if bound.legacy is None or not keys:
         return await engine.read(space, keys) if keys else []

@@ -1,6 +1,8 @@
-"""Row buffers: the rows of one space that a transaction has read and will write, and the Batch they become.
+"""Row buffers: the rows of one space that a transaction has read and will write, and the Batch they
+become.
 
-They know keys and rows, and nothing of records: see `keyhouse.store.transaction` for how both work together.
+They know keys and rows, and nothing of records: see `keyhouse.store.transaction` for how both work
+together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,8 @@ Buffers = tuple[dict[str, Put | None], dict[str, int]]
 
 
 class RowBuffer:
-    """Rows read, rows to write and counters to add to. `binding` is the schema of the records whose rows they are."""
+    """Rows read, rows to write and counters to add to. `binding` is the schema of the records whose
+    rows they are."""
 
     __slots__ = (
         "_adds",
@@ -102,7 +105,8 @@ class RowBuffer:
         self._adds.clear()
 
     async def commit(self, *, batch_id: str | None = None) -> int | None:
-        """Commit and return the revision; None when a row read here has changed since. Nothing to write: 0."""
+        """Commit and return the revision; None when a row read here has changed since. Nothing to
+        write: 0."""
         if not self._writes and not self._adds:
             return 0
         batch = self.batch(batch_id)
@@ -130,10 +134,11 @@ class RowBuffer:
         return batch
 
     async def changes(self) -> list[RowChange]:
-        """Return the rows that a commit would write now, each with its stored value and its new one.
+        """Return the rows that a commit would write now, each with its stored value and its new
+        one.
 
-        Rows that were written without a read are read here, and checked by the commit. Rows that are only added to are
-        read without a check, so that adds still never conflict.
+        Rows that were written without a read are read here, and checked by the commit. Rows that
+        are only added to are read without a check, so that adds still never conflict.
         """
         await self.prefetch([key for key in self._writes if key not in self._rows])
         changes = [
@@ -158,7 +163,8 @@ class RowBuffer:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do not nest."""
+        """Make several writes one: if the block raises, none of them stays buffered. Savepoints do
+        not nest."""
         if self._in_savepoint:
             raise concurrent_write()
         self._in_savepoint = True

@@ -1,7 +1,7 @@
 """Scans: pages of records in key order or in an index's order, cursors, and counts.
 
-A cursor is opaque: it names the scan it belongs to and the last key seen, and asks for what follows. It can't leave the
-span of its scan, whatever it holds.
+A cursor is opaque: it holds a mark of its scan and the last key returned. A page stays within the
+span of its scan, even if the key in the cursor was made up.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class Scan:
-    """One scan of a declaration's rows: where it runs, in which direction, and what it leaves out."""
+    """One scan of a declaration's rows: its span and direction, and whether rows of other templates
+    are left out."""
 
     __slots__ = ("_binding", "_engine", "_legacy", "_space", "declared", "reverse", "span")
 
@@ -54,20 +55,21 @@ class Scan:
     async def rows(
         self, limit: int, cursor: str | None, *, keys_only: bool = False
     ) -> tuple[Page, str | None]:
-        """Up to `limit` rows of this shape, and the cursor to what follows."""
+        """Return up to `limit` rows of the declaration, and the cursor of the next page."""
         check_page_limit(limit)
-        position = None if cursor is None else self._opened(cursor)
+        position = None if cursor is None else self._decode(cursor)
         page, position = await self.rows_after(limit, position, keys_only=keys_only)
         return page, None if position is None else self._cursor(position)
 
     async def rows_after(
         self, limit: int, position: str | None, *, keys_only: bool = False
     ) -> tuple[Page, str | None]:
-        """Return up to `limit` rows after a position, and the position of the last one if there are more.
+        """Return up to `limit` rows after a position, and the position of the last one if there are
+        more.
 
         The position of a row is its key; of a record at its legacy key, the current key.
         """
-        span = self.span if position is None else self._left(self.span, position)
+        span = self.span if position is None else self._rest(self.span, position)
         if self._legacy is None:
             page = await self._page(self.declared, span, limit, keys_only=keys_only)
         else:
@@ -86,10 +88,11 @@ class Scan:
     async def _merged(
         self, record: Record[Any], span: Span, limit: int, *, keys_only: bool
     ) -> Page:
-        """Return a page of the records at current and legacy keys, in the order of current keys, each once.
+        """Return a page of the records at current and legacy keys, in the order of current keys,
+        each once.
 
-        Both templates have the same tail, so legacy keys order as current ones do. Legacy keys are read first: a
-        record that moves meanwhile is seen at both keys, not at neither.
+        Both templates have the same tail, so legacy keys order as current ones do. Legacy keys are
+        read first: a record that moves meanwhile is seen at both keys, not at neither.
         """
         assert record.legacy is not None
         pages = [
@@ -118,22 +121,22 @@ class Scan:
     async def _filtered(
         self, declared: Declared, span: Span, limit: int, *, keys_only: bool
     ) -> Page:
-        kept: list[Row] = []
+        matching: list[Row] = []
         split = declared.template.split
         first: Page | None = None
-        while len(kept) <= limit:
+        while len(matching) <= limit:
             page = await self._engine.scan(
                 self._space, span, limit=limit + 1, reverse=self.reverse, keys_only=keys_only
             )
             first = first or page
-            kept += [row for row in page.rows if split(row.key) is not None]
+            matching += [row for row in page.rows if split(row.key) is not None]
             if not page.more:
                 break
-            span = self._left(span, page.rows[-1].key)
+            span = self._rest(span, page.rows[-1].key)
         assert first is not None
-        return Page(kept[:limit], len(kept) > limit, first.revision)
+        return Page(matching[:limit], len(matching) > limit, first.revision)
 
-    def _left(self, span: Span, key: str) -> Span:
+    def _rest(self, span: Span, key: str) -> Span:
         return span.before(key) if self.reverse else span.after(key)
 
     def _cursor(self, key: str) -> str:
@@ -141,7 +144,7 @@ class Scan:
             base64.urlsafe_b64encode(msgspec.json.encode([self._mark(), key])).decode().rstrip("=")
         )
 
-    def _opened(self, cursor: str) -> str:
+    def _decode(self, cursor: str) -> str:
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
             mark, key = msgspec.json.decode(
@@ -225,7 +228,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:
-    """A page of the records at their own keys."""
+    """Return a page of records in the order of their keys."""
     page, following = await scan.rows(limit, cursor)
     split = scan.values if record.legacy is not None else record.template.split
     decode = record.decode
@@ -247,7 +250,8 @@ def _legacy_span(record: Record[Any], span: Span) -> Span:
 
 
 def covering_span(record: Record[Any], span: Span) -> Span:
-    """Return one span over a span of the record's current keys and its legacy keys, and what lies between."""
+    """Return one span over a span of the record's current keys and its legacy keys, and what lies
+    between."""
     legacy = _legacy_span(record, span)
     stop = None if span.stop is None or legacy.stop is None else max(span.stop, legacy.stop)
     return Span(min(span.start, legacy.start), stop)
@@ -262,11 +266,11 @@ async def records_by(
     limit: int,
     cursor: str | None,
 ) -> RecordPage[T]:
-    """A page of the records that an index lists, in its order.
+    """Return a page of records in the order of an index.
 
-    The index rows and the records are read one after the other. A record that changed in between, which its revision shows,
-    is left out if it no longer earns its place. Of records that expire, each is asked: a clock that was set back shows again
-    what an earlier one had earned.
+    The index rows are read before the records. A record that changed in between, as its revision
+    shows, is left out if it no longer has that index row. Records that expire are always compared:
+    a clock that was set back shows index rows of an earlier record again.
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
     owners = [index.owner_at(row.key, row.value) for row in page.rows]

@@ -5,8 +5,9 @@
     book = await store.get(BOOK, id=…)
     async for entry in store.scan(BOOK, by=BOOKS_BY_SERIES, series_id=…): …
 
-Every write is a transaction that is tried again when it loses a race. A store holds no rows: make as many as you like, but
-one for each space makes its own writers wait for each other instead of racing, and looks at the version of its space once.
+Every write is a transaction that is retried when it loses a race. A store caches no rows, so there
+may be any number of them; but with one store per space, writers that lost a race wait for each
+other instead of racing again, and the version of the space is read once.
 """
 
 import asyncio
@@ -61,18 +62,19 @@ _REVISION_MAX = 2**63 - 1
 _SCAN_PAGE_ROWS = 500
 _USAGE_PAGE_ROWS = 250
 _WHOLE = Span()
-_LOOK_MS = 10_000
-"""How long a store that writes may go without a look at the version of its space."""
+_VERSION_CHECK_MS = 10_000
+"""Interval at which a store that writes reads the version of its space."""
 
-_PATIENCE_ATTEMPTS = 8
-"""Tries before a transaction that keeps losing to other processes waits a little between them."""
+_ATTEMPTS_BEFORE_BACKOFF = 8
+"""Attempts of a transaction that loses to other processes before it waits between two of them."""
 
 
 class Store:
     """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
 
-    `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their current keys already.
-    So that old readers find them, until every program knows the current keys. None: as the schema says.
+    `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
+    current keys already. So that old readers find them, until every program knows the current keys.
+    None: as the schema says.
     """
 
     def __init__(
@@ -107,14 +109,14 @@ class Store:
             ),
         )
         self._now = engine.clock.now
-        self._turn = asyncio.Lock()
-        self._dated = schema.meta is not None
-        self._looked = -_LOOK_MS
+        self._retry_lock = asyncio.Lock()
+        self._has_version = schema.meta is not None
+        self._version_checked_at = -_VERSION_CHECK_MS
 
     # Reading
 
     async def get(self, record: Record[T], /, **fields: Any) -> T | None:
-        """The record, or `None`. An absent counter is 0."""
+        """Return the record, or None. An absent counter is 0."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         if bound.legacy is None:
@@ -128,7 +130,8 @@ class Store:
     async def get_many(
         self, record: Record[T], addresses: Iterable[Mapping[str, Any]], /
     ) -> list[T | None]:
-        """Return the records at these addresses, in their order, by one read of the engine; None where there is none.
+        """Return the records at these addresses, in their order, by one read of the engine; None
+        where there is none.
 
         An address holds the key fields of one record: `get_many(BOOK, [{"id": "a"}, {"id": "b"}])`.
         """
@@ -139,34 +142,34 @@ class Store:
         return [absent if row is None else bound.decode(row.value, row.key) for row in rows]
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
-        """The record with its key, revision and expiry, or `None`."""
+        """Return the record with its key, revision and expiry, or None."""
         return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
 
     async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
-        """The record that a Unique or First row leads to, or `None`."""
+        """Return the record that a Unique or First row leads to, or None."""
         bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         seen = 0
         while True:
             [row] = await self.engine.read(self.space, (key,))
             if row is None or row.revision == seen:
-                return None  # it is free, or leads to no record that holds it
+                return None  # it is free, or its record no longer has it
             values, owner = index.owner_at(key, row.value)
             [found] = await read_records(self.engine, self.space, bound, (owner,))
             if found is not None:
                 value = bound.decode(found.value, found.key)
                 if key in index.rows(value, values):
                     return Entry(value, found.key, values, found.revision, found.expires)
-            seen = row.revision  # unless it moved while we looked
+            seen = row.revision  # once more, in case it changed between the two reads
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
-        """What a summary row lists: each member with its entry (`None` in a plain list). Absent: nothing."""
+        """Return the members that a summary row lists, each with its entry (None in a plain list)."""
         bound = self.binding.derived(summary, Summary)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return bound.members(None if row is None else row.value)
 
     async def total(self, count: Count, /, **fields: Any) -> int:
-        """How many records a Count row counts."""
+        """Return the number of records that a Count row counts."""
         bound = self.binding.derived(count, Count)
         [row] = await self.engine.read(self.space, (bound.template.build(fields),))
         return 0 if row is None else number_of(row.key, row.value)
@@ -183,8 +186,11 @@ class Store:
         prefix: str | None = None,
         **fields: Any,
     ) -> RecordPage[T]:
-        """Some records whose leading key fields (of the index, with `by`) have these values; `prefix`: and whose next
-        field starts with this text."""
+        """Return some records whose leading key fields have these values, in key order.
+
+        With `by`, the key is that of the index. With `prefix`, the next field must start with this
+        text.
+        """
         if by is None:
             bound = self.binding.record(record)
             return await records(self._scan(bound, prefix, reverse, fields), bound, limit, cursor)
@@ -202,7 +208,7 @@ class Store:
         prefix: str | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
-        """All of them, page by page: each page is of its own moment."""
+        """Iterate over all records of `page`. Each page is read at its own revision."""
         cursor: str | None = None
         while True:
             page = await self.page(
@@ -230,7 +236,7 @@ class Store:
         prefix: str | None = None,
         **fields: Any,
     ) -> tuple[list[str], str | None]:
-        """Some keys, without their values, and the cursor to what follows."""
+        """Return some keys without their values, and the cursor of the next page."""
         scan = self._scan(self._bound(declared), prefix, reverse, fields)
         page, following = await scan.rows(limit, cursor, keys_only=True)
         return [row.key for row in page.rows], following
@@ -238,7 +244,7 @@ class Store:
     async def count(
         self, declared: Declared, /, *, prefix: str | None = None, **fields: Any
     ) -> int:
-        """How many rows there are, by counting them."""
+        """Count the rows by reading their keys."""
         scan = self._scan(self._bound(declared), prefix, False, fields)
         total, cursor = 0, None
         while True:
@@ -256,14 +262,18 @@ class Store:
         prefix: str | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
-        """Changes of these records after revision `since` (`None`: from now on), in order, without end. The promises are
-        the engine's: nothing missed, nothing twice; an expiry shows when it is swept. A row that does not decode ends it;
-        the error has its `revision`, and a watch since that goes on behind it."""
+        """Iterate over the changes of these records after revision `since` (None: from now on), in
+        order, without end.
+
+        The promises are those of `Engine.watch`: nothing is missed and nothing comes twice; an
+        expiry shows when it is swept. A row that does not decode raises; the error has its
+        `revision`, and a watch since that resumes after it.
+        """
         bound = self.binding.record(declared)
         span = bound.template.span(fields, prefix=prefix)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
-                "A watch begins after a revision, a whole number as an entry or a page has it.",
+                "A watch starts after a revision: a whole number, as an entry or a page has it.",
                 since=since,
             )
         legacy = bound.legacy is not None
@@ -284,8 +294,8 @@ class Store:
                     yield Event(record, change.key, values, change.revision, change.expires, gone)
 
     async def _is_shadowed(self, bound: Record[Any], span: Span, key: str) -> bool:
-        """Tell whether a change is none of the records of a span: it is of another key, or of a legacy key whose
-        record is at its current key."""
+        """Tell whether a change is none of the records of a span: it is of another key, or of a
+        legacy key whose record is at its current key."""
         current = bound.current_key(key)
         return current not in span or (current != key and await self.row(current) is not None)
 
@@ -297,7 +307,8 @@ class Store:
         return (await self.engine.read(self.space, (key,)))[0]
 
     async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
-        """Return the row of a record without decoding it, or None; at its legacy key if it is there."""
+        """Return the row of a record without decoding it, or None; at its legacy key if it is
+        there."""
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         if bound.legacy is None:
@@ -315,9 +326,11 @@ class Store:
         keys_only: bool = False,
         **fields: Any,
     ) -> AsyncGenerator[tuple[Keys, Row], None]:
-        """Iterate over the rows of records whose leading key fields have these values, without decoding them.
+        """Iterate over the rows of records whose leading key fields have these values, without
+        decoding them.
 
-        Each comes with the values of its key, once, in key order. `after` resumes behind the record of these values.
+        Each comes with the values of its key, once, in key order. `after` resumes behind the record
+        of these values.
         """
         bound = self.binding.record(record)
         scan = self._scan(bound, None, False, fields)
@@ -330,7 +343,8 @@ class Store:
                 return
 
     async def rows(self, keys: Sequence[str]) -> list[Row | None]:
-        """Return the rows at these keys, in their order, by one read of the engine; None where there is none."""
+        """Return the rows at these keys, in their order, by one read of the engine; None where
+        there is none."""
         for key in keys:
             check_key(key)
         return await self.engine.read(self.space, keys) if keys else []
@@ -343,9 +357,11 @@ class Store:
         reverse: bool = False,
         keys_only: bool = False,
     ) -> Page:
-        """Return up to `limit` rows of a span, read at the page's `revision`. `keys_only` leaves the values empty.
+        """Return up to `limit` rows of a span, read at the page's `revision`. `keys_only` leaves
+        the values empty.
 
-        While `page.more`, the next page is `span.after(page.rows[-1].key)`, or `before` it when `reverse`.
+        While `page.more`, the next page is `span.after(page.rows[-1].key)`, or `before` it when
+        `reverse`.
         """
         check_page_limit(limit)
         return await self.engine.scan(
@@ -386,10 +402,11 @@ class Store:
     async def usage(
         self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
     ) -> AsyncGenerator[UsagePage, None]:
-        """Count the keys and bytes of these declarations' rows, or of the whole space, in key order.
+        """Count the keys and bytes of these declarations' rows, or of the whole space, in key
+        order.
 
-        Each page is read at its own revision, so a caller that knows the revisions of its own writes can tell whether
-        a page includes them. Other tasks run between two pages.
+        Each page is read at its own revision, so a caller that knows the revisions of its writes
+        can tell whether a page includes them. Other tasks run between two pages.
         """
         bound = [self._bound(each) for each in declared]
         async with aclosing(usage(self.engine, self.space, bound, page_rows)) as pages:
@@ -397,7 +414,7 @@ class Store:
                 yield page
 
     def find(self, key: str) -> KeyMatch | None:
-        """What a key is: its declaration and fields; `None` for a key of no template."""
+        """Return the declaration and the fields of a key; None for a key of no template."""
         if not isinstance(key, str):
             raise KeyFieldError("A key must be text.", key=key)
         return self.binding.find(key)
@@ -414,9 +431,10 @@ class Store:
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
-        """Write a record and all that is derived from it; the entry as stored. See `Transaction.put`."""
-        if self._dated and self._must_look():
-            await self._refuse_newer()
+        """Write a record and all that is derived from it; return the entry as stored. See
+        `Transaction.put`."""
+        if self._has_version and self._version_check_due():
+            await self._reject_newer()
         bound = self.binding.record(record)
         if bound.appended:
             raise appended_error(bound)
@@ -435,11 +453,11 @@ class Store:
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
     ) -> bool:
-        """Delete a record and all that is derived from it; whether it was there."""
+        """Delete a record and all that is derived from it; return whether it was there."""
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
     async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
-        """Add to a counter: no update is lost, whoever else adds."""
+        """Add to a counter. No concurrent add is lost."""
 
         async def work(tx: Transaction) -> None:
             tx.add(counter, by, **fields)
@@ -449,10 +467,14 @@ class Store:
     async def transact(
         self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
     ) -> R:
-        """Run `work` in a transaction and commit it; again from the start when it lost a race. `work` must do nothing but
-        read and write through the transaction. With a `batch_id`, a repeat after an unknown outcome applies once."""
-        if self._dated and self._must_look():
-            await self._refuse_newer()
+        """Run `work` in a transaction and commit it; run it again from the start when it loses a
+        race.
+
+        `work` must only read and write through the transaction. With a `batch_id`, a repeat after
+        an unknown outcome is applied once.
+        """
+        if self._has_version and self._version_check_due():
+            await self._reject_newer()
         tx = Transaction(self.engine, self.space, self.binding)
         result = await work(tx)
         if await tx.commit(batch_id=batch_id) is not None:
@@ -461,7 +483,7 @@ class Store:
 
     async def _retry(self, work: Callable[[Transaction], Awaitable[R]], batch_id: str | None) -> R:
         """Run work that has lost a race again, one at a time within this store, until it commits."""
-        async with self._turn:
+        async with self._retry_lock:
             for attempt in range(1, TRANSACTION_ATTEMPTS_MAX):
                 tx = Transaction(self.engine, self.space, self.binding)
                 result = await work(tx)
@@ -472,9 +494,10 @@ class Store:
 
     @asynccontextmanager
     async def transaction(self, *, batch_id: str | None = None) -> AsyncIterator[Transaction]:
-        """One transaction, committed at the end of the block; ContentionError when it lost a race (`transact` retries)."""
-        if self._dated and self._must_look():
-            await self._refuse_newer()
+        """One transaction, committed at the end of the block. Raises ContentionError if it lost a
+        race (`transact` retries)."""
+        if self._has_version and self._version_check_due():
+            await self._reject_newer()
         tx = Transaction(self.engine, self.space, self.binding)
         yield tx
         if await tx.commit(batch_id=batch_id) is None:
@@ -482,31 +505,35 @@ class Store:
                 "Something read in the transaction changed before it committed: run it again."
             )
 
-    def _must_look(self) -> bool:
-        """Whether the version of the space was not looked at yet, or for a while."""
-        return not 0 <= self._now() - self._looked < _LOOK_MS
+    def _version_check_due(self) -> bool:
+        """Tell whether the version of the space was not read yet, or not for a while."""
+        return not 0 <= self._now() - self._version_checked_at < _VERSION_CHECK_MS
 
-    async def _refuse_newer(self) -> None:
-        """NewerError where newer code has migrated the space, or has begun to: what this code writes would be of the old
-        shape. See ADR 0044."""
+    async def _reject_newer(self) -> None:
+        """Raise NewerError if newer code has migrated the space or is migrating it: this code would
+        write the old shape.
+
+        See ADR 0044.
+        """
         meta, now = self.schema.meta, self._now()
         assert meta is not None
-        version, begun = self.binding.record(meta.version), self.binding.record(meta.job)
+        version, job = self.binding.record(meta.version), self.binding.record(meta.job)
         keys = (
             version.template.build({}),
-            begun.template.build({"name": migration_job(self.schema.version + 1)}),
+            job.template.build({"name": migration_job(self.schema.version + 1)}),
         )
-        at, job = await self.engine.read(self.space, keys)
-        with suppress(UnreadableError):  # which `verify` finds, and whose mending must be written
-            if job is not None or (
-                at is not None and version.decode(at.value, at.key) > self.schema.version
+        stored, migrating = await self.engine.read(self.space, keys)
+        with suppress(UnreadableError):  # `verify` reports it, and its repair must be written
+            if migrating is not None or (
+                stored is not None
+                and version.decode(stored.value, stored.key) > self.schema.version
             ):
                 raise NewerError(
-                    "Newer code has migrated the space, or is at it: use the newer program.",
+                    "Newer code has migrated the space or is migrating it: use the newer program.",
                     space=self.space,
                     known=self.schema.version,
                 )
-        self._looked = now
+        self._version_checked_at = now
 
     def _scan(
         self, bound: Declared, prefix: str | None, reverse: bool, fields: dict[str, Any]
@@ -522,7 +549,7 @@ class Store:
         )
 
     async def _pause(self, attempt: int) -> None:
-        if attempt >= _PATIENCE_ATTEMPTS:
+        if attempt >= _ATTEMPTS_BEFORE_BACKOFF:
             await asyncio.sleep(random.uniform(0, 0.001 * min(attempt, 50)))
 
     def _contended(self) -> ContentionError:

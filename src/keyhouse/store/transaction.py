@@ -1,25 +1,28 @@
 """Transactions: every write of records is one, and nothing else turns their changes into a Batch.
 
-Theory of operation. A transaction is optimistic: it takes no locks. It keeps three maps by key (`row_buffer`):
+Theory of operation. A transaction is optimistic: it takes no locks. It keeps three maps by key
+(`row_buffer`):
 
-    _rows      each row that was read, as it was (None: absent)     -> a Check on its revision, or on its absence
-    _writes    each row to put, or None to delete                   -> Puts and deletes
-    _adds      what to add to each counter, without reading it      -> Adds
+    _rows      each row that was read, as it was (None: absent)  -> Checks
+    _writes    each row to put, or None to delete                -> Puts and deletes
+    _adds      what to add to each counter, without reading it   -> Adds
 
-`commit` makes one Batch of them, and the engine applies it if every check still holds, or not at all. A failed check is a
-lost race: the caller runs its work again in a new transaction (`Store.transact`). So all that was read by key is as it was
-read, at the moment of the commit; a scan is not protected against rows that appear in its span.
+`commit` makes one Batch of them, and the engine applies it if every check still holds, or not at
+all. A failed check is a lost race: the caller runs its work again in a new transaction
+(`Store.transact`). So all that was read by key is as it was read, at the moment of the commit; a
+scan is not protected against rows that appear in its span.
 
 A put or delete of a record goes through four steps:
 
-    1. read the record that it replaces (skipped where nothing depends on it: `Record.is_single_row`);
+    1. read the record that it replaces (skipped if nothing depends on it: `is_single_row`);
     2. check `expect`, stamp version, times and expiry, and buffer the record's row;
-    3. buffer the difference in the rows that the record owns, from the record before and after (`write_plan`);
-    4. for each row that it shares with other records, read the row and merge the difference into it.
+    3. buffer the difference in the rows that the record owns (`write_plan`);
+    4. read each row that it shares with other records, and merge the difference into it.
 
-Reads see what the transaction has buffered: `_writes` first, then `_rows` plus `_adds`. A write that raises half way leaves
-nothing behind: the buffers are restored to what they were before it, and what it read stays checked. Reads may run
-concurrently; writes may not, since each decides by rows that the other is about to write.
+Reads see what the transaction has buffered: `_writes` first, then `_rows` plus `_adds`. A write
+that raises half way leaves nothing behind: the buffers are restored to what they were before it,
+and what it read stays checked. Reads may run concurrently; writes may not, since each decides by
+rows that the other is about to write.
 """
 
 from typing import Any, TypeVar
@@ -73,7 +76,8 @@ class Transaction(RowBuffer):
         return found if found is not None and key in index.rows(found.record, values) else None
 
     async def stored_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key at which a bound record is: its legacy key while there is no row at its current one."""
+        """Return the key at which a bound record is: its legacy key while there is no row at its
+        current one."""
         if bound.legacy is None:
             return key
         legacy = bound.legacy_key(key)
@@ -124,8 +128,8 @@ class Transaction(RowBuffer):
     ) -> Entry[T]:
         """Write the record and every row derived from it.
 
-        `expect` is the revision that it must be at (None: be absent), else RevisionError. The entry shows the record as
-        it is stored: computed attributes, version and times set.
+        `expect` is the revision that it must be at (None: be absent), else RevisionError. The entry
+        shows the record as it is stored: computed attributes, version and times set.
         """
         bound = self.binding.record(record)
         if bound.appended:
@@ -157,10 +161,11 @@ class Transaction(RowBuffer):
         expect: int | Unset | None = ANY,
         **fields: Any,
     ) -> Entry[T]:
-        """Put a record as it was: with the times that it holds, expiring at `expires` in the clock's milliseconds.
+        """Put a record as it was: with the times that it holds, expiring at `expires` in the
+        clock's milliseconds.
 
-        For imports, for records that come from another key, and for migrations that change events of a log, whose fold
-        they leave as it is.
+        For imports, for records that come from another key, and for migrations that change events
+        of a log, whose fold they leave as it is.
         """
         bound = self.binding.record(record)
         if expires is not None and bound.expiry is None:
@@ -185,8 +190,8 @@ class Transaction(RowBuffer):
     ) -> Entry[T]:
         """Buffer a put of a bound record. If it raises half way, the buffers hold a part of it.
 
-        `put` guards against that; `Store.put` need not, since its transaction holds nothing else. `restored` holds the
-        expiry of a record that keeps its times.
+        `put` guards against that; `Store.put` need not, since its transaction holds nothing else.
+        `restored` holds the expiry of a record that keeps its times.
         """
         if bound.is_struct and not isinstance(value, bound.type):
             raise bound.other_type(value)
@@ -216,9 +221,11 @@ class Transaction(RowBuffer):
         return after
 
     async def _leave_one_key(self, bound: Record[Any], key: str) -> str:
-        """Return the key at which to write a record that has legacy keys, and delete the row at the other one.
+        """Return the key at which to write a record that has legacy keys, and delete the row at the
+        other one.
 
-        That is the current key; the legacy one, if the store writes those and the record is not at its current key.
+        That is the current key; the legacy one, if the store writes those and the record is not at
+        its current key.
         """
         legacy = bound.legacy_key(key)
         if self.binding.writes_legacy_keys and await self.row(key) is None:
@@ -260,10 +267,11 @@ class Transaction(RowBuffer):
             del self._adds[key]
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
-        """Write a record's derived rows again, whether or not it had them: for migrations that declare new ones.
+        """Write a record's derived rows again, whether or not it had them: for migrations that
+        declare new ones.
 
-        A put would not write them, since by today's declaration the old record had them too. Counts stay as they are:
-        `verify` recounts them.
+        A put would not write them, since by today's declaration the old record had them too. Counts
+        stay as they are: `verify` recounts them.
         """
         bound = self.binding.record(record)
         if not isinstance(entry, Entry):
@@ -295,7 +303,8 @@ class Transaction(RowBuffer):
     ) -> list[Merge]:
         """Buffer the difference between two states of a record in its derived rows.
 
-        Returns the changes of rows that must be read first, because other records share them: each for `merge`.
+        Returns the changes of rows that must be read first, because other records share them: each
+        for `merge`.
         """
         changes = write_plan.owned_changes(bound, before, after)
         if self._writes:
@@ -346,7 +355,7 @@ class Transaction(RowBuffer):
         if merged is None and row is not None and isinstance(derived, First):
             merged = await self._successor(derived, key, removed)
         if merged is not None:
-            # an unchanged row of another record keeps the expiry of its own
+            # an unchanged row of another record keeps its expiry
             if added is not None or merged != row:
                 self._writes[key] = Put(key, merged, expires)
         elif row is not None:
@@ -363,7 +372,8 @@ class Transaction(RowBuffer):
         return False
 
     async def _successor(self, derived: First, key: str, leaving: bytes) -> bytes | None:
-        """Return the value of a First row whose holder leaves: the first of the other records in `among`, or None."""
+        """Return the value of a First row whose holder leaves: the first of the other records in
+        `among`, or None."""
         values = derived.template.parse(key)
         assert values is not None
         span = derived.among.template.span(values)

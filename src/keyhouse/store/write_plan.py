@@ -1,7 +1,7 @@
-"""What one change of a record writes, as pure functions: the record's row, and the difference in the rows it owns.
+"""Write plans: the rows that one change of a record writes, as pure functions.
 
-A Transaction turns these into the puts and deletes of its Batch. Rows that several records share need a look at the row
-as it is stored, so they are the transaction's own work.
+They are the record's row and the difference in the rows it owns. A Transaction buffers them for its
+Batch. Rows that several records share must be read first, so they are the transaction's work.
 """
 
 from typing import Any, TypeVar
@@ -26,7 +26,8 @@ def stamped(
 ) -> tuple[Entry[T], Put]:
     """Return the record as stored at `now` in place of `before`, and its row.
 
-    `restored` holds the expiry of a record that keeps its times; None: version, times and expiry are set.
+    `restored` holds the expiry of a record that keeps its times; None: version, times and expiry
+    are set.
     """
     if restored is None:
         if bound.is_stamped:
@@ -73,7 +74,8 @@ def _owned_rows_stored(bound: Record[Any], entry: Entry[Any]) -> dict[str, bytes
 
 
 def stored_rows(derived: Derived, entry: Entry[Any]) -> dict[str, Any]:
-    """Return the rows that a stored record has. One whose field no key can hold, written by another program, has none."""
+    """Return the rows that a stored record has. One whose field no key can hold, written by another
+    program, has none."""
     try:
         return derived.rows(entry.record, entry.values)
     except KeyFieldError:
