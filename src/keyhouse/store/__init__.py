@@ -23,6 +23,7 @@ from keyhouse.store.jobs import forget_job, run_job, try_job
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
+from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -44,6 +45,7 @@ __all__ = [
     "MoveProgress",
     "MoveResult",
     "PartialExport",
+    "RawRows",
     "RecordPage",
     "RowChange",
     "SpaceDigest",

@@ -19,14 +19,13 @@ from collections.abc import (
     Callable,
     Iterable,
     Mapping,
-    Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
-from keyhouse.engine import Change, Engine, Page, Row, Span, check_key
+from keyhouse.engine import Engine, Row, Span
 from keyhouse.errors import (
     ContentionError,
     DataError,
@@ -51,8 +50,9 @@ from keyhouse.schema import (
 )
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
+from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.record_reader import read_records
-from keyhouse.store.scan import Scan, check_page_limit, covering_span, records, records_by, usage
+from keyhouse.store.scan import Scan, covering_span, records, records_by, usage
 from keyhouse.store.transaction import Transaction, appended_error
 
 T = TypeVar("T")
@@ -61,7 +61,6 @@ R = TypeVar("R")
 _REVISION_MAX = 2**63 - 1
 _SCAN_PAGE_ROWS = 500
 _USAGE_PAGE_ROWS = 250
-_WHOLE = Span()
 _VERSION_CHECK_MS = 10_000
 """Interval at which a store that writes reads the version of its space."""
 
@@ -69,7 +68,7 @@ _ATTEMPTS_BEFORE_BACKOFF = 8
 """Attempts of a transaction that loses to other processes before it waits between two of them."""
 
 
-class Store:
+class Store(RawRows):
     """`fixed` are the schema's settings, such as `namespace="main"`. `ids` draws the ids of logs.
 
     `writes_legacy_keys`: records that have legacy keys are written there, unless they are at their
@@ -97,9 +96,8 @@ class Store:
             raise UsageError(
                 "The schema has no such setting.", settings=unknown, known=sorted(schema.fixed)
             )
+        super().__init__(engine, space)
         self.schema = schema
-        self.engine = engine
-        self.space = space
         self.ids: IdSource = ids or UlidSource(engine.clock)
         self.binding = Binding(
             schema,
@@ -299,13 +297,6 @@ class Store:
         current = bound.current_key(key)
         return current not in span or (current != key and await self.row(current) is not None)
 
-    # Raw rows: what is stored, whether or not it decodes
-
-    async def row(self, key: str) -> Row | None:
-        """Return the row at a key, or None."""
-        check_key(key)
-        return (await self.engine.read(self.space, (key,)))[0]
-
     async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
         """Return the row of a record without decoding it, or None; at its legacy key if it is
         there."""
@@ -341,59 +332,6 @@ class Store:
                 yield scan.values(row.key), row
             if position is None:
                 return
-
-    async def rows(self, keys: Sequence[str]) -> list[Row | None]:
-        """Return the rows at these keys, in their order, by one read of the engine; None where
-        there is none."""
-        for key in keys:
-            check_key(key)
-        return await self.engine.read(self.space, keys) if keys else []
-
-    async def row_page(
-        self,
-        span: Span = _WHOLE,
-        *,
-        limit: int = 100,
-        reverse: bool = False,
-        keys_only: bool = False,
-    ) -> Page:
-        """Return up to `limit` rows of a span, read at the page's `revision`. `keys_only` leaves
-        the values empty.
-
-        While `page.more`, the next page is `span.after(page.rows[-1].key)`, or `before` it when
-        `reverse`.
-        """
-        check_page_limit(limit)
-        return await self.engine.scan(
-            self.space, span, limit=limit, reverse=reverse, keys_only=keys_only
-        )
-
-    async def row_scan(
-        self, span: Span = _WHOLE, *, reverse: bool = False, keys_only: bool = False
-    ) -> AsyncGenerator[Row, None]:
-        """Iterate over all rows of a span, page by page: each page is read at its own revision."""
-        more = True
-        while more:
-            page = await self.row_page(
-                span, limit=_SCAN_PAGE_ROWS, reverse=reverse, keys_only=keys_only
-            )
-            for row in page.rows:
-                yield row
-            if more := page.more:
-                last = page.rows[-1].key
-                span = span.before(last) if reverse else span.after(last)
-
-    async def row_watch(
-        self, span: Span = _WHOLE, *, since: int | None = None
-    ) -> AsyncGenerator[Change, None]:
-        """Iterate over the changes of a span as `Engine.watch` does."""
-        async with aclosing(self.engine.watch(self.space, span, since=since)) as changes:
-            async for change in changes:
-                yield change
-
-    async def revision(self) -> int:
-        """Return the newest revision of the space: `watch` since it gives every later change."""
-        return (await self.engine.scan(self.space, _WHOLE, limit=1, keys_only=True)).revision
 
     def span(self, declared: Declared, /, *, prefix: str | None = None, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
