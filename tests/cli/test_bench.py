@@ -27,11 +27,11 @@ from keyhouse.engines.registry import open_engine
 from keyhouse.engines.sql import migrate
 from keyhouse.errors import UnavailableError, UsageError
 from keyhouse.store import Store
-from tests.cli.running import run
-from tests.cli.terminal import CTRL_C, on_terminal
 from tests.store.support.filled_engines import contents
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server
+from tests.support.program import run
+from tests.support.terminal import CTRL_C, on_terminal
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
 

@@ -1,11 +1,11 @@
-"""What bash offers behind Tab for keys that hold `:`, which it takes for the end of a word."""
+"""Bash completion of keys with `:`, which bash treats as the end of a word."""
 
 from pathlib import Path
 
 import pytest
 
 from keyhouse.cli.completion import rejoin
-from tests.cli.running import run
+from tests.support.program import run
 
 BOARD = "keyhouse.demo.clips:BOARD"
 
@@ -26,7 +26,7 @@ BOARD = "keyhouse.demo.clips:BOARD"
         ("get m:B idx:clip", 2, ["get", "m:B", "idx:clip"], ""),
     ],
 )
-def test_what_bash_took_apart_is_put_together(
+def test_words_split_by_bash_are_joined(
     typed: str, current: int, whole: list[str], known: str
 ) -> None:
     words, at, before = rejoin(typed.split(), current)
@@ -34,7 +34,7 @@ def test_what_bash_took_apart_is_put_together(
     assert at == (len(whole) if current == len(typed.split()) else len(whole) - 1)
 
 
-def test_a_key_with_colons_is_offered_from_its_last_colon_on(tmp_path: Path) -> None:
+def test_completion_of_a_key_starts_after_its_last_colon(tmp_path: Path) -> None:
     store = {"KEYHOUSE_STORE": "sqlite:clips.db", "KEYHOUSE_SPACE": "channel-7"}
     clip = '{"title": "What a goal!", "second": 754, "viewer": "Ada", "tags": ["Goal", "replay"]}'
     run("put", BOARD, "clip:goal", clip, cwd=tmp_path, environment=store)

@@ -1,4 +1,4 @@
-"""`get`, `put`, `list`, `scan`, `count`, `watch` and `spaces`, as a person or a script runs them on a file."""
+"""`get`, `put`, `delete`, `list`, `scan`, `count`, `watch`, `spaces` and `stats` on a SQLite file."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put, Row, Span
-from tests.cli.running import SOURCE, run
+from tests.support.program import SOURCE, run
 
 BOARD = "keyhouse.demo.clips:BOARD"
 GOAL = '{"title": "What a goal!", "second": 754, "viewer": "Ada", "tags": ["Goal", "replay"]}'
@@ -21,7 +21,7 @@ STORE = ("--store", "sqlite:clips.db", "--space", "channel-7")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a board of one clip."""
+    """A folder with a board of one clip."""
     run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=tmp_path)
     return tmp_path
 
@@ -43,7 +43,7 @@ def everything(folder: Path) -> list[Row]:
 # Put and get
 
 
-def test_a_record_is_written_with_the_rows_that_follow_from_it(tmp_path: Path) -> None:
+def test_put_writes_a_record_and_its_derived_rows(tmp_path: Path) -> None:
     shown = run("put", BOARD, "clip:goal", GOAL, *STORE, cwd=tmp_path).stdout
     assert "Stored in the space `channel-7` at revision 1." in shown
     assert "idx:clip:tag:replay:goal" in shown
@@ -57,8 +57,8 @@ def test_a_record_is_written_with_the_rows_that_follow_from_it(tmp_path: Path) -
     ]
 
 
-def test_a_space_that_newer_code_has_migrated_is_only_looked_at(tmp_path: Path) -> None:
-    """A put in the old shape went in among the new ones."""
+def test_put_and_delete_reject_a_space_migrated_by_newer_code(tmp_path: Path) -> None:
+    """A put in the old format was stored among the new ones."""
     board = "keyhouse.demo.clips:NEXT_BOARD"
     run("put", board, "clip:goal", GOAL, *STORE, cwd=tmp_path)
 
@@ -74,7 +74,7 @@ def test_a_space_that_newer_code_has_migrated_is_only_looked_at(tmp_path: Path) 
     assert "What a goal!" in run("get", board, "clip:goal", *STORE, cwd=tmp_path).stdout
 
 
-def test_a_pipe_gets_the_value_alone(folder: Path) -> None:
+def test_get_prints_only_the_value_in_a_pipe(folder: Path) -> None:
     value = json.loads(run("get", BOARD, "clip:goal", *STORE, cwd=folder).stdout)
     assert value["id"] == "goal"
     assert value["tags"] == ["Goal", "replay"]
@@ -89,23 +89,23 @@ def test_a_pipe_gets_the_value_alone(folder: Path) -> None:
     )
 
 
-def test_a_derived_row_is_read_like_any_other(folder: Path) -> None:
+def test_get_reads_a_derived_row(folder: Path) -> None:
     row = json.loads(
         run("get", BOARD, "idx:clip:title:what a goal!", *STORE, "--json", cwd=folder).stdout
     )
     assert (row["kind"], row["record"], row["value"]) == ("unique", "clip", "goal")
 
 
-def test_what_is_not_there_ends_with_3(folder: Path) -> None:
+def test_a_missing_row_exits_with_3(folder: Path) -> None:
     ran = run("get", BOARD, "clip:none", *STORE, cwd=folder, code=3)
     assert ran.stdout == ""
     assert "No row at this key, or it expired. (key='clip:none'" in ran.stderr
-    told = json.loads(run("get", BOARD, "clip:none", *STORE, "--json", cwd=folder, code=3).stderr)
-    assert (told["code"], told["status"]) == ("NOT_FOUND", 404)
+    output = json.loads(run("get", BOARD, "clip:none", *STORE, "--json", cwd=folder, code=3).stderr)
+    assert (output["code"], output["status"]) == ("NOT_FOUND", 404)
 
 
-def test_a_row_that_can_not_be_read_is_an_error_and_not_a_null(folder: Path) -> None:
-    """Found by a review: a pipe got `null` and the exit code 0, and wrote it back."""
+def test_an_unreadable_row_is_an_error_not_null(folder: Path) -> None:
+    """A pipe got `null` and the exit code 0, and wrote it back."""
     run(
         program=("-m", "apsw", "clips.db", "UPDATE rows SET value = '{' WHERE key = 'clip:goal'"),
         cwd=folder,
@@ -122,7 +122,7 @@ def test_a_row_that_can_not_be_read_is_an_error_and_not_a_null(folder: Path) -> 
     )
 
 
-def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
+def test_put_reads_a_value_from_a_file_or_standard_input(folder: Path) -> None:
     (folder / "clip.json").write_text(GOAL.replace("Goal", "Header"))
     run("put", BOARD, "clip:goal", "--file", "clip.json", *STORE, cwd=folder)
     assert run("count", BOARD, "idx:clip:tag:header:", *STORE, cwd=folder).stdout == "1\n"
@@ -132,7 +132,7 @@ def test_a_value_comes_from_a_file_or_from_standard_input(folder: Path) -> None:
     assert run("get", BOARD, "screen", *STORE, cwd=folder).stdout == '"say \\"hi\\""\n'
 
 
-def test_a_revision_can_be_expected(folder: Path) -> None:
+def test_put_checks_the_expected_revision(folder: Path) -> None:
     assert (
         "expected=7"
         in run("put", BOARD, "clip:goal", GOAL, "--expect", "7", *STORE, cwd=folder, code=4).stderr
@@ -148,7 +148,7 @@ def test_a_revision_can_be_expected(folder: Path) -> None:
     run("put", BOARD, "clip:late", other, "--expect", "absent", *STORE, cwd=folder)
 
 
-def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
+def test_put_accepts_a_ttl_with_a_unit(tmp_path: Path) -> None:
     where = ("--store", "sqlite:bot.db", "--space", "trivia")
     written = json.loads(
         run("put", "rosey", "theme", "1", "--ttl", "24h", *where, "--json", cwd=tmp_path).stdout
@@ -184,7 +184,7 @@ def test_a_time_to_live_is_written_as_people_say_it(tmp_path: Path) -> None:
         (("clip:\udcff", GOAL), "lone surrogate"),
     ],
 )
-def test_what_can_not_be_written_is_refused_and_changes_nothing(
+def test_put_rejects_an_invalid_value_and_changes_nothing(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     before = everything(folder)
@@ -195,8 +195,8 @@ def test_what_can_not_be_written_is_refused_and_changes_nothing(
     assert everything(folder) == before
 
 
-def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path) -> None:
-    """Else a change of the name of a user, by `get` and `put`, would take the password away."""
+def test_put_of_a_get_preserves_private_members(tmp_path: Path) -> None:
+    """A change of a user's name with `get` and `put` would delete the password."""
     ulid = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
     where = ("--store", "sqlite:a.db", "--space", "main")
     user = {
@@ -230,7 +230,7 @@ def test_private_members_stay_when_what_was_shown_is_written_back(tmp_path: Path
 # Lists
 
 
-def test_rows_are_listed_by_prefix_kind_and_number(folder: Path) -> None:
+def test_list_filters_by_prefix_type_and_limit(folder: Path) -> None:
     def listed(*arguments: str) -> list[str]:
         return run("list", BOARD, *arguments, *STORE, cwd=folder).stdout.splitlines()
 
@@ -244,7 +244,7 @@ def test_rows_are_listed_by_prefix_kind_and_number(folder: Path) -> None:
     assert "known=" in run("list", BOARD, "--type", "none", *STORE, cwd=folder, code=1).stderr
 
 
-def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path) -> None:
+def test_scan_prints_values_and_resolves_an_index(folder: Path) -> None:
     key, _, value = (
         run("scan", BOARD, "clip:", *STORE, cwd=folder).stdout.rstrip("\n").partition("\t")
     )
@@ -255,15 +255,15 @@ def test_a_scan_shows_values_and_leads_from_an_index_to_its_records(folder: Path
     assert (row["key"], row["value"]["viewer"]) == ("clip:goal", "Ada")
 
 
-def test_rows_are_counted(folder: Path) -> None:
+def test_count_counts_rows(folder: Path) -> None:
     assert run("count", BOARD, *STORE, cwd=folder).stdout == "5\n"
-    told = json.loads(
+    output = json.loads(
         run("count", BOARD, "clip:", "--type", "records", *STORE, "--json", cwd=folder).stdout
     )
-    assert told == {"space": "channel-7", "prefix": "clip:", "type": "records", "rows": 1}
+    assert output == {"space": "channel-7", "prefix": "clip:", "type": "records", "rows": 1}
 
 
-def test_spaces_are_named(folder: Path) -> None:
+def test_spaces_lists_spaces_with_rows(folder: Path) -> None:
     run(
         "put",
         BOARD,
@@ -279,14 +279,14 @@ def test_spaces_are_named(folder: Path) -> None:
         run("spaces", "--store", "sqlite:clips.db", cwd=folder).stdout
         == "a\\x1b[31m\\nb\nchannel-7\n"
     )
-    told = lines(run("spaces", "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
-    assert [each["space"] for each in told] == ["a\x1b[31m\nb", "channel-7"]
+    output = lines(run("spaces", "--store", "sqlite:clips.db", "--json", cwd=folder).stdout)
+    assert [each["space"] for each in output] == ["a\x1b[31m\nb", "channel-7"]
 
 
-# How things are named
+# Targets
 
 
-def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
+def test_the_environment_names_store_and_space(folder: Path) -> None:
     environment = {"KEYHOUSE_STORE": "sqlite:clips.db", "KEYHOUSE_SPACE": "channel-7"}
     assert run("count", BOARD, cwd=folder, environment=environment).stdout == "5\n"
     assert (
@@ -334,13 +334,13 @@ def test_store_and_space_may_stand_in_the_environment(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_named_well_is_asked_for(
+def test_an_unclear_target_is_rejected_with_advice(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in run(*arguments, cwd=folder, code=1).stderr
 
 
-def test_a_key_that_names_its_space_needs_no_other_word(tmp_path: Path) -> None:
+def test_a_key_that_contains_its_space_needs_no_option(tmp_path: Path) -> None:
     key, where = "cust_12345_streamkit_notes_stream-ideas", ("--store", "sqlite:s.db")
     value = '{"title": "Ideas", "content": "x"}'
     assert (
@@ -349,14 +349,14 @@ def test_a_key_that_names_its_space_needs_no_other_word(tmp_path: Path) -> None:
     assert json.loads(run("get", "streamkit", key, *where, cwd=tmp_path).stdout)["title"] == "Ideas"
 
 
-def test_a_shell_is_offered_systems_spaces_and_keys(folder: Path) -> None:
+def test_completion_offers_systems_spaces_and_keys(folder: Path) -> None:
     def offered(*words: str) -> list[str]:
-        told = {
+        output = {
             "_KEYHOUSE_COMPLETE": "complete_bash",
             "COMP_WORDS": " ".join(words),
             "COMP_CWORD": str(len(words) - 1),
         }
-        return run(cwd=folder, environment=told).stdout.split()
+        return run(cwd=folder, environment=output).stdout.split()
 
     where = ("keyhouse", "list", "--store", "sqlite:clips.db")
     assert offered("keyhouse", "get", "ro") == ["rosey"]
@@ -371,7 +371,7 @@ def test_a_shell_is_offered_systems_spaces_and_keys(folder: Path) -> None:
 # Watch
 
 
-def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
+def test_watch_prints_changes_as_they_are_committed(folder: Path) -> None:
     program = [
         sys.executable,
         "-m",
@@ -406,7 +406,7 @@ def test_changes_are_shown_as_they_are_committed(folder: Path) -> None:
     assert watching.returncode == 0
 
 
-def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
+def test_watch_can_start_at_an_earlier_revision(folder: Path) -> None:
     shown = run(
         "watch", BOARD, *STORE, "--since", "0", "--count", "5", cwd=folder
     ).stdout.splitlines()
@@ -417,7 +417,7 @@ def test_a_watch_can_begin_in_the_past(folder: Path) -> None:
 # Delete
 
 
-def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
+def test_delete_removes_a_record_and_its_derived_rows(folder: Path) -> None:
     assert "add --yes" in run("delete", BOARD, "clip:goal", *STORE, cwd=folder, code=1).stderr
     dry = json.loads(
         run("delete", BOARD, "clip:goal", "--dry-run", "--json", *STORE, cwd=folder).stdout
@@ -437,7 +437,7 @@ def test_a_record_is_deleted_with_what_follows_from_it(folder: Path) -> None:
     run("delete", BOARD, "clip:goal", "--yes", *STORE, cwd=folder, code=3)
 
 
-def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None:
+def test_delete_empties_a_space_with_whole_space(folder: Path) -> None:
     assert (
         "Would delete 1 record"
         in run("delete", BOARD, "--prefix", "", "--dry-run", *STORE, cwd=folder).stdout
@@ -458,7 +458,7 @@ def test_a_space_is_emptied_when_that_is_asked_for_by_name(folder: Path) -> None
         (("idx:clip:tag:goal:goal",), "This is a derived row"),
     ],
 )
-def test_what_can_not_be_deleted_is_refused(
+def test_delete_rejects_invalid_arguments(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     before = everything(folder)
@@ -469,23 +469,23 @@ def test_what_can_not_be_deleted_is_refused(
 # Stats
 
 
-def test_rows_and_bytes_are_counted_by_space_and_template(folder: Path) -> None:
+def test_stats_counts_rows_and_bytes_by_space_and_template(folder: Path) -> None:
     shown = run("stats", BOARD, "--store", "sqlite:clips.db", cwd=folder).stdout
     assert "5 rows in 1 space, " in shown
     assert "idx:clip:tag:{tag:norm}:{id}       index of clip   2 rows" in shown
-    told = json.loads(
+    output = json.loads(
         run("stats", BOARD, "--store", "sqlite:clips.db", "--json", cwd=folder).stdout
     )
     rows = everything(folder)
-    assert told["bytes"] == sum(len(row.key.encode()) + len(row.value) for row in rows)
-    assert told["spaces"][0]["space"] == "channel-7"
-    assert sum(each["rows"] for each in told["templates"]) == told["rows"] == len(rows)
+    assert output["bytes"] == sum(len(row.key.encode()) + len(row.value) for row in rows)
+    assert output["spaces"][0]["space"] == "channel-7"
+    assert sum(each["rows"] for each in output["templates"]) == output["rows"] == len(rows)
 
 
-# What a service keeps
+# The store of a service
 
 
-def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> None:
+def test_commands_find_the_store_by_the_settings_of_serve(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     run("put", "rosey", "theme", "1", "--space", "trivia", "--data", str(data), cwd=tmp_path)
@@ -500,7 +500,7 @@ def test_the_rows_of_a_service_are_found_by_its_own_settings(tmp_path: Path) -> 
     )
 
 
-def test_a_service_and_the_command_line_name_the_same_place(
+def test_serve_and_commands_use_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from keyhouse.cli.target import find_store_url
@@ -536,8 +536,8 @@ def test_a_service_and_the_command_line_name_the_same_place(
                 )
 
 
-def test_tables_of_a_layout_are_not_taken_for_an_empty_store(tmp_path: Path) -> None:
-    """It showed no rows, and made tables beside the ones that hold them."""
+def test_the_tables_of_a_layout_do_not_look_like_an_empty_store(tmp_path: Path) -> None:
+    """It printed no rows, and created other tables."""
     run(
         "put",
         "rosey",

@@ -3,13 +3,13 @@
 import time
 from pathlib import Path
 
-from tests.cli.running import run
+from tests.support.program import run
 
 SECONDS_MAX = 15
 DEMO = ("-m", "keyhouse.demo")
 
 
-def test_the_demo_tells_its_story_in_a_pipe() -> None:
+def test_the_demo_runs_in_a_pipe() -> None:
     began = time.monotonic()
     shown = run(program=DEMO).stdout
     assert time.monotonic() - began < SECONDS_MAX
@@ -32,7 +32,7 @@ def test_the_demo_tells_its_story_in_a_pipe() -> None:
     assert "\x1b" not in shown
 
 
-def test_the_demo_leaves_its_file_in_a_folder_that_is_named(tmp_path: Path) -> None:
+def test_the_demo_leaves_its_file_in_a_given_folder(tmp_path: Path) -> None:
     shown = run(str(tmp_path / "kept"), program=DEMO).stdout
     assert (tmp_path / "kept" / "clips.db").is_file()
     assert str(tmp_path / "kept" / "clips.db") in shown
@@ -40,5 +40,5 @@ def test_the_demo_leaves_its_file_in_a_folder_that_is_named(tmp_path: Path) -> N
     assert "exists: choose an empty folder" in again.stderr
 
 
-def test_the_demo_says_how_it_is_called() -> None:
+def test_the_demo_prints_its_usage() -> None:
     assert "usage:" in run("--fast", program=DEMO, code=1).stderr

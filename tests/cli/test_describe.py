@@ -1,4 +1,4 @@
-"""`keyhouse describe` says what the declarations do."""
+"""`keyhouse describe` prints the declarations."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from keyhouse.schema import (
 )
 from keyhouse.schema.description import SchemaText, describe, seconds_text, space_text
 from keyhouse.schema.shape import shape
-from tests.cli.running import run
+from tests.support.program import run
 
 
 class Point(Struct):
@@ -86,11 +86,11 @@ class Short(Struct, omit_defaults=True, tag="short"):
         (Short, '{"type": "short", "name": text, "note"?: text}'),
     ],
 )
-def test_a_type_is_written_as_its_json_looks(type_: Any, written: str) -> None:
+def test_a_type_is_described_by_its_json(type_: Any, written: str) -> None:
     assert shape(type_) == written
 
 
-def test_a_large_object_has_a_line_for_each_member() -> None:
+def test_a_large_object_has_one_line_per_member() -> None:
     class Wide(Struct):
         a_member_with_a_long_name: str
         another_member_with_a_long_name: Point
@@ -136,7 +136,7 @@ class Visits(LogState, kw_only=True):
 
 
 def by_domain(account: Account) -> str:
-    """The part behind the at sign."""
+    """The part after the at sign."""
     return account.mail.partition("@")[2]
 
 
@@ -197,13 +197,13 @@ WORLD = Schema(
     fixed={"account": "main"},
     overlaps=((VISIT, NEXT),),
     meta=Meta(),
-    migrations=(Migration(1, "Count anew.", ACCOUNT, do_nothing),),
+    migrations=(Migration(1, "Count again.", ACCOUNT, do_nothing),),
 )
 TEXT = describe(WORLD)
 PAGE = document("World", "All of it.", [TEXT])
 
 
-def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> None:
+def test_the_document_lists_every_template_in_order() -> None:
     places = [PAGE.index(f"`{declared.template.text}` → ") for _, declared in WORLD.declared()]
     assert places == sorted(places)
 
@@ -231,7 +231,7 @@ def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> 
         "- first: `idx:first:{name:norm}` → `id` of the first record, where `name`"
         " is text in its normal form",
         "- index: `idx:group:{group}:{id:ulid}` → `1`, where `group` is text (each of several, from `groups`)",
-        "- index: `idx:domain:{domain}:{id:ulid}` → `1`, where `domain` is text (computed: the part behind the at sign);"
+        "- index: `idx:domain:{domain}:{id:ulid}` → `1`, where `domain` is text (computed: the part after the at sign);"
         " only when `is_new`",
         "- index: `idx:hash:{hash}:{id:ulid}` → `1`, where `hash` is text (from `passHash`);"
         " only when a condition on the record holds",
@@ -250,15 +250,15 @@ def test_the_document_holds_every_key_pattern_in_order_and_with_its_record() -> 
         "- folds into: `visits:{account}`, each event once, in the commit that appends it",
         "- folds into: `visits:{account}`, each event once, later, in groups",
         "- Scans of `visit:{account}:{at:ulid}` leave out what lies within: `visit:{account}:next`",
-        "1. Count anew, over each account",
+        "1. Count again, over each account",
         "- a key: 1 to 1,024 bytes of UTF-8",
     ],
 )
-def test_the_document_says(line: str) -> None:
+def test_the_document_contains(line: str) -> None:
     assert line in PAGE.splitlines()
 
 
-def test_a_system_of_several_schemas_has_a_chapter_for_each() -> None:
+def test_a_system_with_several_schemas_has_a_section_for_each() -> None:
     page = document(
         "Two", "", [TEXT, describe(Schema("other", SESSION, space=Space("a shop"), doc="Another."))]
     )
@@ -290,16 +290,16 @@ def test_a_space_is_described(space: Space, sentence: str) -> None:
     ("seconds", "text"),
     [(1, "1 second"), (90, "90 seconds"), (3_600, "1 hour"), (2_592_000, "30 days")],
 )
-def test_a_length_of_time_is_told_in_its_largest_whole_unit(seconds: int, text: str) -> None:
+def test_a_duration_is_printed_in_its_largest_whole_unit(seconds: int, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
-def test_the_program_prints_markdown_and_json_of_a_schema_of_ones_own() -> None:
+def test_describe_prints_markdown_and_json_of_a_users_schema() -> None:
     page = run("describe", "keyhouse.demo.clips:NEXT_BOARD").stdout
     assert page.startswith("# Clips\n")
-    told = json.loads(run("describe", "keyhouse.demo.clips:NEXT_BOARD", "--json").stdout)
-    assert told["name"] == "clips"
-    described = msgspec.convert(told["schemas"], list[SchemaText])
+    printed = json.loads(run("describe", "keyhouse.demo.clips:NEXT_BOARD", "--json").stdout)
+    assert printed["name"] == "clips"
+    described = msgspec.convert(printed["schemas"], list[SchemaText])
     assert [record.name for record in described[0].records] == [
         "clip",
         "on screen",

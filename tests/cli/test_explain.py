@@ -1,4 +1,4 @@
-"""`keyhouse explain` says what a key is, what a wrong one is nearest to, and what is stored there."""
+"""`keyhouse explain`: keys, the nearest template of an invalid key, and stored rows."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from keyhouse.engine import Batch, Put
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.schema import Count, Record, Schema, Space, Summary, Unique
 from keyhouse.schema.explanation import RelatedKey, explain, nearest
-from tests.cli.running import run
+from tests.support.program import run
 
 BOARD_NAME = "keyhouse.demo.clips:BOARD"
 
@@ -45,10 +45,10 @@ PLACED = Schema(
 )
 
 
-# What a key is
+# Keys
 
 
-def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
+def test_a_record_has_its_fields_and_derived_rows() -> None:
     found = explain(BOARD, "clip:a:b")
     assert found is not None
     assert (found.kind, found.record, found.template) == ("record", "clip", "clip:{id}")
@@ -63,7 +63,7 @@ def test_a_record_names_its_fields_and_the_rows_that_it_earns() -> None:
     assert found.record_key is None
 
 
-def test_an_index_row_leads_back_to_its_record() -> None:
+def test_an_index_row_has_its_record() -> None:
     found = explain(BOARD, "idx:clip:second:000754:goal")
     assert found is not None
     assert (found.kind, found.record_key, found.fields_in_value) == ("index", "clip:goal", [])
@@ -73,17 +73,17 @@ def test_an_index_row_leads_back_to_its_record() -> None:
 @pytest.mark.parametrize(
     ("key", "held"), [("a/kind/b", ["id"]), ("a/list/b", ["id"]), ("a/count/b", [])]
 )
-def test_a_row_whose_value_holds_the_id_says_so(key: str, held: list[str]) -> None:
+def test_fields_in_a_derived_rows_value_are_listed(key: str, held: list[str]) -> None:
     found = explain(SHOP, key)
     assert found is not None
     assert (found.record_key, found.fields_in_value) == ("a/pick/{id}", held)
 
 
-def test_a_key_of_no_template_is_nothing() -> None:
+def test_a_key_that_matches_no_template_has_no_explanation() -> None:
     assert explain(BOARD, "clips:goal") is None
 
 
-# What it is not
+# Keys that match no template
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ def test_a_key_of_no_template_is_nothing() -> None:
         ("xyz", "clip:{id}", "its keys start with `clip:`"),
     ],
 )
-def test_a_wrong_key_is_told_what_it_is_nearest_to_and_why_not(
+def test_an_invalid_key_gets_the_nearest_template_and_the_reason(
     key: str, template: str, why: str
 ) -> None:
     closest = nearest([BOARD], key)[0]
     assert (closest.template, closest.why) == (template, why)
 
 
-def test_a_key_that_shares_nothing_is_shown_a_few_templates() -> None:
+def test_a_key_unlike_any_template_gets_a_few_templates() -> None:
     assert len(nearest([BOARD], "?")) == 3
     assert len(nearest([BOARD], "clips")) == 1
 
 
-# Which space
+# Spaces
 
 
-def test_a_space_chooses_the_schemas_that_can_have_it() -> None:
+def test_a_space_selects_the_schemas_that_accept_it() -> None:
     assert schemas_with([BOARD, ONE], None) == [BOARD, ONE]
     assert schemas_with([BOARD, ONE], "bucket-1") == [BOARD, ONE]
     assert schemas_with([BOARD, ONE], "other") == [BOARD]
@@ -133,30 +133,30 @@ def test_a_space_chooses_the_schemas_that_can_have_it() -> None:
         schemas_with([ONE], "other")
 
 
-def test_a_key_of_another_space_is_refused_by_name() -> None:
+def test_a_key_of_another_space_is_rejected() -> None:
     found, misses = read_key([SHOP], "a/pick/b", "other", None)
     assert found == []
     assert misses[0].why == "the key belongs to the space `a`, not `other`"
 
 
-def test_the_space_is_taken_from_the_key_where_it_stands_there() -> None:
+def test_the_space_is_read_from_the_key() -> None:
     assert read_key([SHOP], "a/pick/b", None, None)[0][0].space == "a"
     assert read_key([ONE], "one", None, None)[0][0].space == "bucket-1"
     assert read_key([BOARD], "clip:a", None, None)[0][0].space is None
 
 
-def test_to_read_a_row_its_space_must_be_known() -> None:
+def test_reading_a_row_needs_its_space() -> None:
     with pytest.raises(UsageError, match="--space"):
         read_key([BOARD], "clip:a", None, "memory:")
 
 
-# What is stored
+# Stored rows
 
 
 def stored_in(
     tmp_path: Path, schema: Schema, work: Callable[[Store], Awaitable[object]], **fixed: Any
 ) -> str:
-    """A SQLite file in which the work was done; its URL."""
+    """Run the work on a store in a SQLite file, and return its URL."""
     url = f"sqlite:{tmp_path / 'test.db'}"
 
     async def main() -> None:
@@ -172,7 +172,7 @@ def stored_at(schema: Schema, url: str, key: str) -> StoredRow | None:
     return asyncio.run(read_stored(Target(schema, "a"), url, key))
 
 
-def test_a_record_is_shown_with_its_revision_and_the_rows_it_has(tmp_path: Path) -> None:
+def test_a_record_has_its_revision_and_derived_rows(tmp_path: Path) -> None:
     stored = stored_at(BOARD, stored_in(tmp_path, BOARD, fill), "clip:kick-off")
     assert stored is not None
     assert (stored.revision, stored.expires, stored.seconds_left) == (2, None, None)
@@ -184,7 +184,7 @@ def test_a_record_is_shown_with_its_revision_and_the_rows_it_has(tmp_path: Path)
     ]
 
 
-def test_rows_that_are_gone_or_wrong_show(tmp_path: Path) -> None:
+def test_missing_and_wrong_derived_rows_are_reported(tmp_path: Path) -> None:
     async def break_them(store: Store) -> None:
         await fill(store)
         batch = Batch(
@@ -198,7 +198,7 @@ def test_rows_that_are_gone_or_wrong_show(tmp_path: Path) -> None:
     assert [row.state for row in stored.neighbours] == ["missing", "present", "wrong"]
 
 
-def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: Path) -> None:
+def test_a_private_member_is_never_printed_even_through_an_index(tmp_path: Path) -> None:
     async def put(store: Store) -> None:
         await store.put(PICK, Pick("a", "b", "c", secret="hush"))
 
@@ -214,7 +214,7 @@ def test_a_private_member_is_never_shown_not_even_by_way_of_an_index(tmp_path: P
         )
 
 
-def test_a_derived_row_shows_its_records(tmp_path: Path) -> None:
+def test_a_derived_row_has_its_records(tmp_path: Path) -> None:
     async def put(store: Store) -> None:
         await store.put(PICK, Pick("a", "b", "c"))
         await store.engine.commit("a", Batch(puts=(Put("a/list/c", b'{"ids":["b","gone"]}'),)))
@@ -234,7 +234,7 @@ def test_a_derived_row_shows_its_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("a/pick/b", b"[]"), ("a/list/c", b"7"), ("a/pick/b", b"not JSON")]
 )
-def test_a_row_that_does_not_read_says_so_and_shows_nothing(
+def test_an_unreadable_row_has_the_reason_and_no_value(
     tmp_path: Path, key: str, value: bytes
 ) -> None:
     async def spoil(store: Store) -> None:
@@ -245,7 +245,7 @@ def test_a_row_that_does_not_read_says_so_and_shows_nothing(
     assert stored.unreadable and stored.value is None
 
 
-def test_a_spoilt_summary_beside_a_record_is_unreadable_and_no_crash(tmp_path: Path) -> None:
+def test_a_damaged_summary_of_a_record_is_unreadable(tmp_path: Path) -> None:
     async def spoil(store: Store) -> None:
         await store.put(PICK, Pick("a", "b", "c"))
         await store.engine.commit("a", Batch(puts=(Put("a/list/c", b"7"),)))
@@ -255,7 +255,7 @@ def test_a_spoilt_summary_beside_a_record_is_unreadable_and_no_crash(tmp_path: P
     assert [near.state for near in stored.neighbours] == ["present", "unreadable", "present"]
 
 
-def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
+def test_the_remaining_ttl_is_printed(tmp_path: Path) -> None:
     async def put(store: Store) -> None:
         await store.put(ON_SCREEN, "goal")
 
@@ -269,7 +269,7 @@ def test_the_time_that_is_left_is_shown(tmp_path: Path) -> None:
     )
 
 
-def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
+def test_a_fixed_field_is_read_from_the_key(tmp_path: Path) -> None:
     async def put(store: Store) -> None:
         await store.put(PLACED.records[0], 7)
 
@@ -280,7 +280,7 @@ def test_a_setting_of_the_store_is_taken_from_the_key(tmp_path: Path) -> None:
     assert found[0].looked and found[0].stored is None
 
 
-def test_an_expired_row_is_nothing(tmp_path: Path) -> None:
+def test_an_expired_row_is_not_found(tmp_path: Path) -> None:
     async def main() -> None:
         engine = await open_engine(f"sqlite:{tmp_path / 'test.db'}", clock=ManualClock(0))
         await Store(BOARD, engine, "a").put(ON_SCREEN, "goal")
@@ -290,10 +290,10 @@ def test_an_expired_row_is_nothing(tmp_path: Path) -> None:
     assert stored_at(BOARD, f"sqlite:{tmp_path / 'test.db'}", "screen") is None
 
 
-# What is printed
+# Output
 
 
-def test_the_program_prints_a_record_with_its_row(tmp_path: Path) -> None:
+def test_explain_prints_a_record_with_its_row(tmp_path: Path) -> None:
     url = stored_in(tmp_path, BOARD, fill)
     shown = run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a").stdout
     for line in (
@@ -309,19 +309,19 @@ def test_the_program_prints_a_record_with_its_row(tmp_path: Path) -> None:
         assert line in shown.splitlines()
 
 
-def test_the_program_prints_how_a_derived_row_leads_back() -> None:
+def test_explain_prints_the_record_of_a_derived_row() -> None:
     shown = run("explain", BOARD_NAME, "idx:clip:title:kick-off").stdout
     assert "A derived row (unique) of the record `clip`." in shown
     assert "  clip  clip:{id}  with `id` from the row's value" in shown.splitlines()
 
 
-def test_the_program_says_that_nothing_is_stored(tmp_path: Path) -> None:
+def test_explain_reports_that_nothing_is_stored(tmp_path: Path) -> None:
     url = stored_in(tmp_path, BOARD, fill)
     shown = run("explain", BOARD_NAME, "clip:none", "--store", url, "--space", "a").stdout
     assert "no row at this key, or it expired" in shown
 
 
-def test_a_key_of_no_template_ends_with_1_and_shows_the_nearest() -> None:
+def test_explain_exits_with_1_for_a_key_that_matches_no_template() -> None:
     ran = run("explain", BOARD_NAME, "clips:goal", code=1)
     assert "The key matches no template." in ran.stdout
     assert "  clip:{id}  its keys start with `clip:`" in ran.stdout.splitlines()
@@ -330,7 +330,7 @@ def test_a_key_of_no_template_ends_with_1_and_shows_the_nearest() -> None:
     assert answer["nearest"][0]["template"] == "clip:{id}"
 
 
-def test_the_program_answers_programs(tmp_path: Path) -> None:
+def test_explain_prints_json(tmp_path: Path) -> None:
     url = stored_in(tmp_path, BOARD, fill)
     answer = json.loads(
         run("explain", BOARD_NAME, "clip:goal", "--store", url, "--space", "a", "--json").stdout
@@ -344,18 +344,16 @@ def test_the_program_answers_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a" * 1_025])
-def test_what_can_be_no_key_is_refused(key: str) -> None:
+def test_explain_rejects_an_invalid_key(key: str) -> None:
     assert "A key has 1 to 1,024 bytes" in run("explain", BOARD_NAME, key, code=1).stderr
 
 
-def test_characters_that_a_terminal_would_obey_are_shown_as_escapes() -> None:
+def test_control_characters_are_printed_as_escapes() -> None:
     assert visible("a\x1b[31m\u202eb\u200b\nc") == "a\\x1b[31m\\u202eb\\u200b\nc"
     assert "\x1b" not in run("explain", BOARD_NAME, "clip:\x1b[31mred").stdout
 
 
-def test_on_a_terminal_the_same_is_shown_in_colour(
-    monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_output_on_a_terminal_is_coloured(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     report = Report(

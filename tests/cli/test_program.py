@@ -1,4 +1,4 @@
-"""The program as a whole: it starts quickly, says what it can, and ends with a sentence and a code when it can't."""
+"""The program: startup time, help, errors and exit codes."""
 
 import json
 import os
@@ -16,19 +16,19 @@ import typer
 from typer.testing import CliRunner
 
 from keyhouse.cli.app import app
-from tests.cli.running import SOURCE, run
+from tests.support.program import SOURCE, run
 from tools.reference import commands
 
 HELP_SECONDS_MAX = 0.3
 BARE_RATIO_MAX = 20
-"""On a machine so slow that help can't take 0.3 s, it may take so many times what starting Python takes there."""
+"""On a slow machine, help may take this many times the startup time of Python."""
 
 BOARD = "keyhouse.demo.clips:BOARD"
 
 
 def cpu_seconds(cache: Path, *arguments: str) -> float:
-    """What the quickest of six fresh processes needed: the machine's other work does not count. The first one writes the
-    bytecode, which an installed program has, whatever the environment says of it."""
+    """Return the CPU time of the fastest of six processes. The first one writes the bytecode, which an
+    installed program has."""
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONPYCACHEPREFIX": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     times = []
@@ -42,7 +42,7 @@ def cpu_seconds(cache: Path, *arguments: str) -> float:
     return min(times)
 
 
-def test_help_answers_at_once(tmp_path: Path) -> None:
+def test_help_is_fast(tmp_path: Path) -> None:
     taken = cpu_seconds(tmp_path, "-m", "keyhouse.cli", "--help")
     assert taken < max(HELP_SECONDS_MAX, BARE_RATIO_MAX * cpu_seconds(tmp_path, "-c", "pass"))
 
@@ -58,10 +58,10 @@ HEAVY = (
     "prometheus_client",
     "structlog",
 )
-"""What takes long to import. Help does without all of it: how long that takes, everything takes to begin."""
+"""Modules that are slow to import. Help, and so the start of every command, does not import them."""
 
 
-def test_help_needs_neither_rich_nor_a_driver() -> None:
+def test_help_imports_neither_rich_nor_a_driver() -> None:
     program = "import sys; from keyhouse.cli.app import app; app(['--help'], standalone_mode=False)"
     shown = run(
         program=("-c", f"{program}; print('loaded:', [m for m in sys.modules if m in {HEAVY}])")
@@ -69,7 +69,7 @@ def test_help_needs_neither_rich_nor_a_driver() -> None:
     assert "loaded: []" in shown.stdout
 
 
-def test_help_names_every_command_and_every_exit_code() -> None:
+def test_help_lists_every_command_and_exit_code() -> None:
     shown = run("--help").stdout
     for word in (
         "describe",
@@ -83,15 +83,15 @@ def test_help_names_every_command_and_every_exit_code() -> None:
 
 
 @pytest.mark.parametrize("of", [(), ("rosey",), ("streamkit",)])
-def test_help_says_in_a_whole_sentence_what_each_command_does(of: tuple[str, ...]) -> None:
-    """On a terminal of 80 columns. A sentence that ends in `...` leaves a newcomer to guess."""
+def test_help_describes_each_command_in_a_full_sentence(of: tuple[str, ...]) -> None:
+    """On a terminal of 80 columns, no sentence is cut with `...`."""
     shown = run(*of, "--help", environment={"COLUMNS": "80"}).stdout
     [listed] = re.findall(r"^Commands:\n((?:  \S.*\n)+)", shown, re.MULTILINE)
     for line in listed.splitlines():
         assert line.endswith(".") and "..." not in line, line
 
 
-def test_every_help_fits_a_terminal_and_says_what_stands_for_what_in_capitals() -> None:
+def test_help_fits_80_columns_and_names_values_in_capitals() -> None:
     """Examples were longer than the 80 columns of a terminal, and options took an `<int range>` and a `<path>`."""
     for name, _ in commands(typer.main.get_command(app)):
         shown = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=80).stdout
@@ -102,7 +102,7 @@ def test_every_help_fits_a_terminal_and_says_what_stands_for_what_in_capitals() 
         assert not [line for line in lines if len(line) > 80], shown
 
 
-def test_every_command_has_examples_that_are_commands() -> None:
+def test_every_command_has_valid_examples() -> None:
     group: Any = typer.main.get_command(app)
     for name, command in commands(group):
         _, _, shown = (command.help or "").partition("\b\nExamples:\n")
@@ -114,11 +114,11 @@ def test_every_command_has_examples_that_are_commands() -> None:
             assert {word for word in words[2:] if word.startswith("-")} <= options, line
 
 
-def test_nothing_at_all_is_a_question_for_help() -> None:
+def test_no_arguments_prints_help() -> None:
     assert "Usage: keyhouse" in run(code=2).stderr
 
 
-def test_the_installed_program_is_the_same() -> None:
+def test_the_installed_program_is_the_module() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
     module, _, name = project["scripts"]["keyhouse"].partition(":")
     installed = ("-c", f"from {module} import {name}; {name}()")
@@ -141,13 +141,13 @@ def test_the_installed_program_is_the_same() -> None:
         ("no-such-command",),
     ],
 )
-def test_what_is_not_understood_ends_with_2_and_says_why(arguments: tuple[str, ...]) -> None:
+def test_a_usage_error_exits_with_2_and_the_reason(arguments: tuple[str, ...]) -> None:
     ran = run(*arguments, code=2)
     assert "Error" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-def test_an_unknown_system_is_told_the_known_ones() -> None:
+def test_an_unknown_system_is_rejected_with_the_known_ones() -> None:
     assert "audiobooks" in run("describe", "rosie", code=2).stderr
 
 
@@ -182,28 +182,28 @@ def test_an_error_is_json_for_programs() -> None:
     }
 
 
-def test_a_look_at_a_store_makes_no_file(tmp_path: Path) -> None:
+def test_reading_a_missing_store_creates_no_file(tmp_path: Path) -> None:
     run(
         "explain", BOARD, "clip:a", "--store", "sqlite:new.db", "--space", "a", cwd=tmp_path, code=1
     )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_engine_is_refused() -> None:
+def test_an_unknown_engine_is_rejected() -> None:
     ran = run(
         "explain", BOARD, "clip:goal", "--store", "mysql://db", "--space", "channel-7", code=1
     )
     assert "Unknown scheme in the engine URL;" in ran.stderr
 
 
-def test_without_its_extra_the_program_names_it() -> None:
+def test_without_the_extra_the_error_names_it() -> None:
     program = (
         "import sys; sys.modules['typer'] = None; from keyhouse.cli.__main__ import main; main()"
     )
     assert "pip install 'keyhouse[cli]'" in run(program=("-c", program), code=1).stderr
 
 
-def test_a_reader_that_goes_away_early_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     program = [sys.executable, "-m", "keyhouse.cli", "describe", BOARD]
     with subprocess.Popen(

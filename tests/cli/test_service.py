@@ -1,4 +1,4 @@
-"""`get`, `put`, `delete`, `list`, `scan`, `count` and `watch` through a running service, by the face that it has."""
+"""`get`, `put`, `delete`, `list`, `scan`, `count` and `watch` through a running service."""
 
 import json
 import re
@@ -12,8 +12,8 @@ import pytest
 from keyhouse.errors import CallerError
 from keyhouse.service.http_client import translated
 from keyhouse.systems.streamkit.client import InvalidError
-from tests.cli.running import run
 from tests.serve.support.serve_process import Serving, environment, serving
+from tests.support.program import run
 
 NOTE = "cust_12345_streamkit_notes_ideas"
 
@@ -32,7 +32,7 @@ def token(service: Serving) -> str:
     ).stdout.strip()
 
 
-def test_plugin_storage_is_asked_over_nats(service: Serving) -> None:
+def test_commands_use_plugin_storage_over_nats(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "trivia")
     assert (
         run("put", "rosey", "theme", '"dark"', *at).stdout
@@ -59,7 +59,7 @@ def test_plugin_storage_is_asked_over_nats(service: Serving) -> None:
     assert "No row at this key" in run("get", "rosey", "theme", *at, code=3).stderr
 
 
-def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> None:
+def test_watch_through_a_service_prints_the_writes_of_others(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "watched")
     watching = subprocess.Popen(
         [sys.executable, "-m", "keyhouse.cli", "watch", "rosey", "--count", "1", *at],
@@ -69,8 +69,10 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
         text=True,
     )
     assert watching.stderr is not None
-    begun = watching.stderr.readline()  # at the store's revision, which other tests have moved
-    assert re.fullmatch(r"Watching watched after revision \d+\. Ctrl-C stops it\.\n", begun)
+    started_line = (
+        watching.stderr.readline()
+    )  # at the store's revision, which other tests have moved
+    assert re.fullmatch(r"Watching watched after revision \d+\. Ctrl-C stops it\.\n", started_line)
     run("put", "rosey", "k", "1", *at)
     out, _ = watching.communicate(timeout=60)
     assert out.split("\t")[1:] == ["put", "k", "1\n"]
@@ -79,7 +81,7 @@ def test_a_watch_through_a_service_sees_what_others_write(service: Serving) -> N
     )
 
 
-def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: Serving) -> None:
+def test_unsupported_commands_of_plugin_storage_are_rejected_with_advice(service: Serving) -> None:
     at = ("--service", service.nats, "--space", "trivia")
     assert (
         "give a KEY, or the store with --store"
@@ -93,7 +95,7 @@ def test_what_plugin_storage_does_not_offer_is_refused_with_what_to_do(service: 
     )
 
 
-def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
+def test_commands_use_configs_over_http(service: Serving, token: str) -> None:
     at = {"KEYHOUSE_SERVICE": service.http, "KEYHOUSE_TOKEN": token}
     assert (
         "at revision 1"
@@ -115,17 +117,15 @@ def test_configs_are_asked_over_http(service: Serving, token: str) -> None:
     assert "Deleted 1 record" in run("delete", "streamkit", NOTE, "--yes", environment=at).stdout
 
 
-def test_nobody_else_s_config_is_answered_for_the_one_that_was_asked_for(
-    service: Serving, token: str
-) -> None:
-    """The service takes the customer from the token alone: a key of another would be answered with this one's."""
+def test_a_key_of_another_customer_is_rejected(service: Serving, token: str) -> None:
+    """The service reads the customer from the token: it would return the config of the wrong customer."""
     other = NOTE.replace("12345", "777")
     at = ("--service", service.http, "--token", token)
     refused = run("get", "streamkit", other, *at, code=1)
     assert "The token is another customer's. (customer='12345', space='777')" in refused.stderr
 
 
-def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
+def test_the_reason_of_a_rejection_is_reported() -> None:
     fields = {"reason": "Expected `int`", "status": "x"}
     with (
         pytest.raises(CallerError, match=r"Invalid field[.] Expected `int`") as refused,
@@ -166,7 +166,7 @@ def test_a_refusal_with_a_reason_of_its_own_is_told_with_it() -> None:
         ),
     ],
 )
-def test_a_service_that_can_not_be_meant_is_refused(
+def test_an_invalid_service_is_rejected(
     arguments: tuple[str, ...], settings: dict[str, str], said: str, tmp_path: Path
 ) -> None:
     refused = run(*arguments, cwd=tmp_path, environment={"KEYHOUSE_SPACE": "s", **settings}, code=1)

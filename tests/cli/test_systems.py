@@ -1,4 +1,4 @@
-"""Each of the five systems is described whole, and every key that its document prints is explained."""
+"""Each system is described completely, and every key of its document is explained."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from keyhouse.keys import proof
 from keyhouse.schema.description import describe
 from keyhouse.schema.explanation import explain
 from keyhouse.systems.registry import NAMES, load_system
-from tests.cli.running import run
+from tests.support.program import run
 
 ULID = "01HQ3K5V7X9ZB2D4F6G8J0K2M4"
 
@@ -65,7 +65,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_system_is_described_with_every_template(name: str) -> None:
+def test_the_document_of_a_system_has_every_template(name: str) -> None:
     shown = run("describe", name).stdout
     for schema in load_system(name).schemas:
         for record, declared in schema.declared():
@@ -74,7 +74,7 @@ def test_a_system_is_described_with_every_template(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name in NAMES for key in PRINTED[name]])
-def test_every_key_that_the_document_prints_is_explained(name: str, key: str) -> None:
+def test_every_key_of_the_document_is_explained(name: str, key: str) -> None:
     found = [
         explained
         for schema in load_system(name).schemas
@@ -85,24 +85,24 @@ def test_every_key_that_the_document_prints_is_explained(name: str, key: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_program_explains_the_first_of_them(name: str) -> None:
+def test_the_program_explains_the_first_key(name: str) -> None:
     assert PRINTED[name][0] in run("explain", name, PRINTED[name][0]).stdout
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_template_has_a_key_that_is_explained_as_its_own(name: str) -> None:
+def test_every_template_matches_a_key_of_the_document(name: str) -> None:
     for schema in load_system(name).schemas:
         for record, declared in schema.declared():
             key = proof.example(declared.template)
             if declared.template.split(key) is None:
-                continue  # the shape of a key that is none: a month 00, a path with an escape cut short
+                continue  # an example of the pattern that is not a valid key: a month 00, a cut escape
             explained = explain(schema, key)
             assert explained is not None
             assert (explained.template, explained.record) == (declared.template.text, record.name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_document_of_a_system_is_markdown_that_holds_together(name: str) -> None:
+def test_the_document_of_a_system_is_valid_markdown(name: str) -> None:
     system = load_system(name)
     page = document(system.title, "", [describe(schema) for schema in system.schemas])
     assert page.startswith(f"# {system.title}\n")

@@ -1,4 +1,4 @@
-"""`keyhouse tables`: up, down and which version, in files and databases with rows in them."""
+"""`keyhouse tables`: status, upgrade and downgrade of files and databases with rows."""
 
 import asyncio
 import json
@@ -9,8 +9,8 @@ import pytest
 
 from keyhouse import open_engine
 from keyhouse.engine import Batch, Put, Row
-from tests.cli.running import run
 from tests.support.engine_openers import OPENERS, postgres_schema
+from tests.support.program import run
 
 KINDS = ["sqlite", "sqlite?layout=rosey"] + (
     ["postgres", "postgres?layout=rosey"] if "postgres" in OPENERS else []
@@ -36,7 +36,7 @@ def put_and_read(url: str, *, create: bool) -> list[Row | None]:
     return asyncio.run(scenario())
 
 
-def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
+def test_tables_with_rows_are_upgraded_and_downgraded(url: str) -> None:
     assert run("tables", "status", url).stdout == "There are no tables.\n"
     assert run("tables", "upgrade", url).stdout == "The tables are at version 0001; before: none.\n"
     assert put_and_read(url, create=False) == [Row("a", b"1", 1)]
@@ -56,7 +56,7 @@ def test_tables_go_up_and_down_with_rows_in_them(url: str) -> None:
     assert run("tables", "downgrade", url).stdout == "There are no tables.\n"
 
 
-def test_a_version_that_is_not_known_is_refused(url: str) -> None:
+def test_an_unknown_version_is_rejected(url: str) -> None:
     for way in ("upgrade", "downgrade"):
         for dry_run in ((), ("--dry-run",)):
             refused = run("tables", way, url, "--to", "9999", *dry_run, code=1).stderr
@@ -64,13 +64,13 @@ def test_a_version_that_is_not_known_is_refused(url: str) -> None:
             assert "'0001'" in refused
 
 
-def test_nothing_is_made_by_who_only_looks(tmp_path: Path) -> None:
+def test_status_creates_nothing(tmp_path: Path) -> None:
     for way in ("status", "downgrade"):
         run("tables", way, f"sqlite:{tmp_path}/rows.db")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -> None:
+def test_tables_of_a_newer_keyhouse_are_rejected_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
     run("tables", "upgrade", f"sqlite:{path}")
     file = apsw.Connection(str(path))
@@ -86,7 +86,7 @@ def test_tables_of_a_newer_keyhouse_are_refused_and_left_alone(tmp_path: Path) -
     file.close()
 
 
-def test_an_engine_without_tables_is_refused() -> None:
+def test_an_engine_without_tables_is_rejected() -> None:
     assert (
         "Only the SQL engines have table migrations"
         in run("tables", "status", "memory:", code=1).stderr

@@ -1,4 +1,4 @@
-"""What a person sees: tables that fit, colour where it is wanted, questions before harm, and a clean end by Ctrl-C."""
+"""Output on a terminal: width, colours, confirmation, progress and Ctrl-C."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from keyhouse import Store, open_engine
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
-from tests.cli.running import run
-from tests.cli.terminal import CTRL_C, on_terminal, plain
 from tests.docs.pages import DOCS
+from tests.support.program import run
+from tests.support.terminal import CTRL_C, on_terminal, plain
 from tools.screens import SCREENS
 from tools.screens import fill as fill_for_pictures
 from tools.screens import terminal_output as shown_on_screen
@@ -27,7 +27,7 @@ NASTY = "a\x1b[31mred\x1b]0;title\x07\u202e\nb\x9b2J"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a board of two clips, and a bot whose keys and values are nasty."""
+    """A folder with a board of two clips, and a bot with control characters in keys and values."""
     folder = tmp_path_factory.mktemp("terminal")
 
     async def write() -> None:
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_terminal_gets_colours_and_a_heading(folder: Path) -> None:
+def test_a_terminal_gets_colours_and_a_header(folder: Path) -> None:
     shown = on_terminal("list", NAME, *STORE, cwd=folder)
     assert "\x1b[" in shown
     lines = plain(shown).splitlines()
@@ -54,7 +54,7 @@ def test_a_terminal_gets_colours_and_a_heading(folder: Path) -> None:
     assert any(line.split()[1:4] == ["index", "of", "clip"] for line in lines)
 
 
-def test_who_wants_no_colour_gets_no_escape_at_all(folder: Path) -> None:
+def test_no_color_disables_all_escape_sequences(folder: Path) -> None:
     for arguments in (
         ("list", NAME),
         ("get", NAME, "clip:goal"),
@@ -79,7 +79,7 @@ def test_no_line_is_wider_than_the_terminal(folder: Path, columns: int) -> None:
         assert "long-" in shown or arguments[0] == "stats"
 
 
-def test_nothing_that_is_stored_is_obeyed_by_the_terminal(folder: Path) -> None:
+def test_stored_control_characters_do_not_reach_the_terminal(folder: Path) -> None:
     asked = [
         ("list", "rosey"),
         ("scan", "rosey"),
@@ -103,8 +103,8 @@ def test_nothing_that_is_stored_is_obeyed_by_the_terminal(folder: Path) -> None:
     )
 
 
-def test_how_far_it_has_come_stays_on_one_line(folder: Path) -> None:
-    """However long the name of a space is: a line that is folded can't be written over."""
+def test_progress_stays_on_one_line(folder: Path) -> None:
+    """However long the name of a space is: a wrapped line can't be overwritten."""
     store = ("--store", "sqlite:long.db")
     on_terminal("put", "rosey", "theme", "1", *store, "--space", "p" * 90, cwd=folder)
     for columns in (40, 80):
@@ -113,13 +113,13 @@ def test_how_far_it_has_come_stays_on_one_line(folder: Path) -> None:
         assert len(said) == columns - 1
 
 
-def test_a_value_is_shown_with_its_revision_below(folder: Path) -> None:
+def test_get_prints_the_revision_below_the_value(folder: Path) -> None:
     shown = plain(on_terminal("get", NAME, "clip:goal", *STORE, cwd=folder))
     assert '"second": 754' in shown
     assert shown.rstrip().endswith("clip, revision 1")
 
 
-def test_deleting_asks_first(tmp_path: Path) -> None:
+def test_delete_asks_for_confirmation(tmp_path: Path) -> None:
     where = ("--store", "sqlite:bot.db", "--space", "trivia", "rosey")
     for key in ("theme", "game_1", "game_2"):
         run("put", *where, key, "1", cwd=tmp_path)
@@ -141,7 +141,7 @@ def test_deleting_asks_first(tmp_path: Path) -> None:
     assert run("list", *where, cwd=tmp_path).stdout == "theme\n"
 
 
-def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
+def test_ctrl_c_stops_a_watch_with_one_line(folder: Path) -> None:
     shown = plain(
         on_terminal(
             "watch",
@@ -158,7 +158,7 @@ def test_a_watch_ends_by_ctrl_c_with_one_line(folder: Path) -> None:
     assert shown.splitlines()[-1].endswith("keyhouse: Stopped.")
 
 
-def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
+def test_put_without_a_value_is_rejected(tmp_path: Path) -> None:
     shown = on_terminal("put", "rosey", "theme", *BOT, cwd=tmp_path, code=1, columns=200)
     assert "Give a value: as an argument, with --file, or on standard input." in shown
     refused = run("put", "rosey", "theme", *BOT, cwd=tmp_path, given="", code=1).stderr
@@ -166,8 +166,8 @@ def test_a_value_is_asked_for_when_nobody_gives_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_pictures_in_the_docs_show_what_the_program_shows(tmp_path: Path) -> None:
-    """Words, not pixels: another Rich draws them otherwise. `make docs` draws them anew."""
+def test_the_pictures_in_the_docs_match_the_output(tmp_path: Path) -> None:
+    """Compares words, not pixels, which depend on the version of Rich. `make docs` updates them."""
     asyncio.run(fill_for_pictures(tmp_path))
     for name in ("list", "explain"):
         command, *rest = SCREENS[name]

@@ -1,4 +1,4 @@
-"""`keyhouse token`: what it prints is accepted by the service of the same data folder, and by no other."""
+"""`keyhouse token`: only the service of the same data folder accepts its tokens."""
 
 import asyncio
 import json
@@ -9,24 +9,24 @@ import pytest
 
 from keyhouse.auth import Caller, JwtSettings, jwt_auth
 from keyhouse.errors import TokenError
-from tests.cli.running import run
+from tests.support.program import run
 
 
-def told(token: str, data: Path, settings: JwtSettings | None = None) -> Caller:
+def authenticate(token: str, data: Path, settings: JwtSettings | None = None) -> Caller:
     auth = jwt_auth(settings or JwtSettings(), data, system="streamkit")
     return asyncio.run(auth.authenticate([(b"authorization", b"Bearer " + token.encode())]))
 
 
-def test_a_token_is_good_for_the_service_of_its_data_folder(tmp_path: Path) -> None:
+def test_the_service_of_the_data_folder_accepts_the_token(tmp_path: Path) -> None:
     token = run("token", "streamkit", "--customer", "12345", cwd=tmp_path).stdout.strip()
     data = tmp_path / "keyhouse-data"
-    assert told(token, data) == Caller(tenant="12345", scopes=frozenset({"read", "write"}))
+    assert authenticate(token, data) == Caller(tenant="12345", scopes=frozenset({"read", "write"}))
     assert stat.S_IMODE((data / "streamkit-jwt.secret").stat().st_mode) == 0o600
     with pytest.raises(TokenError, match="signature"):
-        told(token, tmp_path / "another")
+        authenticate(token, tmp_path / "another")
 
 
-def test_what_it_allows_and_for_how_long_can_be_said(tmp_path: Path) -> None:
+def test_scopes_and_lifetime_are_options(tmp_path: Path) -> None:
     options = [
         "--customer",
         "12345",
@@ -40,10 +40,10 @@ def test_what_it_allows_and_for_how_long_can_be_said(tmp_path: Path) -> None:
     ]
     made = json.loads(run("token", "streamkit", *options, cwd=tmp_path).stdout)
     assert (made["customer"], made["seconds"]) == ("12345", 1_800)
-    assert told(made["token"], tmp_path / "here").scopes == {"read"}
+    assert authenticate(made["token"], tmp_path / "here").scopes == {"read"}
 
 
-def test_an_operators_token_has_the_operators_scope_and_no_other(tmp_path: Path) -> None:
+def test_an_operators_token_has_only_the_operators_scope(tmp_path: Path) -> None:
     made = json.loads(run("token", "rosey", "--operator", "--json", cwd=tmp_path).stdout)
     assert (made["operator"], made["system"], made["seconds"]) == (True, "rosey", 43_200)
     auth = jwt_auth(
@@ -55,17 +55,17 @@ def test_an_operators_token_has_the_operators_scope_and_no_other(tmp_path: Path)
     assert caller == Caller(tenant="operator", scopes=frozenset({"operator"}))
 
 
-def test_the_secret_of_the_environment_signs(
+def test_the_secret_of_the_environment_signs_the_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "0123456789abcdef0123456789abcdef"
     monkeypatch.setenv("KEYHOUSE_STREAMKIT_JWT_SECRET", secret)
     token = run("token", "streamkit", "--customer", "12345", cwd=tmp_path).stdout.strip()
-    assert told(token, tmp_path, JwtSettings(jwt_secret=secret)).tenant == "12345"
+    assert authenticate(token, tmp_path, JwtSettings(jwt_secret=secret)).tenant == "12345"
     assert list(tmp_path.iterdir()) == [], "no secret is made where one is given"
 
 
-def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
+def test_a_short_secret_is_rejected_without_printing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEYHOUSE_STREAMKIT_JWT_SECRET", "hunter2")
@@ -89,6 +89,8 @@ def test_a_short_secret_is_refused_with_a_sentence_that_does_not_show_it(
         (["nothing", "--customer", "12345"], "No such system"),
     ],
 )
-def test_what_can_not_be_is_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_invalid_arguments_are_rejected(
+    tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
     assert sentence in run("token", *arguments, cwd=tmp_path, code=1).stderr
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`keyhouse move`, `export` and `import`, as a person runs them: on files, cut off, and beside a writer."""
+"""`keyhouse move`, `export` and `import`: on files, truncated, and while a program writes."""
 
 import asyncio
 import json
@@ -12,8 +12,8 @@ import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
-from tests.cli.running import SOURCE, run
-from tests.cli.terminal import CTRL_C, on_terminal
+from tests.support.program import SOURCE, run
+from tests.support.terminal import CTRL_C, on_terminal
 
 BOARD = "keyhouse.demo.clips:BOARD"
 
@@ -40,7 +40,7 @@ def put(url: str, key: str) -> None:
     asyncio.run(write())
 
 
-def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
+def test_move_copies_a_store_and_back(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     shown = run("move", "rosey", "sqlite:one.db", "rocksdb:two", cwd=tmp_path).stdout
     assert "600 rows of 2 spaces, identical in both; 600 written." in shown
@@ -98,7 +98,7 @@ def test_a_store_is_moved_there_and_back(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_can_not_be_is_said_and_nothing_is_made(
+def test_invalid_arguments_are_rejected_and_nothing_is_created(
     tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     fill(f"sqlite:{tmp_path}/one.db", rows=1)
@@ -108,7 +108,7 @@ def test_what_can_not_be_is_said_and_nothing_is_made(
     assert {entry.name for entry in tmp_path.iterdir()} == before
 
 
-def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
+def test_an_export_is_imported_on_another_engine(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     assert (
         "600 rows, SHA-256 "
@@ -140,7 +140,7 @@ def test_an_export_is_imported_elsewhere(tmp_path: Path) -> None:
     assert one["rows"] == 300
 
 
-def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
+def test_a_truncated_export_is_resumed(tmp_path: Path) -> None:
     fill(f"sqlite:{tmp_path}/one.db")
     run("export", "rosey", "whole.jsonl", "--store", "sqlite:one.db", cwd=tmp_path)
     whole = (tmp_path / "whole.jsonl").read_bytes()
@@ -169,10 +169,10 @@ def test_an_export_that_was_cut_off_is_resumed(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_there(
+def test_an_error_late_in_a_file_leaves_the_store_unchanged(
     tmp_path: Path,
 ) -> None:
-    """With --yes, or where there was no row to ask about, it was read once: what stood before the wrong line was written."""
+    """With --yes, or into an empty store, the lines before the invalid one were written."""
     put(f"sqlite:{tmp_path}/one.db", "there")
     rows = [f'{{"space":"s","key":"k{number:05d}","value":1}}\n' for number in range(4_100)]
     (tmp_path / "wrong.jsonl").write_text("".join(rows) + "{\n")
@@ -190,7 +190,7 @@ def test_a_file_that_is_wrong_far_behind_changes_nothing_in_a_store_that_is_ther
     assert asyncio.run(spaces()) == ["a"]
 
 
-def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> None:
+def test_import_asks_before_it_replaces_rows(tmp_path: Path) -> None:
     one, other = (
         ("--store", "sqlite:one.db", "--space", "s"),
         ("--store", "sqlite:other.db", "--space", "s"),
@@ -219,7 +219,7 @@ def test_an_import_asks_before_it_replaces_rows_that_differ(tmp_path: Path) -> N
     assert "0 of 2 rows written; 2 already present" in run(*command, cwd=tmp_path).stdout
 
 
-def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
+def test_an_export_of_records_is_not_imported(tmp_path: Path) -> None:
     async def write() -> None:
         engine = await open_engine(f"sqlite:{tmp_path}/one.db")
         await engine.commit("channel-7", Batch(puts=(Put("unknown", b"1"),)))
@@ -232,7 +232,7 @@ def test_an_export_for_people_can_not_be_imported(tmp_path: Path) -> None:
     assert "0 rows" in shown and "1 row left out" in shown
 
 
-def test_an_import_reads_standard_input(tmp_path: Path) -> None:
+def test_import_reads_standard_input(tmp_path: Path) -> None:
     program = [
         sys.executable,
         "-m",
@@ -262,7 +262,7 @@ def test_an_import_reads_standard_input(tmp_path: Path) -> None:
     }
 
 
-def test_changes_are_followed_until_enter_is_pressed(tmp_path: Path) -> None:
+def test_move_follows_changes_until_enter(tmp_path: Path) -> None:
     source = f"sqlite:{tmp_path}/one.db"
     fill(source)
     program = [

@@ -181,8 +181,8 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_the_readme_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    from tests.cli.running import run
     from tests.docs.pages import blocks
+    from tests.support.program import run
 
     page = (ROOT / "README.md").read_text()
     (tmp_path / "board.py").write_text("\n".join(blocks(page, "python")))
@@ -212,8 +212,8 @@ def test_the_declaring_page_has_every_public_name_and_its_program_prints_what_it
 ) -> None:
     """Counters, logs and expiries were in the README's list, but not documented anywhere else."""
     import keyhouse
-    from tests.cli.running import run
     from tests.docs.pages import blocks
+    from tests.support.program import run
 
     page = (DOCS / "declaring.md").read_text()
     assert [name for name in keyhouse.__all__ if f"`{name}`" not in page] == []
@@ -223,8 +223,8 @@ def test_the_declaring_page_has_every_public_name_and_its_program_prints_what_it
 
 def test_the_audiobooks_program_prints_what_its_page_shows(tmp_path: Path) -> None:
     """The page explained decisions, but not how to store a book."""
-    from tests.cli.running import run
     from tests.docs.pages import blocks
+    from tests.support.program import run
 
     page = (DOCS / "systems" / "audiobooks.md").read_text()
     (tmp_path / "library.py").write_text("\n".join(blocks(page, "python")))

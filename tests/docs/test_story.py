@@ -10,8 +10,8 @@ from shlex import quote
 import pytest
 
 from keyhouse.testing.servers.postgres import postgres_server
-from tests.cli.running import SOURCE
 from tests.docs.pages import DOCS
+from tests.support.program import SOURCE
 
 SERVER = "postgresql://keyhouse@localhost/clips"
 

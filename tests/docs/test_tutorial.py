@@ -11,8 +11,8 @@ import pytest
 
 from keyhouse.errors import DeclarationError
 from keyhouse.schema import Record, Schema
-from tests.cli.running import SOURCE, run
 from tests.docs.pages import DOCS, blocks
+from tests.support.program import SOURCE, run
 
 PAGE = (DOCS / "tutorial.md").read_text()
 LINES_MAX = 80

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from keyhouse import errors
 from keyhouse.http import errors as http_errors
-from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks, code, table
+from tests.support.program import run
 
 PAGE = (DOCS / "http.md").read_text()
 

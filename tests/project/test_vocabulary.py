@@ -23,7 +23,6 @@ PENDING: tuple[str, ...] = (
     "docs/systems/playlist-keyspace.md",
     "docs/systems/rosey-keyspace.md",
     "tests/base",
-    "tests/cli",
     "tests/schema",
     "tests/auth/test_tokens.py",
     "tests/http/test_responses.py",

@@ -14,7 +14,7 @@ from keyhouse.errors import LockedError, UsageError
 from keyhouse.nats.server import free_port
 from keyhouse.serve.data_dir import DataDir, _is_alive
 from keyhouse.serve.embedded_nats import embedded_nats
-from tests.cli.running import SOURCE
+from tests.support.program import SOURCE
 
 HOLDER = """
 import asyncio, sys

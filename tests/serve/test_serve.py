@@ -19,10 +19,10 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from keyhouse import open_engine
 from keyhouse.nats.server import NatsServer
 from keyhouse.testing.servers.postgres import postgres_server
-from tests.cli.running import run
 from tests.docs.pages import DOCS, blocks
 from tests.serve.support.serve_process import JARS, Serving, command, environment, refused, serving
 from tests.support.engine_openers import OPENERS
+from tests.support.program import run
 
 
 async def put(client: Client, name: str, number: int | None) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.cli.running import SOURCE
+from tests.support.program import SOURCE
 
 JARS = "tests.serve.support.jars:part"
 READY_SECONDS = 30.0

@@ -19,7 +19,7 @@ from keyhouse.engines.memory import MemoryEngine
 from keyhouse.errors import DocumentError, KeyhouseError, RecordError
 from keyhouse.systems.streamkit.transfer import export_items, import_items, read_items
 from keyhouse.testing.faults import FaultyEngine
-from tests.cli.running import run
+from tests.support.program import run
 from tests.systems.streamkit.support.service import Asked, app_of
 from tests.systems.streamkit.test_streamkit_schema import VALUES
 

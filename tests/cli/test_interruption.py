@@ -1,4 +1,4 @@
-"""Long work that is stopped, by Ctrl-C or by a kill: nothing is half done, it says how to go on, and going on ends it."""
+"""Commands stopped by Ctrl-C or a kill: no commit is half made, and running them again completes them."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ import pytest
 
 from keyhouse.engine import Batch, Put
 from keyhouse.engines.registry import open_engine
-from tests.cli.running import SOURCE, run
-from tests.cli.terminal import CTRL_C, on_terminal
+from tests.support.program import SOURCE, run
+from tests.support.terminal import CTRL_C, on_terminal
 
 ROWS = 30_000
 
@@ -53,14 +53,14 @@ def started(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_an_export_that_was_killed_goes_on_and_is_whole(folder: Path, tmp_path: Path) -> None:
+def test_a_killed_export_resumes_and_is_complete(folder: Path, tmp_path: Path) -> None:
     with started(
         "export", "rosey", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
     ) as exporting:
         assert exporting.stdout is not None
-        begun = exporting.stdout.read(1_000_000)  # it waits: the pipe is full
+        partial = exporting.stdout.read(1_000_000)  # it waits: the pipe is full
         exporting.kill()
-    (tmp_path / "part.jsonl").write_bytes(begun)
+    (tmp_path / "part.jsonl").write_bytes(partial)
     store = ("--store", f"sqlite:{folder}/many.db")
     run("export", "rosey", "part.jsonl", *store, "--resume", cwd=tmp_path)
     done = json.loads(
@@ -70,7 +70,7 @@ def test_an_export_that_was_killed_goes_on_and_is_whole(folder: Path, tmp_path: 
     assert (tmp_path / "part.jsonl").read_bytes().count(b"\n") == ROWS + 1
 
 
-def test_an_export_stopped_by_ctrl_c_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_export_reports_how_to_resume(folder: Path, tmp_path: Path) -> None:
     with started(
         "export", "rosey", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
     ) as exporting:
@@ -83,7 +83,7 @@ def test_an_export_stopped_by_ctrl_c_says_how_to_go_on(folder: Path, tmp_path: P
     assert not out.rstrip().endswith(b'"}') or b'"sha256"' not in out[-200:], "it came to its end"
 
 
-def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -> None:
+def test_a_killed_import_completes_when_run_again(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "backup.jsonl").read_bytes()
     with started("import", "rosey", "--store", "sqlite:new.db", cwd=tmp_path) as importing:
         assert importing.stdin is not None and importing.stderr is not None
@@ -109,10 +109,10 @@ def test_an_import_that_was_stopped_is_run_again(folder: Path, tmp_path: Path) -
     assert rows_in(tmp_path / "new.db") == ROWS
 
 
-def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
+def test_an_interrupted_delete_reports_exactly_what_was_deleted(
     folder: Path, tmp_path: Path
 ) -> None:
-    """It lets the commit under way end, so that what it says is neither more nor less than what is gone."""
+    """The commit in flight is completed before the count is printed."""
     shutil.copy(folder / "many.db", tmp_path / "many.db")
     command = (
         "delete",
@@ -126,15 +126,15 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
         "--yes",
     )
     shown = on_terminal(*command, cwd=tmp_path, typed=[("records deleted", CTRL_C)], code=130)
-    told = re.search(
+    output = re.search(
         r"([\d,]+) records deleted with all derived rows; the rest is unchanged", shown
     )
     assert (
-        told is not None
+        output is not None
         and "Run the same command again for the rest." in shown
         and "Traceback" not in shown
     )
-    gone = int(told[1].replace(",", ""))
+    gone = int(output[1].replace(",", ""))
     assert 0 < gone < ROWS and rows_in(tmp_path / "many.db") == ROWS - gone
     assert f"Deleted {ROWS - gone:,} records" in run(*command, cwd=tmp_path).stdout
 
@@ -159,7 +159,7 @@ def test_a_delete_stopped_by_ctrl_c_says_exactly_how_much_is_done(
         ),
     ],
 )
-def test_what_is_stopped_by_ctrl_c_says_how_to_go_on_and_going_on_ends_it(
+def test_an_interrupted_command_reports_how_to_resume_and_completes(
     folder: Path, tmp_path: Path, command: tuple[str, ...], seen: str, said: str
 ) -> None:
     for name in ("many.db", "backup.jsonl"):
@@ -189,7 +189,7 @@ def rows_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("seconds", [0.4, 0.8, 1.2])
-def test_a_restore_killed_at_any_time_is_run_again_and_ends(
+def test_a_restore_killed_at_any_time_completes_when_run_again(
     folder: Path, tmp_path: Path, seconds: float
 ) -> None:
     command = ("restore", "rosey", f"{folder}/backup.jsonl", "--store", "sqlite:new.db")
@@ -202,7 +202,7 @@ def test_a_restore_killed_at_any_time_is_run_again_and_ends(
     )
 
 
-def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_backup_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     with started(
         "backup", "rosey", "b.jsonl", "--store", f"sqlite:{folder}/many.db", cwd=tmp_path
     ) as backing_up:
@@ -216,7 +216,7 @@ def test_a_backup_that_was_stopped_leaves_nothing(folder: Path, tmp_path: Path) 
     assert backing_up.returncode == 0 or b"No backup was made. Run it again." in err
 
 
-def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(
+def test_a_terminal_shows_progress_and_restore_asks_before_it_deletes(
     folder: Path, tmp_path: Path
 ) -> None:
     shown = on_terminal(
@@ -232,14 +232,14 @@ def test_a_person_sees_how_far_it_is_and_is_asked_before_rows_go(
     )
 
 
-def test_ctrl_c_before_a_command_has_begun_is_an_end_like_any_other() -> None:
-    """While its modules are still being loaded, which on a busy machine takes longer than a person waits."""
+def test_ctrl_c_before_the_command_starts_exits_with_130() -> None:
+    """While its modules are being imported, which takes a while on a busy machine."""
     program = "import signal, keyhouse.cli.__main__ as e; e._run = lambda: signal.raise_signal(signal.SIGINT); e.main()"
     assert run(program=("-c", program), code=130).stderr == "keyhouse: Stopped.\n"
 
 
-def test_ctrl_c_while_the_package_itself_is_loaded_is_an_end_like_any_other(tmp_path: Path) -> None:
-    """The program starts in a module beside the package: nothing in the package could hear it."""
+def test_ctrl_c_during_import_of_the_package_exits_with_130(tmp_path: Path) -> None:
+    """The entry point is outside the package, which could not handle the signal."""
     (tmp_path / "keyhouse").mkdir()
     (tmp_path / "keyhouse" / "__init__.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGINT)\n"

@@ -1,4 +1,4 @@
-"""Run the real program in a process of its own."""
+"""Run the real program in a separate process."""
 
 import os
 import subprocess
@@ -16,9 +16,11 @@ def run(
     given: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """`keyhouse ARGUMENTS`, which must end with this exit code (`None`: any). Its output is no terminal. `given` is its
-    input."""
-    ran = subprocess.run(
+    """Run `keyhouse ARGUMENTS` with `given` as its input, without a terminal.
+
+    Fails unless it exits with `code`; None accepts any.
+    """
+    process = subprocess.run(
         [sys.executable, "-W", "error", *program, *arguments],
         cwd=cwd,
         env=os.environ | {"PYTHONPATH": str(SOURCE), "COLUMNS": "100"} | (environment or {}),
@@ -27,7 +29,7 @@ def run(
         encoding="utf-8",
         timeout=60,
     )
-    assert code is None or ran.returncode == code, (
-        f"exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+    assert code is None or process.returncode == code, (
+        f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
     )
-    return ran
+    return process

@@ -1,4 +1,4 @@
-"""`verify`, `migrate`, `sweep`, `backup` and `restore`, as an operator runs them over whole stores."""
+"""`verify`, `migrate`, `sweep`, `backup` and `restore`; the grammar of all commands."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from keyhouse import Store, open_engine
 from keyhouse.demo.clips import BOARD, fill
 from keyhouse.engine import Batch, Put
 from keyhouse.serve.data_dir import DataDir
-from tests.cli.running import run
+from tests.support.program import run
 
 CLIPS = "keyhouse.demo.clips:BOARD"
 NEXT = "keyhouse.demo.clips:NEXT_BOARD"
@@ -47,7 +47,7 @@ def commit(folder: Path, space: str, batch: Batch) -> None:
     asyncio.run(write())
 
 
-def test_verify_says_that_all_is_well(folder: Path) -> None:
+def test_verify_reports_no_problems(folder: Path) -> None:
     shown = run("verify", CLIPS, *STORE, cwd=folder).stdout
     assert "18 rows of 2 spaces read: no problems." in shown
     assert (
@@ -56,7 +56,7 @@ def test_verify_says_that_all_is_well(folder: Path) -> None:
     )
 
 
-def test_verify_finds_what_was_broken_by_hand_and_mends_it(folder: Path) -> None:
+def test_verify_finds_and_repairs_broken_rows(folder: Path) -> None:
     by_hand(
         folder,
         "DELETE FROM rows WHERE space = 'channel-8' AND key = 'idx:clip:second:000012:kick-off'",
@@ -79,7 +79,7 @@ def test_verify_finds_what_was_broken_by_hand_and_mends_it(folder: Path) -> None
     assert "no problems" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
 
-def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
+def test_unknown_rows_are_deleted_only_with_the_option(folder: Path) -> None:
     commit(folder, "channel-7", Batch(puts=(Put("what\x1b[31m", b"1"), Put("clip:bad", b"[1]"))))
     found = run("verify", CLIPS, "--repair", *STORE, cwd=folder, code=5).stdout
     assert (
@@ -97,7 +97,7 @@ def test_what_nobody_knows_is_dropped_only_when_told(folder: Path) -> None:
     assert "18 rows" in run("verify", CLIPS, *STORE, cwd=folder).stdout
 
 
-def test_a_space_of_another_system_is_named_and_left_alone(folder: Path) -> None:
+def test_a_space_of_another_system_is_listed_and_not_checked(folder: Path) -> None:
     commit(folder, "not/a customer", Batch(puts=(Put("k", b"1"),)))
     shown = run("verify", "streamkit", *STORE, cwd=folder, code=5).stdout
     assert "18 rows of 2 spaces" in shown and "not checked\n  not/a customer" in shown
@@ -105,7 +105,7 @@ def test_a_space_of_another_system_is_named_and_left_alone(folder: Path) -> None
     assert "Traceback" not in refused.stderr
 
 
-def test_migrate_names_what_is_behind_asks_and_does_it_once(folder: Path) -> None:
+def test_migrate_lists_pending_spaces_asks_and_runs_once(folder: Path) -> None:
     dry = run("migrate", NEXT, "--dry-run", *STORE, cwd=folder, code=5).stdout
     assert "2 of 2 spaces would be migrated. Nothing was written." in dry
     assert (
@@ -121,7 +121,7 @@ def test_migrate_names_what_is_behind_asks_and_does_it_once(folder: Path) -> Non
     run("verify", NEXT, *STORE, cwd=folder)
 
 
-def test_sweep_removes_what_has_expired(folder: Path) -> None:
+def test_sweep_deletes_expired_rows(folder: Path) -> None:
     commit(
         folder, "channel-7", Batch(puts=tuple(Put(f"k{at}", b"1", 1_000) for at in range(1_200)))
     )
@@ -141,8 +141,8 @@ def test_a_backup_is_restored_on_another_engine(folder: Path) -> None:
     assert again["written"] == 0
 
 
-def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
-    """A service that goes on writing made a store of two halves of it."""
+def test_restore_rejects_a_folder_in_use_by_serve(folder: Path) -> None:
+    """A service that kept writing left a mixture of both stores."""
     run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
     restore = ("restore", "rosey", "b.jsonl", "--replace", "--yes", *STORE)
     taken = DataDir.take(folder)
@@ -154,7 +154,7 @@ def test_nothing_is_restored_into_a_folder_that_is_served(folder: Path) -> None:
     run(*restore, cwd=folder)
 
 
-def test_a_store_with_other_rows_is_restored_only_when_told(folder: Path) -> None:
+def test_restore_of_a_store_with_other_rows_needs_replace(folder: Path) -> None:
     run("backup", "rosey", "b.jsonl", *STORE, cwd=folder)
     commit(folder, "channel-9", Batch(puts=(Put("k", b"1"),)))
     before = (folder / "b.jsonl").read_bytes()

@@ -1,4 +1,4 @@
-"""Run the real program in a pseudo-terminal, as a person sits in front of it."""
+"""Run the real program in a pseudo-terminal."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cli.running import SOURCE
+from tests.support.program import SOURCE
 
 _SECONDS_MAX = 60
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -28,7 +28,10 @@ def on_terminal(
     environment: dict[str, str] | None = None,
     code: int = 0,
 ) -> str:
-    """All that a terminal of this width was sent. `typed`: what to wait for on it, and what to type then."""
+    """Run `keyhouse ARGUMENTS` in a terminal of this width, and return its output.
+
+    `typed` has pairs: an output to wait for, and the text to type then.
+    """
     process, terminal = pty.fork()
     if process == 0:  # pragma: no cover  # the child becomes the program
         os.chdir(cwd)
@@ -43,33 +46,33 @@ def on_terminal(
             os.environ | settings,
         )
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    shown = _talk(terminal, list(typed))
+    output = _talk(terminal, list(typed))
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     os.close(terminal)
-    assert status == code, f"exit code {status}\n{shown}"
-    return shown.replace("\r\n", "\n")
+    assert status == code, f"exit code {status}\n{output}"
+    return output.replace("\r\n", "\n")
 
 
 def _talk(terminal: int, typed: list[tuple[str, str]]) -> str:
-    shown, deadline, looked = b"", time.monotonic() + _SECONDS_MAX, 0
+    output, deadline, searched = b"", time.monotonic() + _SECONDS_MAX, 0
     while True:
-        assert time.monotonic() < deadline, f"it goes on: {shown!r}"
+        assert time.monotonic() < deadline, f"still running: {output!r}"
         ready, _, _ = select.select([terminal], [], [], 1)
         if not ready:
             continue
         try:
             piece = os.read(terminal, 65_536)
-        except OSError:  # Linux's way to say that the other side is closed
+        except OSError:  # on Linux, the end of the terminal
             piece = b""
         if not piece:
-            assert not typed, f"it ended before {typed[0][0]!r}: {shown!r}"
-            return shown.decode()
-        shown += piece
-        if typed and (at := shown.find(typed[0][0].encode(), looked)) >= 0:
-            looked = at + len(typed[0][0].encode())
+            assert not typed, f"the program ended before {typed[0][0]!r}: {output!r}"
+            return output.decode()
+        output += piece
+        if typed and (at := output.find(typed[0][0].encode(), searched)) >= 0:
+            searched = at + len(typed[0][0].encode())
             os.write(terminal, typed.pop(0)[1].encode())
 
 
-def plain(shown: str) -> str:
-    """Without what colours it."""
-    return ESCAPES.sub("", shown)
+def plain(output: str) -> str:
+    """Remove the escape sequences."""
+    return ESCAPES.sub("", output)

@@ -1,4 +1,4 @@
-"""`doctor`, and the forms of `describe` that other programs read."""
+"""`doctor`, and the formats of `describe` for programs."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from keyhouse.engine import Batch, Put
 from keyhouse.schema.description import describe
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems.registry import NAMES, load_system
-from tests.cli.running import run
 from tests.support.engine_openers import postgres_schema
+from tests.support.program import run
 
 CLIPS = "keyhouse.demo.clips:BOARD"
 NEXT = "keyhouse.demo.clips:NEXT_BOARD"
@@ -42,7 +42,7 @@ def facts(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> None:
+def test_doctor_without_a_store_checks_the_installation(tmp_path: Path) -> None:
     environment = {
         "KEYHOUSE_STREAMKIT_JWT_SECRET": "hush",
         "KEYHOUSE_NATS": "nats://bot:hush@host:4222",
@@ -53,11 +53,13 @@ def test_a_doctor_without_a_store_looks_at_the_installation(tmp_path: Path) -> N
     assert "nats://host:4222" in shown
 
 
-def test_a_doctor_that_is_asked_about_a_system_says_that_it_saw_no_rows(tmp_path: Path) -> None:
+def test_doctor_of_a_system_without_a_store_reports_that_no_rows_were_checked(
+    tmp_path: Path,
+) -> None:
     assert facts("rosey", cwd=tmp_path)["store"]["state"] == "warn"
 
 
-def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:
+def test_doctor_finds_no_problems_in_a_sound_store(folder: Path) -> None:
     found = facts(CLIPS, "--store", "sqlite:clips.db", cwd=folder)
     assert {"SQLite", "durability", "free disk", "clock", "migrations", "index health"} <= set(
         found
@@ -66,7 +68,7 @@ def test_a_sound_store_has_nothing_wrong(folder: Path) -> None:
     assert {fact["state"] for fact in found.values()} == {"ok"}
 
 
-def test_each_thing_that_is_wrong_has_a_cure(folder: Path) -> None:
+def test_each_problem_has_a_fix(folder: Path) -> None:
     connection = apsw.Connection(str(folder / "clips.db"))
     connection.execute("DELETE FROM rows WHERE key = 'idx:clip:second:000012:kick-off'")
     connection.close()
@@ -84,7 +86,7 @@ def test_each_thing_that_is_wrong_has_a_cure(folder: Path) -> None:
     assert f"keyhouse migrate {NEXT}" in wrong["migrations"]
 
 
-def test_what_can_not_be_reached_is_a_finding(tmp_path: Path) -> None:
+def test_an_unreachable_store_is_a_finding(tmp_path: Path) -> None:
     found = facts("--store", "sqlite:gone.db", cwd=tmp_path, code=1)
     assert found["reachable"]["state"] == "bad" and "does not exist" in found["reachable"]["value"]
     url = "postgresql://ann:hush@127.0.0.1:1/gone"
@@ -92,7 +94,7 @@ def test_what_can_not_be_reached_is_a_finding(tmp_path: Path) -> None:
     assert "hush" not in shown.stdout + shown.stderr and "✗ reachable" in shown.stdout
 
 
-def test_a_damaged_file_is_found(folder: Path) -> None:
+def test_doctor_finds_a_damaged_file(folder: Path) -> None:
     data = bytearray((folder / "clips.db").read_bytes())
     data[4_096 * 2 : 4_096 * 3] = b"\x55" * 4_096
     (folder / "clips.db").write_bytes(data)
@@ -100,7 +102,7 @@ def test_a_damaged_file_is_found(folder: Path) -> None:
     assert "✗" in shown and "Traceback" not in shown
 
 
-def test_a_server_tells_its_version_its_sync_and_its_clock(tmp_path: Path) -> None:
+def test_doctor_reports_version_sync_and_clock_of_a_server(tmp_path: Path) -> None:
     url = asyncio.run(postgres_schema())
     asyncio.run(make(url))
     found = facts(CLIPS, "--store", url, cwd=tmp_path)
@@ -110,10 +112,10 @@ def test_a_server_tells_its_version_its_sync_and_its_clock(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_values_of_every_system_are_told_as_json_schema(name: str) -> None:
+def test_describe_prints_json_schema_of_every_system(name: str) -> None:
     document = json_schema(load_system(name))
-    told = json.dumps(document)
-    for reference in re.findall(r'"#/\$defs/([^"]+)"', told):
+    output = json.dumps(document)
+    for reference in re.findall(r'"#/\$defs/([^"]+)"', output):
         assert reference in document["$defs"]
     keys = {record["key"] for record in document["x-records"]}
     assert keys == {
@@ -122,7 +124,7 @@ def test_the_values_of_every_system_are_told_as_json_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_diagram_of_every_system_has_each_record_and_each_derived_row(name: str) -> None:
+def test_the_diagram_of_every_system_has_all_records_and_derived_rows(name: str) -> None:
     schemas = [describe(schema) for schema in load_system(name).schemas]
     rows = sum(len(record.derived) for schema in schemas for record in schema.records)
     records = sum(len(schema.records) for schema in schemas)
@@ -132,7 +134,7 @@ def test_the_diagram_of_every_system_has_each_record_and_each_derived_row(name: 
     assert all(line.count('"') % 2 == 0 for line in mermaid(schemas).splitlines())
 
 
-def test_the_forms_are_chosen_by_an_option(tmp_path: Path) -> None:
+def test_an_option_selects_the_format(tmp_path: Path) -> None:
     assert run("describe", CLIPS, "--format", "mermaid").stdout.startswith("flowchart LR\n")
     assert run("describe", CLIPS, "--format", "dot").stdout.startswith('digraph "clips" {')
     assert "$defs" in json.loads(run("describe", CLIPS, "--format", "json-schema").stdout)
