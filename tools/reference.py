@@ -1,8 +1,9 @@
-"""`python -m tools.reference`, a part of `make docs`: write the parts of docs/ that are made from the code.
+"""`python -m tools.reference`, a part of `make docs`: write the parts of docs/ that are made from
+the code.
 
 Whole pages are docs/cli.md and docs/systems/<name>-keyspace.md. In other pages, the text between
-`<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines and settings. A test
-compares all of it with the code.
+`<!-- made: name -->` and `<!-- end -->` is generated: the tables of limits, engines and settings. A
+test compares all of it with the code.
 """
 
 import ast
@@ -40,7 +41,8 @@ _ENGINES = (
     "jetstream.engine",
     "dynamodb.engine",
 )
-"""Modules with each engine's `CAPABILITIES`, imported when the page is written: they import drivers."""
+"""Modules with each engine's `CAPABILITIES`, imported when the page is written: they import
+drivers."""
 
 _FLAGS = {"systems": "`SYSTEM…`"} | {
     name: f"`--{name.replace('_', '-')}`"
@@ -92,7 +94,7 @@ def pages(docs: Path) -> dict[Path, str]:
     for page, name, table in (
         ("limits.md", "limits", limits_list()),
         ("engines.md", "engines", engines_table()),
-        ("serving.md", "settings", settings_tables()),
+        ("serving.md", "settings", settings_lists()),
     ):
         made[docs / page] = _with_generated((docs / page).read_text(), name, table)
     return made
@@ -100,7 +102,12 @@ def pages(docs: Path) -> dict[Path, str]:
 
 def command_page() -> str:
     group: Any = typer.main.get_command(app)
-    lines = ["# The command line\n", _NOTE, group.help.partition("\n\n")[0] + "\n", _ABOUT]
+    lines = [
+        "# The command line\n",
+        _NOTE,
+        group.help.partition("\n\n")[0] + "\n",
+        _wrapped(_ABOUT) + "\n",
+    ]
     for name, command in commands(group):
         lines += _command(name, command)
     lines += ["## Exit codes\n", "| code | meaning |", "|---|---|"]
@@ -135,8 +142,8 @@ def _limit_lines(module: ModuleType, prefix: str) -> Iterator[str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                 value=ast.Constant(value=str(doc))
             ):
-                item = f"- `{prefix}{name}`: {getattr(module, name):,}. {prose(doc)}"
-                yield from textwrap.wrap(item, 100, subsequent_indent="  ", break_on_hyphens=False)
+                item = f"`{prefix}{name}`: {getattr(module, name):,}. {prose(doc)}"
+                yield from _item(item)
 
 
 def engines_table() -> str:
@@ -168,23 +175,32 @@ def _command(name: str, command: Any) -> list[str]:
         if parameter.param_type_name == "option" and not parameter.hidden
     ]
     names = [
-        name_.upper() if argument.required else f"[{name_.upper()}]"
+        text if argument.required else f"[{text}]"
         for argument in arguments
-        for name_ in [argument.name]
+        for text in [argument.metavar or argument.name.upper()]
     ]
     usage = " ".join(["keyhouse", name, *names, "[OPTIONS]"])
     text, _, example = command.help.partition("\b\nExamples:\n")
-    lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", prose(text) + "\n"]
+    lines = [f"## keyhouse {name}\n", f"```sh\n{usage}\n```\n", _wrapped(prose(text)) + "\n"]
     lines += [f"```sh\n{cleandoc(example)}\n```\n"] if example else []
     lines += (
         [f"![The output of keyhouse {name} on a terminal](screens/{name}.svg)\n"]
         if name in SCREENS
         else []
     )
-    lines += ["| | |", "|---|---|"]
-    lines += [f"| `{argument.name.upper()}` | {argument.help} |" for argument in arguments]
-    lines += [f"| `{_option(option)}` | {option.help} |" for option in options]
+    for argument in arguments:
+        lines += _item(f"`{argument.metavar or argument.name.upper()}`: {argument.help}")
+    for option in options:
+        lines += _item(f"`{_option(option)}`: {option.help}")
     return [*lines, ""]
+
+
+def _wrapped(text: str) -> str:
+    """Return paragraphs, wrapped."""
+    return "\n\n".join(
+        each if each.startswith("    ") else textwrap.fill(each, 100, break_on_hyphens=False)
+        for each in text.split("\n\n")
+    )
 
 
 def _option(option: Any) -> str:
@@ -213,27 +229,31 @@ def _with_generated(page: str, name: str, text: str) -> str:
     return part.sub(lambda match: match[1] + text + "\n" + match[2], page)
 
 
-def settings_tables() -> str:
+def settings_lists() -> str:
     """Return the settings of the program, of HTTP, and of each system with a service."""
-    parts = [_table(Settings, "")]
-    parts += ["### The table `[http]`\n", _table(HttpSettings, "http")]
+    parts = [_settings_list(Settings, "")]
+    parts += ["### The table `[http]`\n", _settings_list(HttpSettings, "http")]
     for name in NAMES:
         kind = load_service(name).settings if has_service(name) else None
         if kind is not None:
-            parts += [f"### The table `[{name}]`\n", _table(kind, name)]
+            parts += [f"### The table `[{name}]`\n", _settings_list(kind, name)]
     return "\n".join(parts).rstrip("\n")
 
 
-def _table(kind: type[msgspec.Struct], table: str) -> str:
+def _settings_list(kind: type[msgspec.Struct], table: str) -> str:
     prefix = f"KEYHOUSE_{table.upper()}_" if table else "KEYHOUSE_"
-    rows = ["| setting | environment | default | |", "|---|---|---|---|"]
+    lines: list[str] = []
     for field in msgspec.structs.fields(kind):
-        flag = f", {_FLAGS[field.name]}" if field.name in _FLAGS and not table else ""
-        about = _about(field.type)
-        rows.append(
-            f"| `{field.name}`{flag} | `{prefix}{field.name.upper()}` | {_default(field)} | {about} |"
-        )
-    return "\n".join(rows) + "\n"
+        names = [_FLAGS[field.name]] if field.name in _FLAGS and not table else []
+        names.append(f"`{prefix}{field.name.upper()}`")
+        default = f"; default {text}" if (text := _default(field)) else ""
+        lines += _item(f"`{field.name}` ({', '.join(names)}{default}): {_about(field.type)}")
+    return "\n".join(lines) + "\n"
+
+
+def _item(text: str) -> list[str]:
+    """Return a list item, wrapped."""
+    return textwrap.wrap(f"- {text}", 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _about(kind: Any) -> str:

@@ -1,7 +1,9 @@
-"""`python -m tools.screens`, a part of `make docs`: write pictures of the main commands to docs/screens.
+"""`python -m tools.screens`, a part of `make docs`: write pictures of the main commands to
+docs/screens.
 
-Each is the output of the real program in a pseudo-terminal, on a small store at a fixed time, so that a
-picture changes only when the output does. It needs an operating system with pseudo-terminals.
+Each is the output of the real program in a pseudo-terminal, on a small store at a fixed time, so
+that a picture changes only when the output does. It needs an operating system with
+pseudo-terminals.
 """
 
 import asyncio

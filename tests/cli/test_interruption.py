@@ -1,4 +1,5 @@
-"""Commands stopped by Ctrl-C or a kill: no commit is half made, and running them again completes them."""
+"""Commands stopped by Ctrl-C or a kill: no commit is half made, and running them again completes
+them."""
 
 import asyncio
 import json

@@ -27,8 +27,8 @@ BOARD = "keyhouse.demo.clips:BOARD"
 
 
 def cpu_seconds(cache: Path, *arguments: str) -> float:
-    """Return the CPU time of the fastest of six processes. The first one writes the bytecode, which an
-    installed program has."""
+    """Return the CPU time of the fastest of six processes. The first one writes the bytecode, which
+    an installed program has."""
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONPYCACHEPREFIX": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     times = []
@@ -58,7 +58,8 @@ HEAVY = (
     "prometheus_client",
     "structlog",
 )
-"""Modules that are slow to import. Help, and so the start of every command, does not import them."""
+"""Modules that are slow to import. Help, and so the start of every command, does not import them.
+"""
 
 
 def test_help_imports_neither_rich_nor_a_driver() -> None:
@@ -92,7 +93,8 @@ def test_help_describes_each_command_in_a_full_sentence(of: tuple[str, ...]) -> 
 
 
 def test_help_fits_80_columns_and_names_values_in_capitals() -> None:
-    """Examples were longer than the 80 columns of a terminal, and options took an `<int range>` and a `<path>`."""
+    """Examples were longer than the 80 columns of a terminal, and options took an `<int range>` and
+    a `<path>`."""
     for name, _ in commands(typer.main.get_command(app)):
         shown = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=80).stdout
         usage, *lines = shown.splitlines()

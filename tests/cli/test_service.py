@@ -118,7 +118,8 @@ def test_commands_use_configs_over_http(service: Serving, token: str) -> None:
 
 
 def test_a_key_of_another_customer_is_rejected(service: Serving, token: str) -> None:
-    """The service reads the customer from the token: it would return the config of the wrong customer."""
+    """The service reads the customer from the token: it would return the config of the wrong
+    customer."""
     other = NOTE.replace("12345", "777")
     at = ("--service", service.http, "--token", token)
     refused = run("get", "streamkit", other, *at, code=1)

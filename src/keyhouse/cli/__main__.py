@@ -1,4 +1,4 @@
-"""The program's entry point. Every error ends here: one sentence with its fields, and an exit code."""
+"""The program's entry point. Every error becomes one sentence with its fields, and an exit code."""
 
 import os
 import sys
@@ -12,7 +12,8 @@ _NOT_FOUND = 404
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal that lacks a character
+        # for terminals that lack a character
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         if os.environ.get("_KEYHOUSE_COMPLETE") == "complete_bash":
             from keyhouse.cli.completion import join_bash_words

@@ -1,4 +1,5 @@
-"""Data access for `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: a store or a running service."""
+"""Data access for `get`, `put`, `delete`, `list`, `scan`, `count` and `watch`: a store or a running
+service."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -320,7 +321,7 @@ def check_writable(target: Target, match: KeyMatch, key: str) -> None:
 
 
 async def reject_newer(store: Store) -> None:
-    """Raise NewerError if newer code has migrated the space: this code would write the old format."""
+    """Raise NewerError if newer code has migrated the space: this code writes the old format."""
     if store.schema.meta is not None:
         await version(store)
 

@@ -1,7 +1,7 @@
 """The program's commands, in the order of its help.
 
-Commands import slow dependencies (Rich, drivers, servers) when they run, and a system's own commands are
-imported only when one of them is called, so that help is fast.
+Commands import slow dependencies (Rich, drivers, servers) when they run, and a system's own
+commands are imported only when one of them is called, so that help is fast.
 """
 
 from collections.abc import Callable

@@ -2,10 +2,10 @@
 
 Completion creates nothing, contacts no server, and hides every error: it offers nothing instead.
 
-Bash needs help with keys: it splits words at `:` and `=`, so that `idx:clip:ta` arrives as five words.
-`join_bash_words` joins them before the command line is parsed, and removes from each offer the part that
-bash already has, since bash replaces only the last of these words. If COMP_WORDBREAKS excludes `:`,
-nothing needs joining.
+Bash needs help with keys: it splits words at `:` and `=`, so that `idx:clip:ta` arrives as five
+words. `join_bash_words` joins them before the command line is parsed, and removes from each offer
+the part that bash already has, since bash replaces only the last of these words. If COMP_WORDBREAKS
+excludes `:`, nothing needs joining.
 """
 
 import asyncio

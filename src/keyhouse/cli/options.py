@@ -1,4 +1,4 @@
-"""Arguments and options that commands share. Every command names a system, a store and a space alike:
+"""Arguments and options that commands share. Every command has the same form:
 
     keyhouse COMMAND SYSTEM [KEY|FILE|URL...] --store URL --space NAME
     keyhouse COMMAND SYSTEM [KEY] --service URL --space NAME
@@ -163,7 +163,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """A space, in a store or behind a running service. At most one of `store`, `data`, `service`."""
+    """A space in a store or a running service. At most one of `store`, `data`, `service`."""
 
     space: SpaceName = None
     store: StoreUrl = None
@@ -189,7 +189,7 @@ class Query(Selection, frozen=True, kw_only=True):
 
 
 def expected_revision(text: str | None) -> int | Unset | None:
-    """Parse `--expect` into the store's `expect`: a revision, None for "absent", or no expectation."""
+    """Parse `--expect` for the store: a revision, None for "absent", or no expectation."""
     if text is None:
         return ANY
     if text == "absent":
@@ -205,8 +205,9 @@ def expected_revision(text: str | None) -> int | Unset | None:
 class Command(TyperCommand):
     """A command whose SYSTEM argument defaults to KEYHOUSE_SYSTEM.
 
-    With the variable set, the first argument is a system only if it is one of the known names or the
-    variable's own value; anything else is the argument after it. A key may look like `module:NAME`.
+    With the variable set, the first argument is a system only if it is one of the known names or
+    the variable's own value; anything else is the argument after it. A key may look like
+    `module:NAME`.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -263,7 +264,7 @@ def spread(command: F) -> F:
 
 
 def _options(group: type[Location]) -> list[Parameter]:
-    """Return a group's options: its own first, so that a system and a key are the first arguments."""
+    """Return a group's options, its own first: a system and a key are the first arguments."""
     hints = get_type_hints(group, include_extras=True)
     own = [name for name in group.__struct_fields__ if name not in Location.__struct_fields__]
     fields = {field.name: field for field in msgspec.structs.fields(group)}

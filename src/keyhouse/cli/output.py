@@ -1,7 +1,7 @@
 """All output formats: Rich on a terminal, plain text in a pipe, JSON for programs.
 
-A command returns a `Report`, or Markdown, and knows nothing of terminals. Control characters, which a
-stored key may contain, are printed as escapes.
+A command returns a `Report`, or Markdown, and knows nothing of terminals. Control characters, which
+a stored key may contain, are printed as escapes.
 """
 
 import os
@@ -68,7 +68,7 @@ def show_line(value: object) -> None:
 
 
 def show_value(value: object, note: str) -> None:
-    """Print a value: coloured, with the note below it, on a terminal; one line of JSON in a pipe."""
+    """Print a value: coloured, with a note below, on a terminal; one line of JSON in a pipe."""
     if not sys.stdout.isatty():
         show_line(value)
         return
@@ -131,7 +131,8 @@ def visible(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return JSON on one line, with non-printable characters as JSON escapes: the same value to a parser."""
+    """Return JSON on one line, with non-printable characters as JSON escapes: the same value to a
+    parser."""
     text = msgspec.json.encode(value).decode()
     if text.isprintable():
         return text

@@ -59,7 +59,7 @@ class ProgressLine:
 
 
 def _columns() -> int:
-    """Return the terminal's current width: a longer line would wrap, and could not be overwritten."""
+    """Return the terminal's current width. A longer line would wrap, and stay."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:

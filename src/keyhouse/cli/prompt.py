@@ -28,7 +28,8 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def _ask(question: str) -> bool:
-    """Ask with the default SIGINT handler: asyncio's would only cancel a task, and the read would wait."""
+    """Ask with the default SIGINT handler: asyncio's would only cancel a task, and the read would
+    wait."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return typer.confirm(question, err=True)

@@ -23,9 +23,9 @@ GROUPS = ("records", "derived")
 class RowView(msgspec.Struct, frozen=True):
     """A row for output, without private members.
 
-    `kind` is `record`, `index`, …, or `unknown` if the key matches no template. `value` is unset if it
-    was not read; `unreadable` is the reason why it can't be decoded. Members that a service does not
-    return are unset. `change` is `put` or `gone`, in a watch.
+    `kind` is `record`, `index`, …, or `unknown` if the key matches no template. `value` is unset if
+    it was not read; `unreadable` is the reason why it can't be decoded. Members that a service does
+    not return are unset. `change` is `put` or `gone`, in a watch.
     """
 
     space: str
@@ -206,8 +206,8 @@ class Listing:
     def _widths(self, width: int) -> dict[str, int]:
         """Return the width of each column, never narrower than in the previous chunk.
 
-        Optional columns are dropped where the key would be too narrow; keys wrap beyond their share;
-        the value gets the rest.
+        Optional columns are dropped where the key would be too narrow; keys wrap beyond their
+        share; the value gets the rest.
         """
         from rich.cells import cell_len
 

@@ -2,9 +2,9 @@
 
 The system is the first argument (else KEYHOUSE_SYSTEM). The store is `--store URL`, or `--data DIR`
 for the data folder of `keyhouse serve`; else KEYHOUSE_STORE, else the engine that `keyhouse serve`
-uses by its settings: the environment and `keyhouse.toml`. Instead of a store, the data commands take a
-running service: `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYHOUSE_TOKEN. The space
-is `--space NAME`, else KEYHOUSE_SPACE, else the one in the key.
+uses by its settings: the environment and `keyhouse.toml`. Instead of a store, the data commands
+take a running service: `--service URL`, else KEYHOUSE_SERVICE, with `--token`, else KEYHOUSE_TOKEN.
+The space is `--space NAME`, else KEYHOUSE_SPACE, else the one in the key.
 """
 
 import importlib
@@ -72,7 +72,7 @@ SERVICE: Final = "KEYHOUSE_SERVICE"
 
 
 def load_system(name: str) -> System:
-    """Load a system, or one with the caller's own schema. Exits with code 2 if the name is unknown."""
+    """Load a system, or make one of the caller's schema. Exits with 2 if the name is unknown."""
     if ":" in name:
         schema = load_object(name)
         if not isinstance(schema, Schema):
@@ -93,7 +93,7 @@ def check_system(name: str) -> None:
 
 
 def load_object(name: str) -> Any:
-    """Import `module:NAME` from the working directory or the installation; exit code 2 if absent."""
+    """Import `module:NAME`, also from the working directory. Exits with 2 if it is not found."""
     module_name, _, attribute = name.partition(":")
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
@@ -148,7 +148,7 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
 
 
 def store_url(system: str | None, store: str | None, data: Path | None) -> str:
-    """Return the store that the options, the environment or the settings name, or raise UsageError."""
+    """Return the store that `find_store_url` finds, or raise UsageError."""
     url = find_store_url(system, store, data)
     if url is None and os.environ.get(SERVICE):
         raise UsageError(
@@ -164,7 +164,7 @@ def store_url(system: str | None, store: str | None, data: Path | None) -> str:
 
 
 def _configured_url(system: str | None) -> str | None:
-    """Return the engine that `keyhouse serve` uses for a system, or None if its settings name none."""
+    """Return the engine of a system by the settings of `keyhouse serve`, or None."""
     if system not in NAMES:
         return None
     loaded = load_settings({}, os.environ, None, systems=NAMES, strict=False)
@@ -300,7 +300,8 @@ async def targets(
 ) -> AsyncIterator[Target]:
     """Iterate over the named spaces, or over all of the system's spaces that hold rows.
 
-    A space that no schema of the system accepts is skipped, unless it is named: then it is an error.
+    A space that no schema of the system accepts is skipped, unless it is named: then it is an
+    error.
     """
     if spaces:
         for space in spaces:
@@ -329,7 +330,8 @@ async def unknown_spaces(system: System, engine: Engine) -> list[str]:
 
 @contextmanager
 def open_file(path: Path, mode: str) -> Iterator[BinaryIO]:
-    """Open a file: `xb` for a new one, which only its owner can read; `rb` or `r+b` for an existing one.
+    """Open a file: `xb` for a new one, which only its owner can read; `rb` or `r+b` for an existing
+    one.
 
     Written data is on disk when the block ends.
     """

@@ -1,9 +1,10 @@
-"""Convert a table of settings to a Struct, with an error that names each unknown or invalid setting.
+"""Convert a table of settings to a Struct, with an error that names each unknown or invalid
+setting.
 
-Each setting is a field, `name: Annotated[type, setting("Description.")] = default`, for the program's
-own settings and for a system's. Validation and the table in the documentation follow from the Struct.
-A Struct that renames a setting lists the old name, and a file or environment variable that still uses
-it gets an error with the new one:
+Each setting is a field, `name: Annotated[type, setting("Description.")] = default`, for the
+program's own settings and for a system's. Validation and the table in the documentation follow from
+the Struct. A Struct that renames a setting lists the old name, and a file or environment variable
+that still uses it gets an error with the new one:
 
     RENAMED: ClassVar[Mapping[str, str]] = {"jwt_keys": "jwks"}
 """

@@ -1,6 +1,7 @@
 """The settings of `keyhouse serve`, each with its description and default.
 
-A system's own settings are a Struct in its service, with the same rules. `sources` loads the values.
+A system's own settings are a Struct in its service, with the same rules. `sources` loads the
+values.
 """
 
 import re

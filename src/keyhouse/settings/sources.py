@@ -1,11 +1,12 @@
-"""Load settings from command-line flags, the environment and `keyhouse.toml`, in that order of precedence.
+"""Load settings from command-line flags, the environment and `keyhouse.toml`, in that order of
+precedence.
 
 `KEYHOUSE_NATS_PORT` is `nats_port`; `KEYHOUSE_ROSEY_SWEEP_SECONDS` is `sweep_seconds` in the table
-`[rosey]`, and likewise for the table `[http]`. An unknown variable or name is an error: a service that
-does not start is better than one that silently ignores a misspelled limit.
+`[rosey]`, and likewise for the table `[http]`. An unknown variable or name is an error: a service
+that does not start is better than one that silently ignores a misspelled limit.
 
-`serve` and the command line read settings here and nowhere else. This package imports no server and no
-engine driver, so that a command starts quickly.
+`serve` and the command line read settings here and nowhere else. This package imports no server and
+no engine driver, so that a command starts quickly.
 """
 
 import re
@@ -45,10 +46,11 @@ tests read."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The program's settings, and the tables that the systems and the HTTP listener parse themselves.
+    """The program's settings, and the tables that the systems and the HTTP listener parse
+    themselves.
 
-    `engines` has the engine URL of each system with its own; `sources` the flag, variable or file that
-    each setting came from.
+    `engines` has the engine URL of each system with its own; `sources` the flag, variable or file
+    that each setting came from.
     """
 
     settings: Settings
@@ -66,7 +68,8 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
     def engine_url(self, system: str, *, alone: bool) -> str:
         """Return the URL of the engine that holds a system's rows.
 
-        `alone`: no other system shares the `engine` setting, so that it may name a layout or bucket.
+        `alone`: no other system shares the `engine` setting, so that it may name a layout or
+        bucket.
         """
         if (own := self.engines.get(system)) is not None:
             return url_of(system, own, alone=True)

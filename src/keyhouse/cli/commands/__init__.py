@@ -1,1 +1,1 @@
-"""The commands of `keyhouse`, one file each, with the helpers that only it needs. `app` lists them."""
+"""The commands of `keyhouse`, one file each with its own helpers. `app` lists them."""

@@ -38,8 +38,8 @@ def backup(
     """Write a consistent copy of a store to a file, and verify it.
 
     Other programs may write meanwhile. The file is read again and checked. It contains all rows,
-    private members included: protect it like the store. Any engine can restore it. If interrupted, it
-    leaves no file.
+    private members included: protect it like the store. Any engine can restore it. If interrupted,
+    it leaves no file.
     """
     check_system(system)
     with interruptible("No backup was made. Run it again."):

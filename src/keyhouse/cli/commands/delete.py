@@ -89,8 +89,8 @@ def delete(
     """Delete records with their derived rows, or a whole space.
 
     A record and its derived rows are deleted in one commit; many records in several. Asks for
-    confirmation. If interrupted, some records are deleted completely: run it again for the rest. Exit
-    code 3: not found.
+    confirmation. If interrupted, some records are deleted completely: run it again for the rest.
+    Exit code 3: not found.
     """
     deletion = Deletion(system, key, prefix, whole_space, expect, location)
     deleted = asyncio.run(_delete(deletion, dry_run=dry_run, yes=yes))

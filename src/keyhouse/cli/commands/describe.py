@@ -76,12 +76,13 @@ _OBVIOUS = ("text", "a ULID")
 """The meaning of a field without a type, or of the type `ulid`."""
 
 _READING = (
-    "`{name}` and `{name:type}` are fields of the key; the text around them is literal. A field without a type is text"
-    " unless noted, `ulid` is a ULID, `norm` is text in its normal form (NFKC, case folded, white space"
-    " collapsed), `010d` is a whole number in 10 digits, and `?` allows `null`. Text is escaped where it holds the character"
-    " that ends its field (`%3A` for `:`; `=3A` where keys are limited to the alphabet of NATS), so that every key has one"
-    " reading. In the JSON, words without quotes are types and words in quotes are literal. Every derived row is written,"
-    " changed and deleted in the commit of its record."
+    "`{name}` and `{name:type}` are fields of the key; the text around them is literal. A field without"
+    " a type is text unless noted, `ulid` is a ULID, `norm` is normalized text (NFKC, case folded, white"
+    " space collapsed), `010d` is a whole number in 10 digits, and `?` allows `null`. Text is escaped"
+    " where it contains the character that ends its field (`%3A` for `:`; `=3A` where keys are limited"
+    " to the alphabet of NATS), so that a key can be read in only one way. In the JSON, unquoted words"
+    " are types and quoted words are literal. Every derived row is written, changed and deleted in the"
+    " commit of its record."
 )
 
 

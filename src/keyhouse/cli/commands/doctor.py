@@ -199,7 +199,7 @@ async def _check_moves(engine: Engine) -> list[HealthCheck]:
 
 
 async def check_rows(system: System, name: str, url: str) -> list[HealthCheck]:
-    """Return facts about the rows. `name` is the SYSTEM argument, for the commands that fix them."""
+    """Return facts about the rows. `name` is the SYSTEM argument, for the commands to run."""
     try:
         async with engine_at(url, existing=True) as engine:
             return [

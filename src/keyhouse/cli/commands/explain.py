@@ -43,7 +43,8 @@ class RelatedRow(msgspec.Struct, frozen=True):
 
 
 class StoredRow(msgspec.Struct, frozen=True):
-    """A row as stored. `neighbours` are the derived rows of a record, or the records of a derived row."""
+    """A row as stored. `neighbours` are the derived rows of a record, or the records of a derived
+    row."""
 
     revision: int
     value_bytes: int
@@ -57,8 +58,8 @@ class StoredRow(msgspec.Struct, frozen=True):
 class Reading(msgspec.Struct, frozen=True):
     """One way to parse the key. A system may have several schemas, and a key may be valid in each.
 
-    `space` is the given one, else the one in the key. `looked`: the store was read, so that `stored`
-    is None only if the row does not exist.
+    `space` is the given one, else the one in the key. `looked`: the store was read, so that
+    `stored` is None only if the row does not exist.
     """
 
     explanation: Explanation
@@ -104,7 +105,7 @@ def explain(
 def read_key(
     schemas: Iterable[Schema], key: str, space: str | None, url: str | None
 ) -> tuple[list[Reading], list[Miss]]:
-    """Return each reading of the key, with its row if `url` names a store, and the excluded ones."""
+    """Return each reading of the key, with its row if there is a `url`, and the excluded ones."""
     readings: list[Reading] = []
     misses: list[Miss] = []
     for schema in schemas:

@@ -54,9 +54,9 @@ def export(
 ) -> None:
     """Write every row as a line of JSON.
 
-    A line has space, key, value and expiry. The export is complete, private members included: protect
-    it like the store. Each page of rows is read at its own revision; `backup` reads the whole store at
-    one.
+    A line has space, key, value and expiry. The export is complete, private members included:
+    protect it like the store. Each page of rows is read at its own revision; `backup` reads the
+    whole store at one.
     """
     check_system(system)
     if file is None and resume:

@@ -61,10 +61,10 @@ def import_(
 ) -> None:
     """Write the rows of an export to a store.
 
-    Existing rows with the same keys are replaced, after confirmation; other rows are unchanged. Derived
-    rows of a replaced record are unchanged too: keyhouse verify --repair removes them. A damaged or
-    truncated file is rejected before anything is written. If interrupted, run it again: it writes only
-    missing rows. From standard input, a store with rows needs --yes.
+    Existing rows with the same keys are replaced, after confirmation; other rows are unchanged.
+    Derived rows of a replaced record are unchanged too: keyhouse verify --repair removes them. A
+    damaged or truncated file is rejected before anything is written. If interrupted, run it again:
+    it writes only missing rows. From standard input, a store with rows needs --yes.
     """
     check_system(system)
     with interruptible(
@@ -116,8 +116,8 @@ async def _import(
 class _Source:
     """The export to import.
 
-    A file is checked to its end before anything is written or a store is created. A pipe can be read
-    only once, so that only its first lines are checked before a store is created.
+    A file is checked to its end before anything is written or a store is created. A pipe can be
+    read only once, so that only its first lines are checked before a store is created.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`keyhouse move`: copy a store to another engine and verify the copy, also while it is written to."""
+"""`keyhouse move`: copy a store to another engine, also while programs write, and verify it."""
 
 import asyncio
 import sys
@@ -48,8 +48,8 @@ def move(
 ) -> None:
     """Copy a store to another engine, and verify the copy.
 
-    Counts and digests are compared at the end. If interrupted, run it again: it resumes. The source is
-    only read. `{system}` in a URL is replaced by the name of the system.
+    Counts and digests are compared at the end. If interrupted, run it again: it resumes. The source
+    is only read. `{system}` in a URL is replaced by the name of the system.
     """
     if target is None:
         ctx.fail("Name the system first: keyhouse move SYSTEM FROM TO.")
@@ -93,7 +93,8 @@ async def _move(source: str, target: str, *, follow: bool) -> Any:
 
 
 def _switch() -> asyncio.Event:
-    """Return an event that is set by a line on standard input. Its thread does not keep the process alive."""
+    """Return an event that is set by a line on standard input. Its thread does not keep the process
+    alive."""
     switch, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def wait() -> None:

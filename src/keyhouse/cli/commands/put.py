@@ -60,8 +60,8 @@ def put(
 ) -> None:
     """Write a record and its derived rows in one commit.
 
-    The value must have the record's type. Ids in the key, the version and timestamps may be left out;
-    private members that are left out are unchanged. Exit code 4: unexpected revision.
+    The value must have the record's type. Ids in the key, the version and timestamps may be left
+    out; private members that are left out are unchanged. Exit code 4: unexpected revision.
     """
     content = read_value(value, file, sys.stdin, as_text=text)
     written = asyncio.run(
@@ -93,7 +93,7 @@ async def _put(
 
 
 def read_value(value: str | None, file: Path | None, stdin: TextIO, *, as_text: bool) -> bytes:
-    """Return the JSON document from the argument, the file or standard input; `as_text` quotes it."""
+    """Return the JSON from the argument, the file or standard input; `as_text` quotes it."""
     from keyhouse.cli.target import open_file
 
     if value is not None and file is not None:

@@ -63,10 +63,10 @@ def restore(
 ) -> None:
     """Make a store equal to a backup, and verify it.
 
-    The whole file is checked before the first row is written, and counts and digests are compared at
-    the end. A store with other rows is rejected without --replace. If interrupted, run it again: it
-    resumes. Stop programs that write to the store first: a running `keyhouse serve` on its folder is
-    detected.
+    The whole file is checked before the first row is written, and counts and digests are compared
+    at the end. A store with other rows is rejected without --replace. If interrupted, run it again:
+    it resumes. Stop programs that write to the store first: a running `keyhouse serve` on its
+    folder is detected.
     """
     check_system(system)
     with interruptible(
@@ -122,7 +122,8 @@ def _question(plan: Plan, store: str) -> str:
 
 @contextmanager
 def require_unlocked(url: str) -> Iterator[None]:
-    """Hold the lock of the data folder that has this SQLite file, so that no `keyhouse serve` uses it.
+    """Hold the lock of the data folder that has this SQLite file, so that no `keyhouse serve` uses
+    it.
 
     Raises LockedError if one does. Other engines have no such folder.
     """

@@ -27,8 +27,8 @@ def scan(
 ) -> None:
     """List the keys of a space with their values, in order.
 
-    All keys, or those with a prefix; without private members. In a pipe, key and value are separated
-    by a tab; a terminal shows the start of long values.
+    All keys, or those with a prefix; without private members. In a pipe, key and value are
+    separated by a tab; a terminal shows the start of long values.
     """
     asyncio.run(_scan(query, resolve, json))
 

@@ -71,11 +71,11 @@ def serve(
     """Serve systems over NATS and HTTP, until Ctrl-C or SIGTERM.
 
     Without options: rows are stored in SQLite files, an embedded NATS server is started, and both
-    listen only on this machine. When it is ready, it prints one line with the addresses. The log goes to
-    standard error. HTTP also has /docs, /health, /ready and /metrics.
+    listen only on this machine. When it is ready, it prints one line with the addresses. The log
+    goes to standard error. HTTP also has /docs, /health, /ready and /metrics.
 
-    Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml; docs/serving.md
-    lists all settings.
+    Every option can also be set in the environment (KEYHOUSE_HTTP) or in keyhouse.toml;
+    docs/serving.md lists all settings.
     """
     flags = {
         "systems": systems or None,

@@ -61,9 +61,9 @@ def tables(
 ) -> None:
     """Create, upgrade or drop the tables of a SQL engine.
 
-    Uses Alembic migrations, in one transaction. An engine creates missing tables by itself; upgrades
-    between versions run only with this command. `downgrade` without --to drops the tables with all
-    their rows: it asks first.
+    Uses Alembic migrations, in one transaction. An engine creates missing tables by itself;
+    upgrades between versions run only with this command. `downgrade` without --to drops the tables
+    with all their rows: it asks first.
     """
     from keyhouse.engines.sql import migrate
 

@@ -46,8 +46,8 @@ def token(
     """Print a token that the service accepts, for development.
 
     It is signed with the service's secret, from the settings of keyhouse serve (such as
-    KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is created,
-    and the service will use it.
+    KEYHOUSE_STREAMKIT_JWT_SECRET) or from its data folder. If there is no secret yet, one is
+    created, and the service will use it.
     """
     try:
         from keyhouse.service.tokens import mint_token

@@ -68,9 +68,9 @@ def verify(
 ) -> None:
     """Find missing, wrong and dangling rows, and repair them.
 
-    Compares every row with the records, while other programs write. With --repair, each repair is one
-    commit that checks the records it is based on. With --json: one line per finding, then one with the
-    totals. Exit code 5: problems were found and not repaired.
+    Compares every row with the records, while other programs write. With --repair, each repair is
+    one commit that checks the records it is based on. With --json: one line per finding, then one
+    with the totals. Exit code 5: problems were found and not repaired.
     """
     if delete_unreadable:
         confirm(

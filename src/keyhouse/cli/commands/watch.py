@@ -29,9 +29,9 @@ def watch(
 ) -> None:
     """Print the changes of a space as they are committed.
 
-    Runs until Ctrl-C. Each change is printed once, whichever process made it. An expired row is reported when it is
-    swept. A revision whose changes are no longer stored, or that is newer than the newest one (after a
-    restore), is an error.
+    Runs until Ctrl-C. Each change is printed once, whichever process made it. An expired row is
+    reported when it is swept. A revision whose changes are no longer stored, or that is newer than
+    the newest one (after a restore), is an error.
     """
     asyncio.run(_watch(selection, since, count, json))
 

@@ -30,9 +30,9 @@ def acl(
     """Print nats-server permissions that isolate plugins.
 
     Each plugin can use only its own subjects and inbox. Include the output in the server's
-    configuration. Passwords are new each time: give each plugin its own, and that of `keyhouse` to the
-    service. A plugin connects with the inbox prefix above its name. The subjects come from the settings
-    of keyhouse serve.
+    configuration. Passwords are new each time: give each plugin its own, and that of `keyhouse` to
+    the service. A plugin connects with the inbox prefix above its name. The subjects come from the
+    settings of keyhouse serve.
     """
     from keyhouse.service.nats_acl import authorization
     from keyhouse.systems.rosey.acl import users

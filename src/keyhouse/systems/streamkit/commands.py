@@ -158,9 +158,9 @@ def import_(
 ) -> None:
     """Write the entries of a wrangler file to the store.
 
-    The file is one that `wrangler kv bulk put` reads or `wrangler kv bulk get` writes; its timestamps
-    are kept. It is checked completely before anything is written. Asks before entries are replaced. If
-    interrupted, run it again.
+    The file is one that `wrangler kv bulk put` reads or `wrangler kv bulk get` writes; its
+    timestamps are kept. It is checked completely before anything is written. Asks before entries
+    are replaced. If interrupted, run it again.
     """
     done = asyncio.run(_import(file, keys, store, data, yes))
     if json:
