@@ -1,4 +1,4 @@
-"""Work that is begun at once: what it is to `asyncio` until it becomes a task, and when it does."""
+"""Eager tasks: their behaviour in asyncio until a real task takes over."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,8 +9,8 @@ import pytest
 from keyhouse.eager_task import start
 
 
-def begun(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
-    """Its end, or `None` when that has been."""
+def started(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
+    """Return a future of the result, or None if it has ended already."""
     end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def ended(failure: BaseException | None) -> None:
@@ -22,19 +22,19 @@ def begun(work: Coroutine[Any, Any, None]) -> asyncio.Future[None] | None:
     return None if start(asyncio.get_running_loop(), work, ended) else end
 
 
-def test_work_that_never_waits_becomes_no_task() -> None:
+def test_work_that_never_waits_creates_no_task() -> None:
     async def scenario() -> None:
         async def work() -> None:
             assert asyncio.current_task() is not caller
 
         caller = asyncio.current_task()
-        assert begun(work()) is None
+        assert started(work()) is None
         assert asyncio.current_task() is caller
 
     asyncio.run(scenario())
 
 
-def test_work_that_waits_once_becomes_no_task_and_work_that_waits_again_does() -> None:
+def test_a_task_is_created_at_the_second_wait() -> None:
     async def scenario() -> None:
         gate = asyncio.get_running_loop().create_future()
 
@@ -45,7 +45,7 @@ def test_work_that_waits_once_becomes_no_task_and_work_that_waits_again_does() -
                 await asyncio.sleep(0)
                 assert asyncio.current_task() in asyncio.all_tasks()
 
-        ends = begun(work(False)), begun(work(True))
+        ends = started(work(False)), started(work(True))
         gate.set_result("open")
         for end in ends:
             assert end is not None
@@ -54,7 +54,7 @@ def test_work_that_waits_once_becomes_no_task_and_work_that_waits_again_does() -
     asyncio.run(scenario())
 
 
-def test_a_timeout_that_is_entered_before_the_first_wait_ends_the_work_and_not_its_caller() -> None:
+def test_a_timeout_entered_before_the_first_wait_cancels_the_work_and_not_its_caller() -> None:
     async def scenario() -> None:
         outcome: list[str] = []
 
@@ -65,20 +65,20 @@ def test_a_timeout_that_is_entered_before_the_first_wait_ends_the_work_and_not_i
             except TimeoutError:
                 outcome.append("timed out")
             await asyncio.sleep(0)
-            outcome.append("went on")
+            outcome.append("resumed")
 
-        end = begun(work())
+        end = started(work())
         assert end is not None
         await end
-        assert outcome == ["timed out", "went on"]
+        assert outcome == ["timed out", "resumed"]
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("waits", [0, 1, 2])
 @pytest.mark.parametrize("cancels", ["at work", "waiting", "as its wait is over"])
-def test_work_that_was_begun_can_be_cancelled_and_cleans_up(waits: int, cancels: str) -> None:
-    """Whether it is a task by then or not, and whether it is at work, waits, or its wait is over and it has not gone on."""
+def test_started_work_can_be_cancelled_in_every_state(waits: int, cancels: str) -> None:
+    """Running, waiting, resumed, or as a task."""
 
     async def scenario() -> None:
         cleaned: list[bool] = []
@@ -97,7 +97,7 @@ def test_work_that_was_begun_can_be_cancelled_and_cleans_up(waits: int, cancels:
             finally:
                 cleaned.append(True)
 
-        end = begun(work())
+        end = started(work())
         assert end is not None
         for gate in gates[:waits]:
             gate.set_result(None)
@@ -115,11 +115,12 @@ def test_work_that_was_begun_can_be_cancelled_and_cleans_up(waits: int, cancels:
 
 
 @pytest.mark.parametrize("waits", [0, 1])
-def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well(
+def test_a_pending_cancel_cancels_the_next_awaited_future(
     waits: int,
 ) -> None:
-    """Work that had its end asked for before it waited was told so, and what it then waited for was not: whoever worked on
-    that went on for nobody."""
+    """Regression: work that was cancelled before it waited got CancelledError, but the future that
+    it then awaited was not cancelled.
+    """
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -132,7 +133,7 @@ def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well
             current.cancel()
             await awaited
 
-        end = begun(work())
+        end = started(work())
         for gate in gates:
             gate.set_result(None)
         assert end is not None
@@ -144,9 +145,10 @@ def test_what_is_waited_for_by_work_that_is_to_be_cancelled_is_cancelled_as_well
 
 
 @pytest.mark.parametrize("second", ["a future", "a step"])
-def test_a_timeout_between_two_waits_is_heard(second: str) -> None:
-    """The task that the rest of the work becomes was made, and had not taken its first step: cancelled then, it ended
-    without the work, and a request without an answer."""
+def test_a_timeout_between_two_waits_cancels_the_work(second: str) -> None:
+    """Regression: the task of the remainder was cancelled before its first step, and ended without
+    the work: the request had no reply.
+    """
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -162,19 +164,19 @@ def test_a_timeout_between_two_waits_is_heard(second: str) -> None:
             except TimeoutError:
                 outcome.append("timed out")
             await asyncio.sleep(0)
-            outcome.append("went on")
+            outcome.append("resumed")
 
-        end = begun(work())
+        end = started(work())
         gate.set_result(None)
         limits[0].reschedule(0)  # its turn is behind the first wait's, and before the task's
         assert end is not None
         await end
-        assert outcome == ["timed out", "went on"] and awaited.cancelled() is (second == "a future")
+        assert outcome == ["timed out", "resumed"] and awaited.cancelled() is (second == "a future")
 
     asyncio.run(scenario())
 
 
-def test_what_is_raised_before_and_after_a_wait_comes_out() -> None:
+def test_exceptions_before_and_after_a_wait_are_passed_on() -> None:
     async def scenario() -> None:
         async def work(*waits: float) -> None:
             for seconds in waits:
@@ -182,9 +184,9 @@ def test_what_is_raised_before_and_after_a_wait_comes_out() -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            begun(work())
+            started(work())
         for waits in ((0.0,), (0.001,), (0.001, 0.001)):
-            end = begun(work(*waits))
+            end = started(work(*waits))
             assert end is not None
             with pytest.raises(ZeroDivisionError):
                 await end

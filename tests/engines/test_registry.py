@@ -131,7 +131,7 @@ def test_a_file_without_credentials_is_rejected_without_quoting_it(
 ) -> None:
     (tmp_path / "some.creds").write_text(text)
     with pytest.raises(
-        UsageError, match="The file holds no credentials of a NATS user"
+        UsageError, match="The file contains no credentials of a NATS user"
     ) as error_info:
         opened(f"nats://127.0.0.1:1/?credentials={tmp_path}/some.creds")
     assert not text or text not in str(error_info.value)

@@ -1,4 +1,4 @@
-"""One connection, byte by byte: what is no request. On the real server."""
+"""Invalid requests on a raw connection to the real listener."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from keyhouse.limits import HTTP_HEAD_BYTES_MAX
-from tests.serve.support.raw_connections import GET, Wide, problem, served, story, to_the_end
+from tests.serve.support.raw_connections import GET, Wide, problem, run, served, to_the_end
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ from tests.serve.support.raw_connections import GET, Wide, problem, served, stor
         b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_ends(
+def test_an_invalid_request_is_rejected_with_a_problem_document_and_the_connection_closed(
     sent: bytes,
 ) -> None:
-    async def told() -> None:
+    async def scenario() -> None:
         async with served() as port:
             answer = await to_the_end(port, sent)
             assert problem(answer, 400)["detail"] == "Invalid HTTP request."
@@ -43,7 +43,7 @@ def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_
                 await to_the_end(port, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
             ).startswith(b"HTTP/1.1 200 "), "the next one is served"
 
-    story(told)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_what_is_no_request_is_refused_by_a_problem_document_and_the_connection_
     ],
     ids=["none", "two", "none behind a good one", "none is needed"],
 )
-def test_a_request_names_its_host_once_and_a_refusal_is_counted(sent: bytes, status: int) -> None:
-    async def told() -> None:
+def test_a_request_has_one_host_header_and_rejections_are_counted(sent: bytes, status: int) -> None:
+    async def scenario() -> None:
         registry = CollectorRegistry()
         async with served(registry=registry) as port:
             answer = await to_the_end(port, sent)
@@ -67,7 +67,7 @@ def test_a_request_names_its_host_once_and_a_refusal_is_counted(sent: bytes, sta
             count = registry.get_sample_value("keyhouse_http_refused_total", {"status": "400"})
             assert count == (1.0 if b"400 Bad Request" in answer else None)
 
-    story(told)
+    run(scenario)
 
 
 HEADER = b"A: " + b"x" * 997 + b"\r\n"
@@ -93,10 +93,10 @@ LINES = HTTP_HEAD_BYTES_MAX // len(HEADER) + 2
         "the second request",
     ],
 )
-def test_a_head_that_is_too_large_is_refused_as_soon_as_that_is_known(pieces: list[bytes]) -> None:
-    """uvicorn kept all of it: whoever sent headers without end took the memory of the machine."""
+def test_a_head_that_is_too_large_is_rejected_as_soon_as_that_is_known(pieces: list[bytes]) -> None:
+    """Regression: uvicorn buffered all of it: headers without end filled the memory of the machine."""
 
-    async def told() -> None:
+    async def scenario() -> None:
         async with served() as port:
             answer = await to_the_end(port, *pieces)
             refused = problem(answer[answer.rindex(b"HTTP/1.1 ") :], 431)
@@ -104,11 +104,11 @@ def test_a_head_that_is_too_large_is_refused_as_soon_as_that_is_known(pieces: li
                 "limit": HTTP_HEAD_BYTES_MAX
             }
 
-    story(told)
+    run(scenario)
 
 
-def test_a_head_just_within_the_limit_is_taken_and_a_large_body_does_not_count_as_one() -> None:
-    async def told() -> None:
+def test_a_head_within_the_limit_is_accepted_and_a_large_body_does_not_count() -> None:
+    async def scenario() -> None:
         async with served() as port:
             head = (
                 b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
@@ -124,21 +124,23 @@ def test_a_head_just_within_the_limit_is_taken_and_a_large_body_does_not_count_a
             answer = await to_the_end(port, post + body + head[:20], head[20:])
             assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200"]
 
-    story(told)
+    run(scenario)
 
 
-def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answer_it() -> None:
-    """The refusal came first, and the client took it for the answer to a request that was carried out."""
+def test_an_invalid_pipelined_request_does_not_answer_the_one_before_it() -> None:
+    """Regression: the rejection came first, and the client mistook it for the response to a request
+    that was carried out.
+    """
 
-    async def told() -> None:
+    async def scenario() -> None:
         wide = Wide()
         async with served(wide) as port:
             talking = asyncio.create_task(
                 to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n", b"NONSENSE\r\n\r\n")
             )
-            await wide.begun.wait()
+            await wide.started.wait()
             await asyncio.sleep(0.05)
-            wide.go_on.set()
+            wide.resume.set()
             answer = await talking
             assert (
                 answer.count(b"HTTP/1.1") == 1
@@ -146,11 +148,11 @@ def test_a_request_that_is_wrong_behind_one_that_is_being_answered_does_not_answ
                 and b"done" in answer
             )
 
-    story(told)
+    run(scenario)
 
 
-def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_answer_it() -> None:
-    async def told() -> None:
+def test_an_invalid_pipelined_body_does_not_answer_the_request_before_it() -> None:
+    async def scenario() -> None:
         wide = Wide()
         broken = b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         broken += b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
@@ -159,19 +161,19 @@ def test_a_body_that_is_wrong_behind_a_request_that_is_being_answered_does_not_a
                 await to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\n\r\n" + broken)
                 == b""
             )
-            wide.go_on.set()
+            wide.resume.set()
 
-    story(told)
+    run(scenario)
 
 
-def test_an_upgrade_is_answered_as_any_request_and_is_the_last_of_its_connection() -> None:
-    """What came behind one was swallowed, and its client waited without end."""
+def test_an_upgrade_is_answered_as_a_plain_request_and_closes_the_connection() -> None:
+    """Regression: requests after it were swallowed, and their clients waited without end."""
 
-    async def told() -> None:
+    async def scenario() -> None:
         async with served() as port:
             for wanted in (b"websocket", b"h2c"):
                 asked = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: " + wanted + b"\r\n\r\n"
                 answer = await to_the_end(port, asked + GET)
                 assert answer.count(b"HTTP/1.1 200 ") == 1 and b"connection: close" in answer
 
-    story(told)
+    run(scenario)

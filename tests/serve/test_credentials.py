@@ -1,4 +1,4 @@
-"""A service that joins a NATS where users are known by a key: `nats_credentials`."""
+"""A service that connects to NATS with a credentials file: `nats_credentials`."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.support.nats_server_configs import ConfiguredServer
 
 
 @pytest.mark.parametrize("known", [by_key, by_jwt])
-def test_a_credentials_file_lets_it_join_and_without_one_it_is_told_so(
+def test_a_credentials_file_is_required_where_the_server_asks_for_one(
     known: Callable[[Path], AbstractContextManager[tuple[ConfiguredServer, Path]]], tmp_path: Path
 ) -> None:
     async def asked(server: ConfiguredServer, user: Path, **flags: str) -> bytes:

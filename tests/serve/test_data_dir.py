@@ -1,4 +1,6 @@
-"""The data folder belongs to one process, and to the nats-server that it leaves behind for a moment when it is killed."""
+"""The data folder is locked by one process, and by the nats-server that outlives it for a moment
+when it is killed.
+"""
 
 import asyncio
 import errno
@@ -33,7 +35,7 @@ asyncio.run(main())
 """
 
 
-def test_a_folder_that_is_taken_is_refused_with_the_process_that_has_it(tmp_path: Path) -> None:
+def test_a_locked_folder_is_rejected_with_the_process_that_has_it(tmp_path: Path) -> None:
     taken = DataDir.take(tmp_path / "new" / "folder")
     assert (tmp_path / "new" / "folder").stat().st_mode & 0o077 == 0
     with pytest.raises(LockedError) as refused:
@@ -46,18 +48,20 @@ def test_a_folder_that_is_taken_is_refused_with_the_process_that_has_it(tmp_path
     DataDir.take(taken.path).release()
 
 
-def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_rejected_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--data") as refused:
         DataDir.take(tmp_path / "file" / "folder")
     assert refused.value.fields["reason"] == "Not a directory"
 
 
-@pytest.mark.parametrize("told_by", ["kernel", "pipe"])
-def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, told_by: str) -> None:
-    """And the folder is taken until it has: whoever comes next waits for it, and never works beside it."""
+@pytest.mark.parametrize("ended_by", ["kernel", "pipe"])
+def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, ended_by: str) -> None:
+    """The folder stays locked until it has ended: the next process waits for it, and never runs
+    beside it.
+    """
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    program = [sys.executable, "-c", HOLDER, str(tmp_path), told_by]
+    program = [sys.executable, "-c", HOLDER, str(tmp_path), ended_by]
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         nats = int(holder.stdout.readline())
@@ -72,11 +76,12 @@ def test_the_nats_server_ends_with_a_parent_that_is_killed(tmp_path: Path, told_
     assert not _is_alive(nats)
 
 
-def test_a_nats_server_that_ends_by_itself_is_begun_again(
+def test_a_nats_server_that_exits_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when that fails at first: whoever watched it ended without a word at a full disk, and nobody began it again, not
-    when there was room, nor stopped it at the end."""
+    """Also when that fails at first. Regression: the task that watches it ended silently at a full
+    disk, and the server was neither restarted nor stopped.
+    """
 
     async def main() -> None:
         data = DataDir.take(tmp_path)
@@ -103,7 +108,7 @@ def test_a_nats_server_that_ends_by_itself_is_begun_again(
     asyncio.run(main())
 
 
-def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_rejected_before_anything_starts(tmp_path: Path) -> None:
     async def main() -> None:
         data = DataDir.take(tmp_path)
         taker = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Readiness says which system can't answer, and why; metrics say what was asked of each engine; tasks are kept up."""
+"""Readiness by system, metrics of each engine, restarts of background tasks, and logging."""
 
 import asyncio
 import gc
@@ -48,7 +48,9 @@ async def slow() -> None:
     await asyncio.sleep(60)
 
 
-def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_names_the_systems_that_are_not_ready_and_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.05)
 
     async def main() -> None:
@@ -74,7 +76,9 @@ def test_readiness_names_who_is_not_and_why(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_path: Path) -> None:
-    """Plugins have none: what keeps an operator from rosey's view is no reason to send its plugins elsewhere."""
+    """Plugins have no tokens: missing keys of rosey's operator view are no reason to send its
+    plugins elsewhere.
+    """
 
     async def main() -> None:
         asked = Health(Metrics("1"))
@@ -93,7 +97,7 @@ def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_p
     asyncio.run(main())
 
 
-def test_an_answer_holds_for_a_moment() -> None:
+def test_readiness_is_cached_briefly() -> None:
     async def main() -> None:
         asked = Health(Metrics("1"))
         calls = 0
@@ -109,10 +113,12 @@ def test_an_answer_holds_for_a_moment() -> None:
     asyncio.run(main())
 
 
-def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
+def test_metrics_are_rendered_in_a_thread_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With a thousand plugins, whoever they were, it had 15 MB: each time somebody looked, nobody was answered for 2.7 s."""
+    """Regression: with a thousand plugins the page has 15 MB, and each scrape blocked the event
+    loop for 2.7 s.
+    """
     metrics, writing, most = Metrics("1"), 0, 0
 
     def page() -> bytes:
@@ -136,7 +142,7 @@ def test_a_page_of_metrics_is_written_beside_the_loop_and_one_at_a_time(
     assert most == 1
 
 
-def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
+def test_metrics_that_grow_while_they_are_collected_are_collected() -> None:
     figures = OperationMetrics("kv", ("get",), tenant_label="plugin")
 
     class Growing(Timing):
@@ -151,10 +157,11 @@ def test_figures_that_grow_while_they_are_read_are_read_all_the_same() -> None:
     assert len(list(figures.collect())) > 3
 
 
-def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same() -> None:
-    """A list of a dictionary's items is no one step: each pair may begin a collection of garbage, which may run anybody's
-    code, and lets other threads run. The page of metrics then failed, because the dictionary had changed its size."""
-    figures, face, grown, most = (
+def test_metrics_that_grow_during_a_garbage_collection_are_collected() -> None:
+    """Regression: listing the items of a dictionary may run the garbage collector, and other
+    threads; the page of metrics then failed, because the dictionary had changed its size.
+    """
+    figures, http, grown, most = (
         OperationMetrics("kv", ("get",), tenant_label="plugin"),
         HttpMetrics(CollectorRegistry()),
         0,
@@ -167,8 +174,8 @@ def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same(
             grown += 1
             figures.timing("get", f"p{grown}")
             figures.failed("", f"E{grown}")
-            face.count("GET", f"/{grown}", 200, 0.1)
-            face.reject(grown)
+            http.count("GET", f"/{grown}", 200, 0.1)
+            http.reject(grown)
 
     while grown < most:
         grow("", {})
@@ -180,7 +187,7 @@ def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same(
     gc.callbacks.append(grow)
     gc.set_threshold(5)
     try:
-        for _ in chain(figures.collect(), face.collect()):
+        for _ in chain(figures.collect(), http.collect()):
             most = grown + 30  # for the next; without an end, there would be none
     finally:
         gc.set_threshold(*before)
@@ -188,7 +195,7 @@ def test_figures_that_grow_amid_a_step_of_the_interpreter_are_read_all_the_same(
     assert held and grown > 130
 
 
-def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
+def test_every_engine_call_and_failure_is_counted() -> None:
     async def main() -> None:
         metrics = Metrics("1")
         engine = metrics.metered("rosey", FaultyEngine(MemoryEngine(), fail(2, UnavailableError)))
@@ -211,17 +218,17 @@ def test_every_call_of_an_engine_is_counted_and_every_failure() -> None:
     asyncio.run(main())
 
 
-def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(
+def test_a_task_that_fails_is_restarted_and_one_that_returns_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "RESTART_SECONDS_MAX", 0.001)
-    begun: list[str] = []
+    started: list[str] = []
 
     async def fails_twice() -> None:
-        begun.append("failing")
-        if len(begun) < 2:
+        started.append("failing")
+        if len(started) < 2:
             raise ZeroDivisionError
-        if len(begun) < 3:
+        if len(started) < 3:
             raise UnavailableError("The server does not answer.")
         await asyncio.Event().wait()
 
@@ -229,14 +236,14 @@ def test_a_task_that_fails_is_begun_again_and_one_that_ends_is_done(
         metrics = Metrics("1")
         part = ServiceSpec(name="rosey", tasks=[fails_twice, fine])
         async with BackgroundTasks([part], metrics, restart_seconds=0.001), asyncio.timeout(10):
-            while len(begun) < 3:
+            while len(started) < 3:
                 await asyncio.sleep(0.001)
         assert b'keyhouse_task_failures_total{system="rosey"} 2.0' in metrics.page()
 
     asyncio.run(main())
 
 
-def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> None:
+def test_the_log_is_json_without_variables_of_an_error() -> None:
     program = (
         "import logging, structlog, sys; from keyhouse.serve.process import set_up_logs\n"
         "set_up_logs('info', sys.argv[1])\n"
@@ -263,10 +270,12 @@ def test_the_log_is_json_for_programs_and_shows_no_variable_of_an_error() -> Non
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(
+def test_control_characters_in_log_lines_are_escaped(
     form: Literal["json", "text"],
 ) -> None:
-    """JSON was written with U+0080 to U+009F as they are: U+009B begins what a terminal obeys, as ESC and [ do."""
+    """Regression: JSON contained U+0080 to U+009F unescaped: U+009B starts a terminal sequence, as
+    ESC [ does.
+    """
     odd = (
         "".join(
             map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0xFEFF, 0xE0001])
@@ -290,17 +299,17 @@ def test_no_line_of_the_log_holds_what_a_terminal_obeys_or_what_ends_a_line(
         assert json.loads(lines[0])["key"] == odd
 
 
-def test_a_log_that_cannot_be_written_fails_nobody() -> None:
-    """On a full disk each line raised an error where it was written: in the midst of a request that had been done."""
+def test_a_log_that_cannot_be_written_fails_no_request() -> None:
+    """Regression: on a full disk each log line raised an error, in a request that had been done."""
     program = (
         "import logging, structlog; from keyhouse.serve.process import set_up_logs\n"
         "set_up_logs('info', 'json', open('/dev/full', 'w'))\n"
         "for _ in range(100): structlog.get_logger().info('said', text='x' * 1_000)\n"
         "logging.getLogger('library').warning('said')\n"
-        "print('went on', flush=True)\n"
-        "import os; os._exit(0)  # closing the file would say so too\n"
+        "print('continued', flush=True)\n"
+        "import os; os._exit(0)  # closing the file would fail too\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert (ran.stdout, ran.stderr) == ("went on\n", "")
+    assert (ran.stdout, ran.stderr) == ("continued\n", "")

@@ -1,4 +1,4 @@
-"""The face on the real server, over real sockets: what only there can go wrong."""
+"""The HTTP listener over real sockets."""
 
 import asyncio
 import re
@@ -18,19 +18,19 @@ Ask = Callable[[bytes], Awaitable[bytes]]
 
 
 class Slow:
-    """Routes that are told when to go on."""
+    """Routes that wait until they are released."""
 
     def __init__(self) -> None:
-        self.begun, self.go_on, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.started, self.resume, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait(self) -> dict[str, bool]:
-        """Answer when told to."""
-        self.begun.set()
-        await self.go_on.wait()
+        """Respond when released."""
+        self.started.set()
+        await self.resume.wait()
         return {"done": True}
 
     async def endless(self) -> Response[Stream]:
-        """Never end by itself."""
+        """Stream without end."""
 
         async def pieces() -> AsyncIterator[bytes]:
             try:
@@ -69,7 +69,7 @@ async def served(slow: Slow | None = None) -> AsyncIterator[int]:
 
 
 async def talk(port: int, sent: bytes) -> bytes:
-    """All that the server says, until it hangs up."""
+    """Send a request, and return everything the server sends until it disconnects."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     try:
@@ -91,7 +91,7 @@ GET = b"GET /shop/things/drinks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 POST = b"POST /shop/echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
-def test_an_answer_has_its_headers_once_and_its_length() -> None:
+def test_a_response_has_each_header_once_and_its_length() -> None:
     [answer] = say(GET)
     head, _, body = answer.partition(b"\r\n\r\n")
     names = [line.split(b":")[0] for line in head.split(b"\r\n")[1:]]
@@ -100,8 +100,8 @@ def test_an_answer_has_its_headers_once_and_its_length() -> None:
     assert f"content-length: {len(body)}".encode() in head
 
 
-def test_a_head_and_a_304_and_a_204_leave_the_connection_in_order() -> None:
-    """A body behind one of them would be read as the next answer."""
+def test_responses_without_a_body_keep_the_connection_in_order() -> None:
+    """A body after one of them would be read as the next response."""
     put = b"PUT /shop/things/drinks/tea HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n"
     asked = [
         put + b'{"name":"tea"}',
@@ -117,7 +117,7 @@ def test_a_head_and_a_304_and_a_204_leave_the_connection_in_order() -> None:
     assert answer.endswith(b'{"names":[],"limit":10,"tag":[],"after":null}')
 
 
-def test_a_body_in_chunks_is_read_and_one_without_end_is_cut_off() -> None:
+def test_a_chunked_body_is_read_and_an_endless_one_rejected() -> None:
     chunked = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     fine, endless = say(
         chunked + b"5\r\n[1,2,\r\n2\r\n3]\r\n0\r\n\r\n",
@@ -127,12 +127,12 @@ def test_a_body_in_chunks_is_read_and_one_without_end_is_cut_off() -> None:
     assert endless.startswith(b"HTTP/1.1 413 ") and b"VALUE_TOO_LARGE" in endless
 
 
-def test_a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() -> None:
+def test_a_body_that_is_declared_too_large_is_rejected_before_it_is_sent() -> None:
     [answer] = say(POST + b"Content-Length: 1000000000\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ") and b"connection: close" in answer
 
 
-def test_a_request_of_two_lengths_is_refused() -> None:
+def test_a_request_with_two_lengths_is_rejected() -> None:
     [answer] = say(
         POST
         + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /shop/mine HTTP/1.1\r\n\r\n"
@@ -144,12 +144,12 @@ def test_a_request_of_two_lengths_is_refused() -> None:
     "path",
     [b"/shop/things/drinks/%00", b"/shop/things/drinks/%ff", b"/shop/%2e%2e/docs", b"//shop"],
 )
-def test_an_odd_path_is_a_clear_refusal(path: bytes) -> None:
+def test_an_odd_path_is_rejected(path: bytes) -> None:
     [answer] = say(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert answer[9:12] in (b"400", b"404") and b"application/problem+json" in answer
 
 
-def test_an_answer_that_breaks_half_way_is_cut_off_and_tells_nothing() -> None:
+def test_a_response_that_fails_half_way_is_aborted_without_details() -> None:
     with structlog.testing.capture_logs() as lines:
         [answer] = say(b"GET /slow/breaks HTTP/1.1\r\nHost: x\r\n\r\n", slow=Slow())
     assert [line["event"] for line in lines] == ["response aborted"]
@@ -158,14 +158,14 @@ def test_an_answer_that_breaks_half_way_is_cut_off_and_tells_nothing() -> None:
     assert not answer.endswith(b"0\r\n\r\n"), "a client must not take half for the whole"
 
 
-def test_a_header_that_would_end_its_line_is_never_sent() -> None:
-    """A value that holds a line break would be a header, or an answer, of its own."""
+def test_a_header_with_a_line_break_is_never_sent() -> None:
+    """A line break in a value would start another header, or another response."""
 
-    async def told() -> None:
+    async def scenario() -> None:
         hostile = ["a\r\nset-cookie: b=c", "a\nb", "a\rb", "a\0b", "a\x7fb", "fine"]
 
         async def odd(number: int) -> Response[bytes]:
-            """A header as it was told."""
+            """Return the given header."""
             return Response(b"{}", headers=(("X-Odd", hostile[number]),))
 
         app = make_app(
@@ -184,18 +184,18 @@ def test_a_header_that_would_end_its_line_is_never_sent() -> None:
                         value == "fine"
                     )
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 @pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"])
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-def test_an_answer_is_the_same_whichever_way_it_is_put_together(
+def test_a_coalesced_response_equals_that_of_uvicorn(
     method: bytes, close: bytes, version: bytes
 ) -> None:
     """Most are put together at once, and the others by uvicorn: nobody should be able to tell."""
 
-    async def told() -> None:
+    async def scenario() -> None:
         asked = (
             method
             + b" /shop/things/drinks "
@@ -227,10 +227,10 @@ def test_an_answer_is_the_same_whichever_way_it_is_put_together(
         first = b"" if method == b"HEAD" else plain
         assert body == first if ends else body.startswith(first + b"HTTP/1.1 200 OK")
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
 
-def test_a_stream_ends_when_its_reader_goes_away() -> None:
+def test_a_stream_ends_when_its_client_disconnects() -> None:
     async def story() -> None:
         slow = Slow()
         async with served(slow) as port:
@@ -244,13 +244,13 @@ def test_a_stream_ends_when_its_reader_goes_away() -> None:
     asyncio.run(story())
 
 
-def test_what_had_begun_is_answered_when_the_server_ends() -> None:
+def test_requests_in_flight_are_answered_at_shutdown() -> None:
     async def story() -> bytes:
         slow = Slow()
         async with served(slow) as port:
             talking = asyncio.create_task(talk(port, b"GET /slow/wait HTTP/1.1\r\nHost: x\r\n\r\n"))
-            await slow.begun.wait()
-            asyncio.get_running_loop().call_later(0.1, slow.go_on.set)
+            await slow.started.wait()
+            asyncio.get_running_loop().call_later(0.1, slow.resume.set)
         return await talking
 
     answer = asyncio.run(story())

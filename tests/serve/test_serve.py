@@ -1,4 +1,4 @@
-"""`keyhouse serve`, the real program: it says when it is ready, answers, ends in order, and says what is wrong."""
+"""`keyhouse serve` as a program: ready line, requests, shutdown, and errors."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ async def once(serving: Serving, name: str, number: int | None) -> int | None:
 # Ready
 
 
-def test_one_line_says_that_it_is_ready_and_where(tmp_path: Path) -> None:
+def test_the_ready_line_has_the_addresses(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         assert set(running.line) == {"ready", "http", "nats"}
         assert running.line["ready"] is True
@@ -53,10 +53,10 @@ def test_one_line_says_that_it_is_ready_and_where(tmp_path: Path) -> None:
         assert running.end() == 0
         assert running.process.stdout is not None
         assert running.process.stdout.read() == ""
-    assert [line["event"] for line in running.log][-1] == "ended"
+    assert [line["event"] for line in running.log][-1] == "stopped"
 
 
-def test_the_operators_pages_are_there(tmp_path: Path) -> None:
+def test_health_ready_and_metrics_are_served(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         assert running.get("/health").json()["status"] == "alive"
         assert running.get("/ready").json() == {"ready": True, "systems": {"jars": {"ready": True}}}
@@ -68,16 +68,16 @@ def test_the_operators_pages_are_there(tmp_path: Path) -> None:
             'keyhouse_http_request_seconds_count{method="GET",route="/ready",status="200"} 1.0'
             in page.text
         )
-        told = set(
+        logged = set(
             re.findall(r"^# TYPE (keyhouse_\w+?) (?!gauge unknown)", page.text, re.MULTILINE)
         )
         documented = set(
             re.findall(r"^\| `(keyhouse_\w+)`", (DOCS / "serving.md").read_text(), re.MULTILINE)
         )
-        assert {name for name in told if not name.endswith("_created")} == documented
+        assert {name for name in logged if not name.endswith("_created")} == documented
 
 
-def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
+def test_a_system_that_is_not_ready_reports_why(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         (tmp_path / "data" / "broken").touch()
         answer = running.get("/ready")
@@ -91,7 +91,7 @@ def test_a_system_that_is_not_ready_says_why(tmp_path: Path) -> None:
         assert running.get("/health").status_code == 200
 
 
-def test_a_nats_that_goes_away_is_said_and_found_again(tmp_path: Path) -> None:
+def test_a_lost_nats_server_is_logged_and_reconnected(tmp_path: Path) -> None:
     server = NatsServer(tmp_path / "own")
     server.start()
     server.ready()
@@ -116,7 +116,7 @@ def _ready_until(running: Serving, status: int) -> httpx.Response:
     return answer
 
 
-def test_people_are_told_in_words(tmp_path: Path) -> None:
+def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
     arguments = command(JARS, "--http", "127.0.0.1:0", "--nats-port", "0")
     with subprocess.Popen(
         arguments,
@@ -136,11 +136,11 @@ def test_people_are_told_in_words(tmp_path: Path) -> None:
     assert (tmp_path / "keyhouse-data").is_dir()
 
 
-@pytest.mark.parametrize("face", ["http", "nats"])
-def test_a_face_can_be_off(tmp_path: Path, face: str) -> None:
-    with serving(tmp_path, JARS, f"--{face}", "off") as running:
-        assert running.line[face] is None
-        if face == "http":
+@pytest.mark.parametrize("listener", ["http", "nats"])
+def test_a_listener_can_be_off(tmp_path: Path, listener: str) -> None:
+    with serving(tmp_path, JARS, f"--{listener}", "off") as running:
+        assert running.line[listener] is None
+        if listener == "http":
             assert asyncio.run(once(running, "jam", 7)) == 7
         else:
             assert running.get("/jars/jars/jam").status_code == 204
@@ -150,7 +150,7 @@ def test_a_face_can_be_off(tmp_path: Path, face: str) -> None:
             ]
 
 
-def test_a_nats_that_is_there_is_joined_and_none_is_started(tmp_path: Path) -> None:
+def test_an_external_nats_server_is_used_and_none_is_started(tmp_path: Path) -> None:
     with (
         serving(tmp_path) as first,
         serving(tmp_path, JARS, "--nats", first.nats, data="other") as second,
@@ -159,7 +159,7 @@ def test_a_nats_that_is_there_is_joined_and_none_is_started(tmp_path: Path) -> N
         assert not (tmp_path / "other" / "nats").exists()
 
 
-def test_a_system_that_asks_for_no_nats_gets_none(tmp_path: Path) -> None:
+def test_no_nats_server_is_started_without_endpoints(tmp_path: Path) -> None:
     with serving(tmp_path, "tests.serve.support.jars:without_nats") as running:
         assert running.line["nats"] is None
         assert not (tmp_path / "data" / "nats").exists()
@@ -168,7 +168,7 @@ def test_a_system_that_asks_for_no_nats_gets_none(tmp_path: Path) -> None:
 # Settings
 
 
-def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     (tmp_path / "keyhouse.toml").write_text(
         'data = "of-file"\nlog_level = "error"\n[jars]\nshelf = "of file"\n'
     )
@@ -192,7 +192,7 @@ def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Pa
     assert asyncio.run(spaces()) == ["of environment"]
 
 
-def test_no_secret_is_said(tmp_path: Path) -> None:
+def test_no_secret_is_logged(tmp_path: Path) -> None:
     arguments = command(
         JARS,
         "--http",
@@ -213,15 +213,15 @@ def test_no_secret_is_said(tmp_path: Path) -> None:
 # The data folder
 
 
-def test_a_second_one_on_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_folder_is_rejected_with_the_first(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         said = refused(tmp_path, JARS, "--data", "data")
         assert said["fields"] == {"data": "data", "process": running.process.pid}
-        assert "name another folder with --data" in said["error"]
+        assert "choose another with --data" in said["error"]
         assert asyncio.run(once(running, "jam", 7)) == 7
 
 
-def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_stored_rows_are_there_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         asyncio.run(once(running, "jam", 7))
         assert running.end() == 0
@@ -229,7 +229,7 @@ def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
         assert asyncio.run(once(running, "jam", None)) == 7
 
 
-def test_after_a_kill_nothing_is_left_and_what_was_stored_is_there(tmp_path: Path) -> None:
+def test_after_a_kill_no_process_is_left_and_stored_rows_are_there(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         asyncio.run(once(running, "jam", 7))
         running.process.kill()
@@ -245,8 +245,8 @@ def _listens(url: str) -> bool:
 
 
 @pytest.mark.skipif("postgres" not in OPENERS, reason="PostgreSQL is not among the chosen engines")
-def test_all_systems_share_a_server_each_in_tables_of_its_own(tmp_path: Path) -> None:
-    """And what one process has stored, another finds that has no file of the first."""
+def test_all_systems_share_a_database_server_in_separate_tables(tmp_path: Path) -> None:
+    """A second process without the first one's files finds the rows."""
     url = postgres_server().url
     with serving(tmp_path, JARS, "--engine", url) as running:
         assert asyncio.run(once(running, "jam", 7)) == 7
@@ -260,7 +260,7 @@ def test_all_systems_share_a_server_each_in_tables_of_its_own(tmp_path: Path) ->
 # The end
 
 
-def test_a_signal_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_signal_under_load_loses_no_acknowledged_write(tmp_path: Path) -> None:
     acknowledged: dict[str, int] = {}
 
     async def write(running: Serving) -> None:
@@ -290,7 +290,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged(tmp_path: Path)
     assert all(found[name] in (count, count + 1) for name, count in acknowledged.items())
 
 
-def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+def test_a_request_in_flight_is_answered_before_the_process_ends(tmp_path: Path) -> None:
     async def main(running: Serving) -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
             asked = asyncio.create_task(client.get(f"{running.http}/jars/slow/jam", timeout=20))
@@ -305,18 +305,18 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         assert running.process.wait(30) == 0
 
 
-def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
+def test_a_request_beyond_the_drain_timeout_is_aborted(tmp_path: Path) -> None:
     with (
         serving(tmp_path, KEYHOUSE_DRAIN_SECONDS="0.1") as running,
         httpx.stream(
             "GET", f"{running.http}/jars/forever/jam", trust_env=False, timeout=None
         ) as answer,
     ):
-        assert next(answer.iter_bytes()) == b"begun"
+        assert next(answer.iter_bytes()) == b"started"
         assert running.end() == 0
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_exits_at_once(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         asking = subprocess.Popen(
             ["curl", "-s", f"{running.http}/jars/slow/jam"], stdout=subprocess.DEVNULL
@@ -328,10 +328,10 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         asking.wait()
 
 
-# What is wrong
+# Errors
 
 
-def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_startup_error_is_one_sentence_with_advice(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         cases = [
@@ -362,7 +362,7 @@ def test_what_can_not_be_is_one_sentence_that_says_what_to_do(tmp_path: Path) ->
     )
 
 
-def test_a_system_that_is_not_there_or_has_no_service_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_system_or_one_without_a_service_is_rejected(tmp_path: Path) -> None:
     assert refused(tmp_path, "rosie")["error"] == "No such system."
     assert "no service yet" in refused(tmp_path, "history")["error"]
 
@@ -371,7 +371,7 @@ def test_a_system_that_is_not_there_or_has_no_service_is_refused(tmp_path: Path)
 
 
 def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> None:
-    """Its command for the other terminal, on the ports that are free here."""
+    """Runs the README's command for the second terminal, on free ports."""
     page = (DOCS.parent / "README.md").read_text()
     assert "@exec $(BIN)/keyhouse serve $(ARGS)" in (DOCS.parent / "Makefile").read_text()
     [shown] = [block for block in blocks(page, "sh") if "nats.connect" in block]
@@ -381,10 +381,10 @@ def test_the_readme_stores_a_value_in_what_make_serve_runs(tmp_path: Path) -> No
             .rpartition("'")[0]
             .replace("nats://127.0.0.1:4222", running.nats)
         )
-        told = subprocess.run(
+        logged = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
         )
-        assert '"success":true' in told.stdout and '"value":"dark"' in told.stdout
+        assert '"success":true' in logged.stdout and '"value":"dark"' in logged.stdout
         assert "keyhouse scan rosey --space trivia --data keyhouse-data" in page
         assert (
             "dark"

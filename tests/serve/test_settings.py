@@ -1,4 +1,4 @@
-"""Where settings come from, which of two decides, and what is refused. Where each system's rows are."""
+"""Sources of settings, their precedence, invalid ones, and the location of each system's rows."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     file = 'data = "of file"\nhttp = "127.0.0.1:1"\nnats_port = 1\ndrain_seconds = 1\n'
     environment = {"KEYHOUSE_HTTP": "127.0.0.1:2", "KEYHOUSE_NATS_PORT": "2", "OTHER": "3"}
     settings = gathered(tmp_path, {"nats_port": 3, "engine": None}, environment, file).settings
@@ -46,16 +46,16 @@ def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Pa
     assert (settings.drain_seconds, settings.engine) == (1.0, None)
 
 
-def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+def test_no_settings_are_the_defaults(tmp_path: Path) -> None:
     assert gathered(tmp_path).settings == Settings()
 
 
-def test_a_file_in_this_folder_is_read_without_being_asked_for(tmp_path: Path) -> None:
+def test_a_file_in_the_current_folder_is_read_by_default(tmp_path: Path) -> None:
     (tmp_path / "keyhouse.toml").write_text("nats_port = 7")
     assert gathered(tmp_path).settings.nats_port == 7
 
 
-def test_the_environment_names_another_file_and_a_flag_before_it(tmp_path: Path) -> None:
+def test_the_environment_names_another_file_and_a_flag_overrides_it(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("nats_port = 1")
     (tmp_path / "two.toml").write_text("nats_port = 2")
     named = {"KEYHOUSE_CONFIG": "one.toml"}
@@ -76,7 +76,7 @@ def test_each_system_has_its_table_and_may_have_its_engine(tmp_path: Path) -> No
     }
 
 
-def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path) -> None:
+def test_the_http_table_may_set_the_address(tmp_path: Path) -> None:
     file = '[http]\nlisten = "127.0.0.1:9"\ncors_origins = ["https://a"]\n'
     given = gathered(tmp_path, {}, {"KEYHOUSE_HTTP_SLOW_SECONDS": "2"}, file)
     assert given.settings.http == "127.0.0.1:9"
@@ -87,22 +87,22 @@ def test_the_http_face_has_a_table_that_can_say_where_it_listens(tmp_path: Path)
 @pytest.mark.parametrize(
     ("own", "drains"), [({}, 5), ({"drain_seconds": "2"}, 2), ({"drain_seconds": "9"}, 5)]
 )
-def test_the_http_face_may_have_less_time_to_end(
+def test_the_http_table_may_shorten_the_drain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], drains: float
 ) -> None:
-    """What its table said of that was read, checked, and told to nobody."""
-    told: dict[str, Any] = {}
-    monkeypatch.setattr(server, "listening", lambda app, bound, **named: told.update(named))
+    """Regression: the setting was read and checked, but not used."""
+    logged: dict[str, Any] = {}
+    monkeypatch.setattr(server, "listening", lambda app, bound, **named: logged.update(named))
     environment = {f"KEYHOUSE_HTTP_{name.upper()}": text for name, text in own.items()}
     served = server.Server(
         gathered(tmp_path, {}, {"KEYHOUSE_DRAIN_SECONDS": "5", **environment}), {}
     )
     with socket.socket() as bound:
         served._http([], bound, served._read_settings()[0])
-    assert told["drain_seconds"] == drains
+    assert logged["drain_seconds"] == drains
 
 
-def test_systems_are_named_with_commas_in_the_environment() -> None:
+def test_systems_are_separated_by_commas_in_the_environment() -> None:
     assert (
         load_settings(
             {}, {"KEYHOUSE_SYSTEMS": "rosey, streamkit"}, None, systems=()
@@ -111,7 +111,7 @@ def test_systems_are_named_with_commas_in_the_environment() -> None:
     )
 
 
-def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours() -> None:
+def test_variables_that_an_orchestrator_injects_are_ignored() -> None:
     injected = {
         "KEYHOUSE_PORT": "tcp://10.0.0.1:8080",
         "KEYHOUSE_SERVICE_HOST": "10.0.0.1",
@@ -223,7 +223,7 @@ def test_what_an_orchestrator_says_of_a_service_called_keyhouse_is_none_of_ours(
         ({"KEYHOUSE_CONFIG": "gone.toml"}, None, "does not exist", {"file": "gone.toml"}),
     ],
 )
-def test_what_can_not_be_is_refused_by_name(
+def test_an_invalid_setting_is_rejected_by_name(
     tmp_path: Path,
     environment: dict[str, str],
     file: str | None,
@@ -235,12 +235,14 @@ def test_what_can_not_be_is_refused_by_name(
     assert refused.value.fields == fields
 
 
-def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has_it(
+def test_an_invalid_setting_is_rejected_with_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator looked for it in the file, and a variable of the container had it."""
+    """Regression: an operator looked for it in the file, and a variable of the container had set
+    it.
+    """
     monkeypatch.setattr("keyhouse.serve.process.set_up_logs", lambda *_: None)
-    (tmp_path / FILE).write_text("[rosey]\nquota_keys = -1\nslow_ms = 1\n")
+    (tmp_path / FILE).write_text("[rosey]\nquota_keys = -1\nslow_seconds = 1\n")
     with pytest.raises(UsageError) as of_file:
         serve()
     monkeypatch.setenv("KEYHOUSE_ROSEY_QUOTA_KEYS", "many")
@@ -248,18 +250,18 @@ def test_a_wrong_setting_of_a_table_says_whether_a_variable_a_file_or_a_flag_has
         serve()
     with pytest.raises(UsageError) as of_flag:
         gathered(tmp_path, {"nats_port": 70_000}, {"KEYHOUSE_NATS_PORT": "1"})
-    told = [
+    logged = [
         (refused.value.fields["setting"], refused.value.fields["source"])
         for refused in (of_file, of_variable, of_flag)
     ]
-    assert told == [
+    assert logged == [
         ("rosey.quota_keys", FILE),
         ("rosey.quota_keys", "KEYHOUSE_ROSEY_QUOTA_KEYS"),
         ("nats_port", "--nats-port"),
     ]
 
 
-def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_rejected_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not valid TOML") as refused:
         gathered(tmp_path, file='data = "x"\nnats_port = \n')
     assert "line 2" in str(refused.value.fields["at"])
@@ -273,7 +275,7 @@ def test_a_file_that_is_not_toml_is_told_its_line(tmp_path: Path) -> None:
         ("localhost:1", Address("localhost", 1), "http://localhost:1"),
     ],
 )
-def test_an_address_is_read_so(text: str, address: Address, url: str) -> None:
+def test_addresses_are_parsed(text: str, address: Address, url: str) -> None:
     assert Settings(http=text).http_address == address
     assert address.url == url
 
@@ -315,7 +317,7 @@ def test_no_secret_is_shown() -> None:
         ("rosey", "memory:", "memory:"),
     ],
 )
-def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(
+def test_each_system_has_its_own_location_in_a_shared_engine(
     system: str, url: str, placed: str
 ) -> None:
     assert url_of(system, url, alone=False) == placed
@@ -324,13 +326,13 @@ def test_a_system_has_a_place_of_its_own_in_the_engine_of_all(
 @pytest.mark.parametrize(
     "url", ["postgresql://db/x?layout=mine", "nats://n/?bucket=mine", "nats://n/?prefix=mine"]
 )
-def test_a_place_that_is_named_can_be_had_by_one_system_only(url: str) -> None:
+def test_an_explicit_location_can_be_used_by_one_system_only(url: str) -> None:
     assert url_of("rosey", url, alone=True) == url
-    with pytest.raises(UsageError, match="one place for several systems"):
+    with pytest.raises(UsageError, match="shared by several systems"):
         url_of("rosey", url, alone=False)
 
 
-def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names() -> None:
+def test_the_default_is_a_file_per_system_with_the_tables_of_its_document() -> None:
     assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
     assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"
 
@@ -348,10 +350,10 @@ def test_the_default_is_a_file_for_each_with_the_tables_that_its_document_names(
         "nats_credentials = 'gone.creds'\n",
     ],
 )
-def test_a_wrong_setting_is_refused_before_anything_is_made(
+def test_an_invalid_setting_is_rejected_before_anything_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """Engines were opened first, and a folder with their files was left."""
+    """Regression: engines were opened first, and a folder with their files was left."""
     monkeypatch.setattr("keyhouse.serve.process.set_up_logs", lambda *_: None)
     (tmp_path / "keyhouse.toml").write_text(file)
     with pytest.raises(
@@ -361,8 +363,8 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(
     assert [each.name for each in tmp_path.iterdir()] == ["keyhouse.toml"]
 
 
-def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -> None:
-    """Found by a newcomer, whose function was async: it ended in a traceback."""
+def test_a_function_that_returns_no_service_spec_is_rejected_by_name(tmp_path: Path) -> None:
+    """Regression: a newcomer's async function ended in a traceback."""
 
     async def part(_: Any) -> ServiceSpec:
         return ServiceSpec(name="mine")
@@ -380,11 +382,12 @@ def test_a_part_of_ones_own_that_is_no_part_is_refused_by_name(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("spelled", "durable"), [("rocksdb:rows", True), ("rocksdb:///rows", True), ("memory:", False)]
 )
-def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_acknowledged_is_warned_of(
+def test_a_shared_engine_is_created_and_one_that_is_not_durable_is_warned_of(
     tmp_path: Path, spelled: str, durable: bool
 ) -> None:
-    """`--engine rocksdb:rows` was refused, because each system's folder lies within that one, and nobody made it. That NATS
-    had not been asked to sync was a word in a line among others."""
+    """Regression: `--engine rocksdb:rows` was rejected, because the parent of each system's folder
+    did not exist; and a NATS server that does not sync was mentioned in one field of a log line.
+    """
 
     async def start() -> None:
         async with server.Server(given, {"jars": jars.part}):
@@ -400,7 +403,7 @@ def test_an_engine_for_all_is_opened_from_nothing_and_one_that_can_lose_what_it_
     assert [line["system"] for line in warned] == ([] if durable else ["jars"])
 
 
-def test_an_engine_that_can_not_be_opened_is_told_with_where_its_url_comes_from(
+def test_an_engine_that_cannot_be_opened_is_reported_with_the_source_of_its_url(
     tmp_path: Path,
 ) -> None:
     async def start() -> None:

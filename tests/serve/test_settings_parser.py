@@ -1,4 +1,4 @@
-"""A table of settings: what is read as what, and what is refused."""
+"""Parsing a table of settings: types of values, and invalid ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -40,7 +40,7 @@ class Shop(Struct, kw_only=True, frozen=True):
         ({"key": "1234"}, Shop(key="1234")),
     ],
 )
-def test_what_the_environment_says_as_text_is_read_as_the_fields_type(
+def test_text_from_the_environment_is_read_as_the_fields_type(
     given: dict[str, Any], made: Shop
 ) -> None:
     assert read_settings(Shop, given) == made
@@ -70,7 +70,7 @@ def test_what_the_environment_says_as_text_is_read_as_the_fields_type(
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(
+def test_an_invalid_value_is_rejected_by_name(
     given: dict[str, Any], fields: dict[str, object]
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_by_name(
     assert refused.value.fields == fields
 
 
-def test_a_name_that_is_near_none_is_told_all() -> None:
+def test_a_name_without_a_near_match_is_rejected_with_all_names() -> None:
     with pytest.raises(UsageError) as refused:
         read_settings(Shop, {"zzzzzz": 1})
     assert refused.value.fields["known"] == [

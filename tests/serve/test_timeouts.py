@@ -1,4 +1,4 @@
-"""One connection: what never ends, who never reads, and what is held back so that an answer is one write."""
+"""Timeouts, the write-buffer limit, and write coalescing of one connection."""
 
 import asyncio
 import socket
@@ -16,12 +16,12 @@ from tests.serve.support.raw_connections import (
     TIMEOUT_SECONDS,
     Wide,
     problem,
+    run,
     served,
-    story,
     to_the_end,
 )
 
-# What never ends
+# Header timeout
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,14 @@ from tests.serve.support.raw_connections import (
         "a body nobody reads",
     ],
 )
-def test_a_connection_whose_head_does_not_come_is_closed(
+def test_a_connection_without_a_complete_head_is_closed(
     pieces: list[bytes], status: int | None
 ) -> None:
-    """Slowloris: many connections, each of which sends a little now and then, and none of which ever ends."""
+    """Slowloris: many connections that each send a little from time to time, and never a whole
+    request.
+    """
 
-    async def told() -> None:
+    async def scenario() -> None:
         async with served(header_timeout_seconds=BRIEF) as port:
             answer = await to_the_end(port, *pieces)
             if status is not None:
@@ -61,11 +63,11 @@ def test_a_connection_whose_head_does_not_come_is_closed(
                     [piece for piece in pieces if b"HTTP" in piece]
                 )
 
-    story(told)
+    run(scenario)
 
 
-def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte() -> None:
-    async def told() -> None:
+def test_the_header_timeout_counts_from_the_first_byte() -> None:
+    async def scenario() -> None:
         async with served(header_timeout_seconds=0.3) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             began = asyncio.get_running_loop().time()
@@ -84,42 +86,44 @@ def test_a_head_that_drips_is_closed_by_its_beginning_and_not_by_its_last_byte()
             assert asyncio.get_running_loop().time() < began + TIMEOUT_SECONDS
             writer.close()
 
-    story(told)
+    run(scenario)
 
 
-def test_a_request_that_takes_long_to_answer_is_not_what_the_heads_time_is_about() -> None:
-    async def told() -> None:
+def test_a_slow_handler_is_not_subject_to_the_header_timeout() -> None:
+    async def scenario() -> None:
         wide = Wide()
         async with served(wide, header_timeout_seconds=BRIEF, write_timeout_seconds=BRIEF) as port:
             talking = asyncio.create_task(
                 to_the_end(port, b"GET /wide/wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             )
-            await wide.begun.wait()
+            await wide.started.wait()
             await asyncio.sleep(4 * BRIEF)
-            wide.go_on.set()
+            wide.resume.set()
             assert b"done" in await talking
 
-    story(told)
+    run(scenario)
 
 
-# Who never reads
+# Write timeout
 
 
-def test_a_client_that_takes_nothing_of_its_answer_is_hung_up_on() -> None:
-    """The stream never waits by itself, so it also shows that one gives others their turn: it kept the whole loop busy."""
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
+    """The stream never waits, so this also shows that it yields to the event loop. Regression: it
+    blocked the loop.
+    """
 
-    async def told() -> None:
+    async def scenario() -> None:
         wide = Wide()
         async with served(wide, write_timeout_seconds=BRIEF) as port:
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.sendall(b"GET /wide/endless HTTP/1.1\r\nHost: x\r\n\r\n")
                 await wide.ended.wait()
 
-    story(told)
+    run(scenario)
 
 
-def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
-    async def told() -> None:
+def test_a_client_that_reads_slowly_is_not_disconnected() -> None:
+    async def scenario() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
         under = Written()
         protocol = HttpProtocol(
@@ -130,38 +134,38 @@ def test_a_client_that_takes_something_now_and_then_is_not_hung_up_on() -> None:
             write_timeout_seconds=0.001,
         )
         protocol.connection_made(under)
-        under.unsent = [9, 8, 5, 1, 1]  # at each look
+        under.unread = [9, 8, 5, 1, 1]  # at each look
         protocol.pause_writing()
         await under.aborted.wait()
-        assert under.unsent == []
+        assert under.unread == []
         protocol.connection_lost(None)
 
-    story(told)
+    run(scenario)
 
 
-def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest_is_cut_off() -> (
-    None
-):
-    """Each could have its answer held for as long as it took a byte of it now and then: forty of them, 340 MB."""
+def test_beyond_the_write_buffer_limit_the_longest_waiting_client_is_aborted() -> None:
+    """Regression: each client kept its response buffered by reading a byte at a time: forty of
+    them, 340 MB.
+    """
 
-    async def told() -> None:
+    async def scenario() -> None:
         config = uvicorn.Config(make_app([shop()]), lifespan="off")
-        unsent, patience = WriteBufferLimit(10), TIMEOUT_SECONDS
+        unread, timeout = WriteBufferLimit(10), TIMEOUT_SECONDS
         unders = [Written() for _ in range(5)]
         protocols = [
             HttpProtocol(
                 config,
                 ServerState(),
                 {},
-                header_timeout_seconds=patience,
-                write_timeout_seconds=patience,
-                write_buffer_limit=unsent,
+                header_timeout_seconds=timeout,
+                write_timeout_seconds=timeout,
+                write_buffer_limit=unread,
             )
             for _ in unders
         ]
         for protocol, under, size in zip(protocols, unders, (6, 3, 1, 4, 90), strict=True):
             protocol.connection_made(under)
-            under.unsent = [size, size]
+            under.unread = [size, size]
         for number in (0, 1, 2):
             protocols[number].pause_writing()
         protocols[2].resume_writing()
@@ -173,12 +177,12 @@ def test_of_clients_that_leave_too_much_to_be_taken_the_one_that_does_so_longest
         )
         for protocol in protocols:
             protocol.connection_lost(None)
-        assert not unsent
+        assert not unread
 
-    story(told)
+    run(scenario)
 
 
-# What is held back, so that an answer is one write
+# Write coalescing
 
 
 class Written(asyncio.Transport):
@@ -186,11 +190,11 @@ class Written(asyncio.Transport):
         super().__init__()
         self.writes: list[bytes] = []
         self.closed_after: int | None = None
-        self.unsent: list[int] = []
+        self.unread: list[int] = []
         self.aborted = asyncio.Event()
 
     def get_write_buffer_size(self) -> int:
-        return self.unsent.pop(0)
+        return self.unread.pop(0)
 
     def abort(self) -> None:
         self.aborted.set()
@@ -229,31 +233,31 @@ async def one_request(under: Written, *received: bytes) -> None:
 
 
 def test_a_whole_response_is_one_write() -> None:
-    async def told() -> None:
+    async def scenario() -> None:
         under = Written()
         await one_request(under, GET)
         [response] = under.writes
         assert response.startswith(b"HTTP/1.1 200 OK\r\n") and response.endswith(b"}")
 
-    story(told)
+    run(scenario)
 
 
 def test_a_rejection_does_not_overtake_the_response_before_it() -> None:
-    async def told() -> None:
+    async def scenario() -> None:
         under = Written()
         await one_request(under, GET, b"HELLO\r\n\r\n")
         assert [response[:12] for response in under.writes] == [b"HTTP/1.1 200", b"HTTP/1.1 400"]
         assert under.closed_after == 2
 
-    story(told)
+    run(scenario)
 
 
-def test_an_answer_larger_than_what_is_held_comes_whole() -> None:
-    async def told() -> None:
+def test_a_large_response_is_complete() -> None:
+    async def scenario() -> None:
         async with served(Wide()) as port:
             answer = await to_the_end(
                 port, b"GET /wide/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             )
             assert answer.partition(b"\r\n\r\n")[2] == b"y" * 1_000_000
 
-    story(told)
+    run(scenario)

@@ -1,4 +1,4 @@
-"""Traces: requests and what they ask of the engine come to a collector together, and hold nothing that is private."""
+"""Tracing: spans of requests and engine calls reach a collector, and contain nothing private."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.support.nats_servers import nats_server
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes spans as a real one does."""
+    """Receives spans as a real collector does."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Collecting)
@@ -80,7 +80,7 @@ def given(folder: Path, **flags: Any) -> LoadedSettings:
 
 
 async def use(folder: Path, **flags: Any) -> None:
-    """A jar is filled over NATS, and looked at over HTTP within a trace of the caller's."""
+    """Fill a jar over NATS, and read it over HTTP within a trace of the caller."""
     async with Server(given(folder, **flags), {"jars": jars.part}) as place:
         client = await nats.connect(nats_server().url)
         await client.request("jars.put", json.dumps(["jam", 7]).encode(), timeout=30)
@@ -97,7 +97,7 @@ def attributes(span: Any) -> dict[str, Any]:
     }
 
 
-def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> None:
+def test_the_span_of_a_request_contains_those_of_the_engine(tmp_path: Path) -> None:
     with collector() as server:
         asyncio.run(use(tmp_path, otlp_endpoint=server.url))
         spans = server.spans()
@@ -115,7 +115,7 @@ def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> No
         assert set(within) == {"engine commit", "engine read"}
         assert attributes(asked)["messaging.destination.name"] == "jars.put"
         assert got.trace_id.hex() == "ab" * 16 and got.parent_span_id.hex() == "cd" * 8, (
-            "it goes on with the caller's"
+            "it continues with the caller's"
         )
         assert [span.name for span in spans if span.parent_span_id == got.span_id] == [
             "engine read"
@@ -127,7 +127,7 @@ def test_a_request_is_a_span_and_holds_those_of_the_engine(tmp_path: Path) -> No
         assert b"secret" not in b"".join(server.bodies), "no query"
 
 
-def test_a_collector_that_is_away_keeps_nobody_from_being_answered(
+def test_requests_are_answered_while_the_collector_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
@@ -136,16 +136,16 @@ def test_a_collector_that_is_away_keeps_nobody_from_being_answered(
     asyncio.run(use(tmp_path, otlp_endpoint=away))
 
 
-def test_a_collector_that_takes_all_and_answers_nothing_does_not_hold_up_the_end(
+def test_a_collector_that_does_not_answer_does_not_delay_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end took thirty seconds, as long as systemd waits before it kills."""
+    """Regression: shutdown took thirty seconds, as long as systemd waits before it kills."""
     monkeypatch.setattr(tracing, "CLOSE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "25")
-        begun = time.monotonic()
+        started = time.monotonic()
         asyncio.run(use(tmp_path, otlp_endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}"))
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - started < 15
     assert "last traces not exported: the collector does not answer" in [
         line["event"] for line in logs
     ]
@@ -160,11 +160,11 @@ def test_the_variable_of_opentelemetry_is_enough(
         assert len(server.spans()) > 2
 
 
-def test_without_a_collector_nothing_of_it_is_imported() -> None:
+def test_without_a_collector_opentelemetry_is_not_imported() -> None:
     program = "import sys, keyhouse.serve.server; assert not any(name.startswith('opentelemetry') for name in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-def test_what_is_no_place_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_endpoint_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Invalid trace collector URL"):
         given(tmp_path, otlp_endpoint="collector:4318")

@@ -1,13 +1,16 @@
-"""A file by which NATS knows a user without a password: how it is handed to the driver.
+"""NATS credentials files: users without a password.
 
-Two kinds are in use: the `.creds` file that `nsc` writes, a signed JWT with the seed of the user's key, where an operator's
-accounts say who may do what; and the seed alone, where the server's own configuration lists the user's public key (`nkey`).
+Two kinds are in use: the `.creds` file that `nsc` writes, a signed JWT with the seed of the user's
+key, where an operator's accounts define the permissions; and the seed alone, where the server's own
+configuration lists the user's public key (`nkey`).
 """
 
 from importlib.util import find_spec
 from typing import Any, Final
 
 from keyhouse.errors import UsageError
+
+__all__ = ["sign_in"]
 
 _JWT: Final = b"-----BEGIN NATS USER JWT-----"
 _SEED_OF_JWT: Final = b"-----BEGIN USER NKEY SEED-----"
@@ -16,13 +19,16 @@ _SEED_START: Final = b"SU"
 
 
 def sign_in(path: str) -> dict[str, Any]:
-    """Return the driver's settings for the file, read now so that errors precede connecting."""
+    """Return nats-py's options for a credentials file.
+
+    The file is read now, so that an invalid one raises UsageError before anything is connected.
+    """
     try:
         with open(path, "rb") as file:
             text = file.read()
     except OSError as error:
         raise UsageError(
-            "The credentials file can't be opened: look at its name, and at who may read it.",
+            "The credentials file can't be opened: check its name, and who may read it.",
             file=path,
             reason=error.strerror,
         ) from None
@@ -34,6 +40,6 @@ def sign_in(path: str) -> dict[str, Any]:
     if len(seed) == _SEED_BYTES and seed.startswith(_SEED_START):
         return {"nkeys_seed": path}
     raise UsageError(
-        "The file holds no credentials of a NATS user: a JWT with its seed, or a seed alone.",
+        "The file contains no credentials of a NATS user: a JWT with its seed, or a seed alone.",
         file=path,
     )

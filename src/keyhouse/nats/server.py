@@ -73,7 +73,7 @@ class NatsServer:
         self._node = node
         self._holds = tuple(holds)
         self._process: subprocess.Popen[bytes] | None = None
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -103,12 +103,12 @@ class NatsServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_ending_with(os.getpid()) if HAS_PARENT_DEATH_SIGNAL else None,
+                preexec_fn=_die_with(os.getpid()) if HAS_PARENT_DEATH_SIGNAL else None,
                 pass_fds=self._holds,
                 process_group=0,
             )
         if not HAS_PARENT_DEATH_SIGNAL:
-            self._keeper = _keeper(self._process.pid)
+            self._watchdog = _watchdog(self._process.pid)
 
     def is_ready(self) -> bool:
         """Return whether the server is healthy. Raises UnavailableError if it has exited."""
@@ -129,40 +129,40 @@ class NatsServer:
         while not self.is_ready():
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    "The nats-server did not become ready; its log says why.", log=self._log_end()
+                    "The nats-server did not become ready; see its log.", log=self._log_end()
                 )
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
         """Shut down gracefully; block until the process has exited."""
-        self._end(signal.SIGTERM)
+        self._terminate(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the process, as a crash would."""
-        self._end(signal.SIGKILL)
+        self._terminate(signal.SIGKILL)
 
     def pause(self) -> None:
         """Make the server hang with open connections; block until it does."""
         if self.process_id is not None and self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
             _, status = os.waitpid(self._process.pid, os.WUNTRACED)
-            if not os.WIFSTOPPED(status):  # it has ended by itself
+            if not os.WIFSTOPPED(status):  # it has exited
                 self._process.returncode = os.waitstatus_to_exitcode(status)
 
     def resume(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _terminate(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        if self._keeper is not None and self._keeper.stdin is not None:
-            self._keeper.kill()
-            self._keeper.wait()
-            self._keeper.stdin.close()
-            self._keeper = None
-        self._process.send_signal(how)
-        if how is not signal.SIGKILL:
+        if self._watchdog is not None and self._watchdog.stdin is not None:
+            self._watchdog.kill()
+            self._watchdog.wait()
+            self._watchdog.stdin.close()
+            self._watchdog = None
+        self._process.send_signal(number)
+        if number is not signal.SIGKILL:
             self._process.send_signal(signal.SIGCONT)
         try:
             self._process.wait(STOP_SECONDS)
@@ -247,7 +247,7 @@ def free_port() -> int:
             return port
 
 
-def _ending_with(parent: int) -> Callable[[], None]:
+def _die_with(parent: int) -> Callable[[], None]:
     """Return a function for the child to request the parent-death signal. Linux only."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -259,7 +259,7 @@ def _ending_with(parent: int) -> Callable[[], None]:
     return prepare
 
 
-def _keeper(server: int) -> subprocess.Popen[bytes]:
+def _watchdog(server: int) -> subprocess.Popen[bytes]:
     """Start a process that stops the server when the pipe held by this process closes."""
     script = 'read -r word; kill -TERM "$1"'
     return subprocess.Popen(

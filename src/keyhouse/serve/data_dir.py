@@ -17,7 +17,7 @@ __all__ = ["DataDir"]
 
 FILE: Final = "serve.lock"
 WAIT_SECONDS: Final = 10.0
-"""How long to wait for the nats-server of a process that was killed."""
+"""Timeout for the nats-server of a process that was killed."""
 
 
 class DataDir:
@@ -54,7 +54,7 @@ class DataDir:
 
     @property
     def is_open_to_others(self) -> bool:
-        """Whether other users can read it. The mode of an existing folder is not changed."""
+        """True if other users can read it. The mode of an existing folder is not changed."""
         return bool(self.path.stat().st_mode & 0o007)
 
     def release(self) -> None:

@@ -18,7 +18,7 @@ from keyhouse.serve.data_dir import DataDir
 
 FOLDER: Final = "nats"
 CHECK_SECONDS: Final = 0.5
-"""How often to check that the server runs."""
+"""Interval of the checks that the server runs."""
 
 _ATTEMPTS: Final = 3
 _log = structlog.get_logger("keyhouse.serve")

@@ -19,7 +19,7 @@ CHECK_SECONDS: Final = 3.0
 """Timeout of a system's checks."""
 
 CACHE_SECONDS: Final = 1.0
-"""How long a result is cached, so that frequent probes do not load the engine."""
+"""Lifetime of a cached result: frequent probes do not load the engine."""
 
 _log = structlog.get_logger("keyhouse.serve")
 

@@ -189,7 +189,7 @@ class _LossyStream:
 def _json(event: dict[str, Any], **_: Any) -> str:
     """Encode a line, with time, level and event first.
 
-    JSON allows characters that some readers take for a line end or that a terminal interprets
+    JSON allows characters that end a line for some readers or that a terminal interprets
     (U+007F to U+009F): they are escaped too.
     """
     first = {name: event.pop(name) for name in ("time", "level", "event") if name in event}

@@ -65,7 +65,7 @@ Reject = Callable[[KeyhouseError, bytes, HeaderPairs], EncodedResponse]
 
 
 def reject(error: KeyhouseError, raw_path: bytes, headers: HeaderPairs) -> EncodedResponse:
-    """Reject with a problem document, for an application that has no `reject` of its own."""
+    """Reject with a problem document, for an application without its own `reject`."""
     id = secrets.token_hex(8)
     response = PROBLEM.response(error, id)
     response.headers += (*SECURITY_HEADERS, (b"x-request-id", id.encode()))
@@ -323,7 +323,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def _in_head(self) -> bool:
-        """Whether a head is incomplete: each request has its own scope from its first byte."""
+        """True while a head is incomplete: each request has its own scope from its first byte."""
         return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
     def _head_bytes(self) -> int:
@@ -374,11 +374,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Disconnect a slow client: see `WriteBufferLimit`."""
-        _log.warning("slow client aborted", unsent=self.transport.get_write_buffer_size())
+        _log.warning("slow client aborted", buffered=self.transport.get_write_buffer_size())
         self.transport.abort()
 
     def _respond_error(self, error: KeyhouseError) -> None:
-        """Respond and close; only close if the response would be taken for another request's."""
+        """Respond and close; only close if the client could mistake it for another response."""
         self._flush()
         cycle = self.cycle
         if self._in_message and cycle is not None and cycle.response_complete:

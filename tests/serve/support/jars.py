@@ -1,4 +1,6 @@
-"""A small system for tests of the host: jars that hold a number, over NATS and HTTP, and what can go wrong beside them."""
+"""A small service for tests of the server: jars with a number, over NATS and HTTP, and ways to
+fail.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +43,7 @@ def part(context: ServiceContext) -> ServiceSpec:
 
     async def forever(name: str) -> Response[Stream]:
         async def pieces() -> AsyncIterator[bytes]:
-            yield b"begun"
+            yield b"started"
             await asyncio.Event().wait()
 
         return Response(pieces(), media_type="text/plain")

@@ -1,4 +1,4 @@
-"""One connection to the real server, byte by byte."""
+"""Raw connections to the real HTTP listener."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ BRIEF = 0.1
 
 
 class Wide:
-    """Answers that are larger than what a connection holds, and one that waits until it is told."""
+    """Routes with responses larger than the write buffer, and one that waits until it is released."""
 
     def __init__(self) -> None:
-        self.begun, self.go_on, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.started, self.resume, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def endless(self) -> Response[Stream]:
-        """Never end by itself."""
+        """Stream without end."""
 
         async def pieces() -> AsyncIterator[bytes]:
             try:
@@ -38,13 +38,13 @@ class Wide:
         return Response(pieces(), media_type="text/plain")
 
     async def wait(self) -> dict[str, bool]:
-        """Answer when told to."""
-        self.begun.set()
-        await self.go_on.wait()
+        """Respond when released."""
+        self.started.set()
+        await self.resume.wait()
         return {"done": True}
 
     async def large(self) -> Response[bytes]:
-        """More than is held back, at once."""
+        """Return a large body."""
         return Response(b"y" * 1_000_000, media_type="text/plain")
 
     def part(self) -> ServiceSpec:
@@ -65,16 +65,16 @@ async def served(
             yield address.port
 
 
-def story(told: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
         async with asyncio.timeout(3 * TIMEOUT_SECONDS):
-            await told()
+            await scenario()
 
     asyncio.run(limited())
 
 
 async def to_the_end(port: int, *pieces: bytes) -> bytes:
-    """All that the server says to these pieces, until it hangs up."""
+    """Send the pieces, and return everything the server sends until it disconnects."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in pieces:
@@ -88,7 +88,7 @@ async def to_the_end(port: int, *pieces: bytes) -> bytes:
 
 
 def problem(answer: bytes, status: int) -> dict[str, Any]:
-    """What the refusal says, if it is whole, and has what every answer has."""
+    """Return the problem document of a response, after checking its headers."""
     head, _, body = answer.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     assert lines[0].startswith(b"http/1.1 %d " % status), answer
@@ -99,6 +99,6 @@ def problem(answer: bytes, status: int) -> dict[str, Any]:
     ):
         assert lines.count(line) == 1
     assert b"x-frame-options: deny" in lines and b"content-length: %d" % len(body) in lines
-    told: dict[str, Any] = json.loads(body)
-    assert told["status"] == status and f"x-request-id: {told['requestId']}".encode() in lines
-    return told
+    logged: dict[str, Any] = json.loads(body)
+    assert logged["status"] == status and f"x-request-id: {logged['requestId']}".encode() in lines
+    return logged

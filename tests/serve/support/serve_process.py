@@ -1,4 +1,4 @@
-"""`keyhouse serve` as a process of its own: started, asked, told to end, killed."""
+"""`keyhouse serve` in a child process: started, called, stopped, killed."""
 
 import json
 import os
@@ -20,7 +20,7 @@ READY_SECONDS = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This one's, without settings, and with the tests where a part of one's own is looked for."""
+    """Return this process's environment without settings, with the tests on the import path."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("KEYHOUSE_")}
     return bare | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(SOURCE.parent)])} | more
 
@@ -30,7 +30,7 @@ def command(*arguments: str) -> list[str]:
 
 
 class Serving:
-    """A running one. `line` is the one that it said when it was ready."""
+    """A running process. `line` is the line that it printed when it was ready."""
 
     def __init__(self, process: "subprocess.Popen[str]", line: dict[str, Any], log: Path) -> None:
         self.process = process
@@ -47,14 +47,14 @@ class Serving:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """So far. Every line of it is JSON."""
+        """Return the log lines so far. Every line is JSON."""
         return [json.loads(line) for line in self.log_path.read_text().splitlines()]
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.http + path, timeout=10, trust_env=False)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Tell it, and wait for it; its exit code."""
+        """Send a signal, wait for the process, and return its exit code."""
         self.process.send_signal(how)
         return self.process.wait(30)
 
@@ -63,8 +63,9 @@ class Serving:
 def serving(
     folder: Path, *arguments: str, data: str = "data", **settings: str
 ) -> Iterator[Serving]:
-    """Ready, on free ports, with the jars if nothing else is asked for. It is killed at the end of the block if it still
-    runs."""
+    """Start it on free ports, with the jars by default, and wait until it is ready. It is killed at
+    the end of the block if it still runs.
+    """
     asked = (
         arguments if any(not each.startswith("-") for each in arguments[:1]) else (JARS, *arguments)
     )
@@ -91,7 +92,7 @@ def serving(
 
 
 def free(arguments: tuple[str, ...]) -> list[str]:
-    """Any free port, where none is asked for."""
+    """Return arguments for free ports, where none is given."""
     flags = {"--http": "127.0.0.1:0", "--nats-port": "0"}
     return [
         word for flag, value in flags.items() if flag not in arguments for word in (flag, value)
@@ -99,7 +100,7 @@ def free(arguments: tuple[str, ...]) -> list[str]:
 
 
 def refused(folder: Path, *arguments: str, **settings: str) -> dict[str, Any]:
-    """What it says when it can't start, as JSON: exit code 1, and nothing on standard output."""
+    """Return its error as JSON when it does not start: exit code 1, nothing on standard output."""
     ran = subprocess.run(
         command(*arguments, "--json"),
         cwd=folder,
