@@ -1,4 +1,4 @@
-"""The secret of a service that was given none: random, made once, for its owner's eyes."""
+"""The secret of a service that was given none: random, created once, readable by its owner only."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from keyhouse.errors import UsageError
 from keyhouse.settings import read_settings
 
 
-def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_a_secret_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "streamkit"
     secret = load_or_create_secret(folder)
     assert len(secret) == 64 and load_or_create_secret(folder) == secret
@@ -24,7 +24,7 @@ def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> No
     assert load_or_create_secret(tmp_path / "other") != secret
 
 
-def test_a_place_that_can_not_be_a_folder_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_rejected_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     for folder in (tmp_path / "data", tmp_path / "data" / "below"):
         with pytest.raises(UsageError, match="cannot be read or created") as refused:
@@ -32,14 +32,14 @@ def test_a_place_that_can_not_be_a_folder_is_refused_with_its_name(tmp_path: Pat
         assert refused.value.fields["file"] == str(folder / "jwt.secret")
 
 
-def test_all_who_start_at_once_get_the_same_secret(tmp_path: Path) -> None:
+def test_concurrent_starts_get_the_same_secret(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         secrets = list(pool.map(lambda _: load_or_create_secret(tmp_path), range(64)))
     assert len(set(secrets)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["jwt.secret"]
 
 
-def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_secret_that_other_users_can_read_is_rejected(tmp_path: Path) -> None:
     secret = load_or_create_secret(tmp_path)
     for mode in (0o640, 0o604, 0o620):
         (tmp_path / "jwt.secret").chmod(mode)
@@ -49,28 +49,28 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"short\n", b"\xff" * 40])
-def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, text: bytes) -> None:
+def test_a_file_without_a_secret_is_rejected(tmp_path: Path, text: bytes) -> None:
     load_or_create_secret(tmp_path)
     (tmp_path / "jwt.secret").write_bytes(text)
     with pytest.raises(UsageError):
         load_or_create_secret(tmp_path)
 
 
-def test_none_is_made_when_it_is_only_asked_for(tmp_path: Path) -> None:
+def test_a_missing_secret_is_not_created_with_make_false(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no secret yet"):
         load_or_create_secret(tmp_path / "data", make=False)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("secret", ["", "secret", "x" * 31])
-def test_a_short_secret_is_refused_and_not_shown(secret: str) -> None:
+def test_a_short_secret_is_rejected_and_not_shown(secret: str) -> None:
     with pytest.raises(UsageError, match="openssl rand -hex 32") as refused:
         JwtSettings(jwt_secret=secret)
     assert secret == "" or f"'{secret}'" not in str(refused.value)
     JwtSettings(jwt_secret="é" * 16)
 
 
-def test_settings_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_settings_are_rejected() -> None:
     wrong = [
         {"jwks": "keys.json"},
         {"jwt_algorithm": "RS256"},

@@ -1,4 +1,4 @@
-"""Tokens: the good ones name their tenant, and every forgery that is known is refused, by its own sentence."""
+"""Tokens: valid ones name their tenant, and every known forgery is rejected."""
 
 import asyncio
 from pathlib import Path
@@ -33,15 +33,17 @@ def bearing(token: str) -> list[tuple[bytes, bytes]]:
     return [(b"host", b"example"), (b"authorization", b"Bearer " + token.encode("utf-8"))]
 
 
-def told(by: JwtAuth, token: str) -> Caller:
+def authenticate(by: JwtAuth, token: str) -> Caller:
     return asyncio.run(by.authenticate(bearing(token)))
 
 
 # Good ones
 
 
-def test_a_good_token_names_its_tenant_and_may_read_and_write() -> None:
-    assert told(auth(), hs(GOOD)) == Caller(tenant=CUSTOMER, scopes=frozenset({"read", "write"}))
+def test_a_valid_token_names_its_tenant_and_may_read_and_write() -> None:
+    assert authenticate(auth(), hs(GOOD)) == Caller(
+        tenant=CUSTOMER, scopes=frozenset({"read", "write"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,32 +54,32 @@ def test_a_good_token_names_its_tenant_and_may_read_and_write() -> None:
         ({"sub": "c"}, "c"),
     ],
 )
-def test_the_first_claim_that_is_there_names_the_tenant(
-    claims: dict[str, str], tenant: str
-) -> None:
-    assert told(auth(), hs(claims | {"exp": NOW + 60})).tenant == tenant
+def test_the_first_tenant_claim_in_the_token_is_used(claims: dict[str, str], tenant: str) -> None:
+    assert authenticate(auth(), hs(claims | {"exp": NOW + 60})).tenant == tenant
 
 
-def test_the_claims_that_name_the_tenant_can_be_set() -> None:
-    assert told(auth(jwt_tenant_claims=["org"]), hs(GOOD | {"org": "acme"})).tenant == "acme"
+def test_the_tenant_claims_are_configurable() -> None:
+    assert (
+        authenticate(auth(jwt_tenant_claims=["org"]), hs(GOOD | {"org": "acme"})).tenant == "acme"
+    )
     with pytest.raises(TokenError, match="names no tenant"):
-        told(auth(jwt_tenant_claims=["org"]), hs(GOOD))
+        authenticate(auth(jwt_tenant_claims=["org"]), hs(GOOD))
 
 
-def test_a_scope_says_what_is_allowed_and_nothing_else_is() -> None:
-    caller = told(auth(), hs(GOOD | {"scope": "read  admin"}))
+def test_only_the_scopes_of_the_token_are_allowed() -> None:
+    caller = authenticate(auth(), hs(GOOD | {"scope": "read  admin"}))
     assert caller.scopes == {"read", "admin"}
     caller.require("read")
     with pytest.raises(ScopeError, match="needed='write'"):
         caller.require("write")
-    assert told(auth(), hs(GOOD | {"scope": ""})).scopes == frozenset()
+    assert authenticate(auth(), hs(GOOD | {"scope": ""})).scopes == frozenset()
 
 
-def test_issuer_and_audience_must_be_those_that_are_set() -> None:
+def test_issuer_and_audience_must_match_the_settings() -> None:
     strict = auth(jwt_issuer="https://id.example", jwt_audience="streamkit")
     good = GOOD | {"iss": "https://id.example", "aud": ["other", "streamkit"]}
-    assert told(strict, hs(good)).tenant == CUSTOMER
-    assert told(strict, hs(good | {"aud": "streamkit"})).tenant == CUSTOMER
+    assert authenticate(strict, hs(good)).tenant == CUSTOMER
+    assert authenticate(strict, hs(good | {"aud": "streamkit"})).tenant == CUSTOMER
     wrong: list[dict[str, object]] = [
         {"iss": "https://id.example/"},
         {"iss": None},
@@ -87,51 +89,53 @@ def test_issuer_and_audience_must_be_those_that_are_set() -> None:
     wrong.append({"aud": None})
     for changed in wrong:
         with pytest.raises(TokenError):
-            told(strict, hs(good | changed))
+            authenticate(strict, hs(good | changed))
     for missing in ("iss", "aud"):
         with pytest.raises(TokenError):
-            told(strict, hs({name: value for name, value in good.items() if name != missing}))
+            authenticate(
+                strict, hs({name: value for name, value in good.items() if name != missing})
+            )
 
 
 # Times
 
 
 def test_the_leeway_is_thirty_seconds_and_no_more() -> None:
-    assert told(auth(), hs(GOOD | {"exp": NOW - 29})).tenant == CUSTOMER
-    assert told(auth(), hs(GOOD | {"nbf": NOW + 30, "iat": NOW + 30})).tenant == CUSTOMER
+    assert authenticate(auth(), hs(GOOD | {"exp": NOW - 29})).tenant == CUSTOMER
+    assert authenticate(auth(), hs(GOOD | {"nbf": NOW + 30, "iat": NOW + 30})).tenant == CUSTOMER
     with pytest.raises(TokenError, match="expired"):
-        told(auth(), hs(GOOD | {"exp": NOW - 30}))
+        authenticate(auth(), hs(GOOD | {"exp": NOW - 30}))
     with pytest.raises(TokenError, match="not valid yet"):
-        told(auth(), hs(GOOD | {"nbf": NOW + 31}))
+        authenticate(auth(), hs(GOOD | {"nbf": NOW + 31}))
     with pytest.raises(TokenError, match="expired"):
-        told(auth(jwt_leeway_seconds=0), hs(GOOD | {"exp": NOW}))
+        authenticate(auth(jwt_leeway_seconds=0), hs(GOOD | {"exp": NOW}))
 
 
-def test_a_token_that_is_remembered_still_expires() -> None:
+def test_a_cached_token_still_expires() -> None:
     clock = ManualClock()
     by = auth(clock)
     token = hs(GOOD | {"exp": NOW + 10})
-    assert told(by, token) == told(by, token)
+    assert authenticate(by, token) == authenticate(by, token)
     clock.advance(seconds=39.999)
-    told(by, token)
+    authenticate(by, token)
     clock.advance(milliseconds=1)
     with pytest.raises(TokenError, match="expired"):
-        told(by, token)
+        authenticate(by, token)
     clock.advance(seconds=-100)
-    told(by, token)
+    authenticate(by, token)
     clock.set((NOW - 1_000) * 1_000)
     started = hs(GOOD | {"nbf": NOW})
     with pytest.raises(TokenError, match="not valid yet"):
-        told(by, started)
+        authenticate(by, started)
 
 
-def test_what_is_recognised_at_once_is_what_would_be_accepted_and_nothing_else() -> None:
+def test_cached_caller_agrees_with_authenticate() -> None:
     clock = ManualClock()
     by = auth(clock)
     token = hs(GOOD | {"exp": NOW + 10, "nbf": NOW})
     headers = dict(bearing(token))
     assert by.cached_caller(headers) is None, "nothing is known before it was verified"
-    caller = told(by, token)
+    caller = authenticate(by, token)
     assert by.cached_caller(headers) is caller
     for other in (
         {b"authorization": b"Bearer " + token.encode() + b"x"},
@@ -149,31 +153,33 @@ def test_what_is_recognised_at_once_is_what_would_be_accepted_and_nothing_else()
     assert by.cached_caller(headers) is None, "the keys have changed"
 
 
-def test_a_token_that_a_cookie_brought_opens_nothing_under_another_name() -> None:
-    """Both kinds were kept in one table, and those of cookies by the hash of `c` and the token: `Bearer c…` was accepted."""
+def test_a_cached_cookie_token_is_not_a_bearer_token_with_a_prefix() -> None:
+    """Regression: tokens from cookies were cached by the hash of `c` and the token, so that `Bearer
+    c…` was accepted.
+    """
     by = auth()
     token = hs(GOOD)
     asyncio.run(by.authenticate([(b"cookie", b"auth_token=" + token.encode())]))
     assert by.cached_caller(dict(bearing("c" + token))) is None
     with pytest.raises(TokenError):
-        told(by, "c" + token)
-    assert not told(by, token).from_cookie
+        authenticate(by, "c" + token)
+    assert not authenticate(by, token).from_cookie
 
 
-def test_few_tokens_are_remembered_and_none_as_it_is() -> None:
+def test_the_cache_is_bounded_and_contains_no_token() -> None:
     by = auth(cached_max=3)
     tokens = [hs(GOOD | {"jti": str(number)}) for number in range(10)]
     for token in tokens * 2:
-        assert told(by, token).tenant == CUSTOMER
+        assert authenticate(by, token).tenant == CUSTOMER
     assert len(by._cache) == 3
     assert all(len(digest) == 32 for digest in by._cache)
 
 
-def test_nothing_is_remembered_of_a_forgery() -> None:
+def test_a_forgery_is_not_cached() -> None:
     by = auth()
     for _, token in forgeries():
         with pytest.raises(TokenError):
-            told(by, token)
+            authenticate(by, token)
     assert by._cache == {}
 
 
@@ -183,22 +189,22 @@ def test_nothing_is_remembered_of_a_forgery() -> None:
 FORGERIES = list(forgeries())
 
 
-def test_there_are_many_forgeries_and_each_is_another() -> None:
+def test_all_forgeries_are_different() -> None:
     assert len({token for _, token in FORGERIES}) == len(FORGERIES) >= 80
 
 
 @pytest.mark.parametrize(("name", "token"), FORGERIES, ids=[name for name, _ in FORGERIES])
-def test_a_forgery_is_refused(name: str, token: str) -> None:
+def test_a_forgery_is_rejected(name: str, token: str) -> None:
     with pytest.raises(TokenError) as refused:
-        told(auth(), token)
+        authenticate(auth(), token)
     said = str(refused.value)
     assert SECRET not in said and (len(token) < 20 or token not in said)
 
 
 @pytest.mark.parametrize("tenant", ["12_streamkit_notes", "_streamkit_", "a_streamkit_"])
-def test_a_tenant_that_could_be_mistaken_for_another_is_refused(tenant: str) -> None:
+def test_an_ambiguous_tenant_name_is_rejected(tenant: str) -> None:
     with pytest.raises(TokenError, match="Malformed tenant claim"):
-        told(auth(), hs(GOOD | {"customerId": tenant}))
+        authenticate(auth(), hs(GOOD | {"customerId": tenant}))
 
 
 # Where the token stands
@@ -212,7 +218,7 @@ def find(*headers: tuple[str, str]) -> Caller:
 TOKEN, OTHER = hs(GOOD), hs(GOOD | {"customerId": "6"})
 
 
-def test_a_token_comes_in_the_cookie_or_behind_bearer() -> None:
+def test_a_token_is_found_in_the_cookie_or_after_bearer() -> None:
     assert find(("cookie", f"theme=dark; auth_token={TOKEN}; x=1")).from_cookie is True
     assert find(("cookie", "theme=dark"), ("cookie", f"auth_token={TOKEN}")).from_cookie is True
     assert find(("authorization", f"bearer  {TOKEN} ")).from_cookie is False
@@ -221,7 +227,7 @@ def test_a_token_comes_in_the_cookie_or_behind_bearer() -> None:
     )
 
 
-def test_the_same_token_in_both_places_is_a_cookies() -> None:
+def test_the_same_token_in_both_places_counts_as_from_the_cookie() -> None:
     assert (
         find(("cookie", f"auth_token={TOKEN}"), ("authorization", f"Bearer {TOKEN}")).from_cookie
         is True
@@ -239,7 +245,7 @@ def test_the_same_token_in_both_places_is_a_cookies() -> None:
     ],
     ids=["cookie and header", "two in one cookie", "twice the same", "two cookies", "two headers"],
 )
-def test_two_tokens_are_refused(headers: list[tuple[str, str]]) -> None:
+def test_two_tokens_are_rejected(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(TokenError, match="more than one"):
         find(*headers)
 
@@ -259,7 +265,7 @@ def test_two_tokens_are_refused(headers: list[tuple[str, str]]) -> None:
         [("x-authorization", f"Bearer {TOKEN}")],
     ],
 )
-def test_no_token_is_refused(headers: list[tuple[str, str]]) -> None:
+def test_a_missing_token_is_rejected(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(TokenError):
         find(*headers)
 
@@ -272,20 +278,20 @@ def test_a_minted_token_is_accepted_and_expires(tmp_path: Path) -> None:
     settings = JwtSettings(jwt_issuer="me", jwt_audience="you")
     token = mint(settings, tmp_path, CUSTOMER, scopes=["read"], seconds=60, clock=clock)
     by = jwt_auth(settings, tmp_path, clock=clock)
-    assert told(by, token) == Caller(tenant=CUSTOMER, scopes=frozenset({"read"}))
+    assert authenticate(by, token) == Caller(tenant=CUSTOMER, scopes=frozenset({"read"}))
     clock.advance(seconds=90)
     with pytest.raises(TokenError, match="expired"):
-        told(by, token)
+        authenticate(by, token)
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "x" * 65, "12_streamkit_x"])
-def test_no_token_is_minted_for_what_can_be_no_tenant(tmp_path: Path, tenant: str) -> None:
+def test_no_token_is_minted_for_an_invalid_tenant_name(tmp_path: Path, tenant: str) -> None:
     with pytest.raises(UsageError, match="Invalid tenant name"):
         mint(JwtSettings(), tmp_path, tenant, tenant_pattern=STREAMKIT)
     assert not list(tmp_path.iterdir()), "a refusal makes no secret"
 
 
-def test_only_a_secret_mints_and_for_a_year_at_most(tmp_path: Path) -> None:
+def test_tokens_are_minted_with_a_secret_only_and_for_a_year_at_most(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="private key"):
         mint(JwtSettings(jwt_algorithm="RS256", jwks="keys.json"), tmp_path, CUSTOMER)
     for seconds in (0, -1, 400 * 86_400, float("nan")):
@@ -294,7 +300,7 @@ def test_only_a_secret_mints_and_for_a_year_at_most(tmp_path: Path) -> None:
 
 
 def test_a_token_names_its_subject_and_roles() -> None:
-    named = told(auth(), hs(GOOD | {"sub": "ann", "roles": ["owner", 5, "reader"]}))
+    named = authenticate(auth(), hs(GOOD | {"sub": "ann", "roles": ["owner", 5, "reader"]}))
     assert (named.subject, named.roles) == ("ann", frozenset({"owner", "reader"}))
-    plain = told(auth(), hs(GOOD | {"sub": 5, "roles": "owner"}))
+    plain = authenticate(auth(), hs(GOOD | {"sub": 5, "roles": "owner"}))
     assert (plain.subject, plain.roles) == ("", frozenset())

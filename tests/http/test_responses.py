@@ -1,4 +1,4 @@
-"""Routes answer by their types: values in, values out, and a problem document for everything else."""
+"""Routes respond by their types: values in, values out, and a problem document for every error."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ from tests.http.support.shop import shop
 # Values
 
 
-def test_a_value_is_put_and_read_with_its_tag() -> None:
+def test_a_value_is_written_and_read_with_its_etag() -> None:
     app = make_app([shop()])
     made = ask(app, "PUT", "/shop/things/drinks/tea", b'{"name":"tea","price":3}')
     assert made.status == 201
@@ -38,12 +38,12 @@ def test_a_value_is_put_and_read_with_its_tag() -> None:
     assert read.header("content-length") == str(len(read.body))
 
 
-def test_nothing_is_204_and_has_no_body() -> None:
+def test_none_is_204_without_a_body() -> None:
     answered = ask(make_app([shop()]), "DELETE", "/shop/things/drinks/tea")
     assert (answered.status, answered.body, answered.header("content-type")) == (204, b"", None)
 
 
-def test_a_path_is_told_by_its_longest_text() -> None:
+def test_the_longest_text_of_a_path_matches_first() -> None:
     answered = ask(
         make_app([shop()]), "POST", "/shop/things/drinks:batch", b'[{"name":"tea"},{"name":"beer"}]'
     )
@@ -55,11 +55,11 @@ def test_head_is_get_without_its_body() -> None:
     ask(app, "PUT", "/shop/things/drinks/tea", b'{"name":"tea"}')
     head, get = (ask(app, method, "/shop/things/drinks/tea") for method in ("HEAD", "GET"))
     assert (head.status, head.body) == (200, b"")
-    told = [
+    body = [
         {name: value for name, value in each.headers if name != "x-request-id"}
         for each in (head, get)
     ]
-    assert told[0] == told[1]
+    assert body[0] == body[1]
 
 
 def test_a_stream_comes_in_pieces() -> None:
@@ -77,13 +77,13 @@ def test_a_stream_comes_in_pieces() -> None:
 @pytest.mark.parametrize(
     "path", ["/shop", "/shop/", "/shop/things/drinks/", "/things/drinks", "/shop//echo", "/docz"]
 )
-def test_nothing_is_at_another_address(path: str) -> None:
+def test_an_unknown_path_is_404(path: str) -> None:
     answered = ask(make_app([shop()]), "GET", path)
     assert (answered.status, answered.json()["code"]) == (404, "NOT_FOUND")
     assert answered.header("content-type") == "application/problem+json"
 
 
-def test_another_method_is_refused_and_those_there_are_named() -> None:
+def test_another_method_is_405_with_the_allowed_ones() -> None:
     app = make_app([shop()])
     refused = ask(app, "PATCH", "/shop/things/drinks/tea")
     assert (refused.status, refused.header("allow")) == (405, "GET, PUT, DELETE, HEAD, OPTIONS")
@@ -109,7 +109,7 @@ def test_an_error_is_a_problem_document_by_its_class() -> None:
 
 
 @pytest.mark.parametrize(("how", "status"), [("bug", 500), ("engine", 503), ("data", 500)])
-def test_an_error_of_ours_tells_nothing_but_its_id_which_is_in_the_log(
+def test_an_internal_error_sends_only_the_request_id_that_is_in_the_log(
     how: str, status: int
 ) -> None:
     with structlog.testing.capture_logs() as lines:
@@ -122,7 +122,7 @@ def test_an_error_of_ours_tells_nothing_but_its_id_which_is_in_the_log(
     assert (answered.header("retry-after") == "1") is (status == 503)
 
 
-def test_a_trace_is_logged_without_variables() -> None:
+def test_a_traceback_is_logged_without_variables() -> None:
     with structlog.testing.capture_logs() as lines:
         ask(
             make_app([shop()]),
@@ -137,7 +137,7 @@ def test_a_trace_is_logged_without_variables() -> None:
 # Ids, headers, log, metrics
 
 
-def test_every_answer_has_its_guards_and_an_id_of_its_own() -> None:
+def test_every_response_has_security_headers_and_a_unique_id() -> None:
     app = make_app([shop()])
     ids = set()
     for path in ("/shop/things/drinks", "/nothing", "/shop/fail/bug", "/shop/export", "/docs"):
@@ -149,7 +149,7 @@ def test_every_answer_has_its_guards_and_an_id_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("wished", ["r-1", "0123456789abcdef", "a" * 64, "req_1.2:3/4+5=", "A"])
-def test_a_sane_id_is_taken_over(wished: str) -> None:
+def test_a_valid_request_id_is_kept(wished: str) -> None:
     if "_" in wished:
         wished = wished.replace("_", "-")
     answered = ask(
@@ -161,7 +161,7 @@ def test_a_sane_id_is_taken_over(wished: str) -> None:
 @pytest.mark.parametrize(
     "wished", ["", " ", "a" * 65, "a b", "a\tb", "é", "-x", '"', "<script>", "a;b"]
 )
-def test_any_other_id_is_not(wished: str) -> None:
+def test_an_invalid_request_id_is_replaced(wished: str) -> None:
     answered = ask(
         make_app([shop()]), "GET", "/shop/things/drinks", headers={"X-Request-Id": wished}
     )
@@ -169,7 +169,7 @@ def test_any_other_id_is_not(wished: str) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "lines"), [("all", 3), ("failed", 1), ("off", 0)])
-def test_the_access_log_has_what_is_asked_for(wanted: Any, lines: int) -> None:
+def test_the_access_log_follows_its_setting(wanted: Any, lines: int) -> None:
     app = make_app([shop()], settings=HttpSettings(access_log=wanted))
     with structlog.testing.capture_logs() as logged:
         for path in ("/shop/things/drinks?after=secret", "/nothing", "/shop/fail/engine"):
@@ -205,10 +205,10 @@ def test_requests_are_counted_by_template_and_never_by_path() -> None:
     assert "/no/such" not in page and "drinks" not in page
 
 
-# Who asks
+# Callers
 
 
-def test_a_route_with_a_scope_wants_a_token_that_has_it() -> None:
+def test_a_route_with_a_scope_requires_a_token_with_it() -> None:
     app = make_app([shop()])
     missing = ask(app, "GET", "/shop/mine")
     assert (missing.status, missing.header("www-authenticate")) == (401, "Bearer")
@@ -219,14 +219,14 @@ def test_a_route_with_a_scope_wants_a_token_that_has_it() -> None:
     assert (refused.status, refused.json()["fields"]) == (403, {"needed": "write"})
 
 
-def test_what_a_token_opens_is_kept_by_no_cache_between() -> None:
+def test_responses_to_tokens_are_private_to_caches() -> None:
     answered = ask(
         make_app([shop()]), "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"}
     )
     assert answered.header("cache-control") == "private, no-cache"
 
 
-def test_too_many_requests_of_one_tenant_wait_and_others_do_not() -> None:
+def test_a_tenant_is_rate_limited_and_others_are_not() -> None:
     clock = ManualClock()
     app = make_app([shop(RateLimiter(1, burst=2, clock=clock))])
     ann, bob = ({"Authorization": f"Bearer {name}:read"} for name in ("ann", "bob"))
@@ -239,8 +239,10 @@ def test_too_many_requests_of_one_tenant_wait_and_others_do_not() -> None:
     assert ask(app, "GET", "/shop/mine", headers=ann).status == 200
 
 
-def test_a_large_body_counts_as_many_requests_and_is_refused_before_it_is_read() -> None:
-    """It counted as one: whoever may ask a thousand times at once had the service hold a thousand of the largest bodies."""
+def test_a_large_body_counts_as_many_requests_and_is_rejected_before_it_is_read() -> None:
+    """Regression: it counted as one, so that a burst of a thousand requests buffered a thousand of
+    the largest bodies.
+    """
 
     async def keep(body: str, caller: Caller) -> None:
         pass
@@ -266,7 +268,7 @@ def test_a_large_body_counts_as_many_requests_and_is_refused_before_it_is_read()
 # The app as a whole
 
 
-def test_a_part_stands_alone_in_somebodys_own_server() -> None:
+def test_a_service_can_be_mounted_in_another_server() -> None:
     own = Starlette(routes=[Mount("/api/v1", app=make_app([shop()], alone=True))])
     assert ask(own, "GET", "/api/v1/things/drinks").status == 200
     assert ask(own, "GET", "/api/v1/openapi.json").json()["servers"] == [{"url": "/api/v1"}]
@@ -274,7 +276,7 @@ def test_a_part_stands_alone_in_somebodys_own_server() -> None:
     assert ask(own, "GET", "/api/v1/shop/things/drinks").status == 404
 
 
-def test_parts_stand_beside_each_other_and_beside_routes_of_the_program() -> None:
+def test_services_are_mounted_beside_each_other_and_beside_plain_routes() -> None:
     async def health() -> Response[bytes]:
         return Response(b"fine", media_type="text/plain")
 
@@ -288,18 +290,18 @@ def test_parts_stand_beside_each_other_and_beside_routes_of_the_program() -> Non
     assert ask(app, "GET", "/health").body == b"fine"
 
 
-def test_a_server_that_keeps_no_raw_path_is_served_too() -> None:
+def test_a_server_without_raw_path_is_supported() -> None:
     answered = ask(make_app([shop()]), "GET", "/shop/things/drinks", raw_path=None)
     assert answered.status == 200
 
 
-def test_what_is_draining_takes_nothing_new_and_ends_what_had_begun() -> None:
+def test_draining_rejects_new_requests_and_finishes_those_in_flight() -> None:
     async def story() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow() -> dict[str, int]:
-            """Answer when told to."""
-            begun.set()
+            """Respond when released."""
+            started.set()
             await go_on.wait()
             return {"done": 1}
 
@@ -307,7 +309,7 @@ def test_what_is_draining_takes_nothing_new_and_ends_what_had_begun() -> None:
             [ServiceSpec(name="x", routes=[Route(method="GET", path="/slow", handler=slow)])]
         )
         first = asyncio.create_task(asking(app, "GET", "/x/slow"))
-        await begun.wait()
+        await started.wait()
         draining = asyncio.create_task(app.drain())
         await asyncio.sleep(0)
         refused = await asking(app, "GET", "/x/slow")
@@ -321,20 +323,20 @@ def test_what_is_draining_takes_nothing_new_and_ends_what_had_begun() -> None:
     asyncio.run(story())
 
 
-def test_a_drain_does_not_wait_for_ever() -> None:
+def test_a_drain_times_out() -> None:
     async def story() -> None:
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def stuck() -> None:
-            """Never answer."""
-            begun.set()
+            """Never respond."""
+            started.set()
             await asyncio.Event().wait()
 
         settings = HttpSettings(drain_seconds=0.01)
         part = ServiceSpec(name="x", routes=[Route(method="GET", path="/stuck", handler=stuck)])
         app = make_app([part], settings=settings)
         task = asyncio.create_task(asking(app, "GET", "/x/stuck"))
-        await begun.wait()
+        await started.wait()
         with structlog.testing.capture_logs() as lines:
             await app.drain()
         assert lines[0]["count"] == 1
@@ -343,7 +345,7 @@ def test_a_drain_does_not_wait_for_ever() -> None:
     asyncio.run(story())
 
 
-# What can't be declared
+# Invalid declarations
 
 
 def wrong(path: str = "/x", method: str = "GET", **named: Any) -> None:
@@ -385,12 +387,12 @@ async def flat_query(query: int) -> None: ...
         getattr(part, "__name__", part) for part in named.values()
     ),  # the same in each process
 )
-def test_a_route_that_can_not_work_is_refused_when_the_app_is_made(named: dict[str, Any]) -> None:
+def test_an_invalid_route_is_rejected_when_the_app_is_made(named: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError):
         wrong(**named)
 
 
-def test_two_routes_of_one_address_are_refused() -> None:
+def test_two_routes_with_the_same_path_are_rejected() -> None:
     async def fine() -> None: ...
 
     twice = [Route(method="GET", path="/x", handler=fine)] * 2
@@ -410,7 +412,7 @@ def test_two_routes_of_one_address_are_refused() -> None:
         {"slow_seconds": 0},
     ],
 )
-def test_settings_that_can_not_be_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         HttpSettings(**settings)
 
