@@ -1,4 +1,5 @@
-"""A declaration that can't hold is refused when it is made: before any row, with what is wrong and where."""
+"""A declaration that can't hold is refused when it is made: before any row, with what is wrong and
+where."""
 
 from collections.abc import Callable
 from datetime import date
@@ -214,7 +215,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a lifetime in words": (lambda: record(expiry=fixed("30")), "whole number of seconds"),  # type: ignore[arg-type]
     "a lifetime of half a second": (lambda: record(expiry=fixed(0.5)), "whole number of seconds"),  # type: ignore[arg-type]
-    "a pattern that is none": (lambda: Regex("("), "Not a regular expression"),
+    "an invalid pattern": (lambda: Regex("("), "Not a regular expression"),
     "a number longer than a key": (lambda: Template("b:{n:09999d}"), "1 to 100 digits"),
     # Logs
     "a fold without a state": (lambda: Log(Book, "e:{id}", fold=fold), "both a fold and a state"),
@@ -264,7 +265,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: schema(record(at="b:{x:ulid}"), record(at="b:map:{id}", name="map")),
         "would return rows of another",
     ),
-    "an overlap that is none": (lambda: _needless_overlap(), "does not exist"),
+    "an overlap that does not exist": (lambda: _needless_overlap(), "does not exist"),
     "a record that is not there": (lambda: schema(record()).record("nope"), "no such record"),
 }
 
@@ -283,7 +284,7 @@ def _needless_overlap() -> Schema:
 
 
 @pytest.mark.parametrize(("mistake", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_refused_when_declared(mistake: Callable[[], object], sentence: str) -> None:
+def test_a_mistake_is_rejected_at_declaration(mistake: Callable[[], object], sentence: str) -> None:
     with pytest.raises(DeclarationError, match=sentence):
         mistake()
 

@@ -1,4 +1,5 @@
-"""Derived rows are a pure function of one record: the same for the same record, different only where it differs."""
+"""Derived rows are a pure function of one record: the same for the same record, different only
+where it differs."""
 
 import copy
 from datetime import date
@@ -83,7 +84,7 @@ def all_rows(book: Book) -> dict[str, Any]:
 
 
 @given(book=books)
-def test_the_same_record_always_earns_the_same_rows_and_is_left_as_it_was(book: Book) -> None:
+def test_the_same_record_always_has_the_same_rows_and_is_not_changed(book: Book) -> None:
     before = copy.deepcopy(book)
     first = all_rows(book)
     assert all_rows(book) == first and all_rows(BOOK.decode(BOOK.encode(book))) == first
@@ -111,7 +112,8 @@ def test_every_row_leads_back_to_its_record(book: Book) -> None:
 def test_the_difference_takes_a_record_from_what_it_was_to_what_it_is(
     one: Book, other: Book
 ) -> None:
-    """Kept beside the code under test: rows as a plain dict, changed by what the kinds say, must be what they earn."""
+    """Kept beside the code under test: rows as a plain dict, changed by what the kinds say, must be
+    what they earn."""
     other.id = one.id
     rows: dict[str, Any] = {}
     for before, after in ((None, one), (one, other), (other, None)):
@@ -170,7 +172,7 @@ def test_the_rows_of_one_book_are_these() -> None:
     }
 
 
-def test_a_field_that_is_not_set_earns_no_row_unless_it_may_be_null() -> None:
+def test_a_field_that_is_not_set_has_no_row_unless_it_may_be_null() -> None:
     book = Book(id="1", title="x")
     assert (
         BY_SERIES.rows(book, ("1",)) == {}
@@ -188,8 +190,9 @@ def test_a_field_that_is_not_set_earns_no_row_unless_it_may_be_null() -> None:
         Count("w:{who}", fields={"who": "author.name"}),
     ],
 )
-def test_a_part_that_is_not_set_earns_no_row_for_what_lies_within(kind: Derived) -> None:
-    """Found by a review: `null` for the part, which its type allows, ended a put with an AttributeError."""
+def test_a_part_that_is_not_set_has_no_row_for_what_lies_within(kind: Derived) -> None:
+    """Found by a review: `null` for the part, which its type allows, ended a put with an
+    AttributeError."""
     Record(Book, "b:{id}", kind)
     assert kind.rows(Book(id="1", title="t"), ("1",)) == {}
     assert next(iter(kind.rows(Book(id="1", title="t", author=Author("ada")), ("1",)))).startswith(
@@ -198,14 +201,14 @@ def test_a_part_that_is_not_set_earns_no_row_for_what_lies_within(kind: Derived)
 
 
 def test_an_attribute_may_have_a_name_that_python_keeps_for_itself() -> None:
-    """Keys are built by compiled expressions, and `v.class` is none."""
+    """Keys are built by compiled code, and `v.class` does not compile."""
     kind = msgspec.defstruct("Kind", [("id", str), ("class", str)])
     index = Index("class:{class}:{id}")
     Record(kind, "k:{id}", index)
     assert index.rows(kind("1", "a"), ("1",)) == {"class:a:1": b"1"}
 
 
-def test_a_record_for_which_it_does_not_hold_earns_no_row() -> None:
+def test_a_record_for_which_it_does_not_hold_has_no_row() -> None:
     assert LISTED.rows(Book(id="1", title="x", listed=False), ("1",)) == {}
 
 
@@ -230,7 +233,7 @@ def test_a_key_field_that_the_record_holds_under_another_name_is_taken_from_the_
     assert by_kind.rows(value, odd.keys(value, {})) == {f"kind:x:{ulid}": b"1"}
 
 
-def test_a_unique_row_is_refused_to_a_second_record_and_released_by_its_holder_alone() -> None:
+def test_a_unique_row_rejects_a_second_record_and_is_released_by_its_holder_alone() -> None:
     assert ONE_TITLE.merge("k", None, None, b'"1"') == b'"1"'
     assert ONE_TITLE.merge("k", b'"1"', b'"1"', b'"1"') == b'"1"'
     assert ONE_TITLE.merge("k", b'"1"', b'"1"', None) is None
@@ -247,7 +250,7 @@ def test_a_first_row_stays_with_its_holder() -> None:
     assert SERIES_FIRST.successor("series:ring:00001500:7", b"1") == b'"7"'
 
 
-def test_a_summary_lists_each_member_once_and_goes_with_the_last() -> None:
+def test_a_summary_lists_each_member_once_and_is_deleted_with_the_last() -> None:
     one = IN_SERIES.merge("k", None, None, ("1", None))
     assert one == b'{"ids":["1"],"v":1}'
     two = IN_SERIES.merge("k", one, None, ("2", None))
@@ -281,9 +284,9 @@ def test_an_index_row_of_another_shape_is_unreadable() -> None:
     assert BY_TITLE.owners("title:only", b'"1"') == [] and YEARS.owners("nope", b"[]") == []
 
 
-def test_an_entry_that_is_no_json_is_refused_and_not_stored_as_null() -> None:
-    """What `entry` returns was encoded unchecked: a NaN became null. And a tuple was never equal to the list that it
-    became, so that `verify` found every such row wrong."""
+def test_an_entry_that_is_not_json_is_rejected_and_not_stored_as_null() -> None:
+    """The result of `entry` was encoded unchecked: a NaN became null. A tuple was never equal to
+    the list that it became, so `verify` reported every such row as wrong."""
     summary = Summary("all", member="id", under="ids", entry=lambda book: float("nan"))
     Record(Book, "b:{id}", summary)
     with pytest.raises(DocumentError):

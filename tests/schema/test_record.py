@@ -1,4 +1,5 @@
-"""Records: what a write sets, what a read refuses, what leaves the store, and what is kept though nobody here knows it."""
+"""Records: what a write sets, what a read refuses, what leaves the store, and what is kept though
+nobody here knows it."""
 
 import math
 from contextlib import suppress
@@ -60,7 +61,7 @@ def user(**changes: Any) -> User:
     return User(**{"id": "1", "display_name": "Ann", **changes})
 
 
-# What a write sets
+# Attributes that a write sets
 
 
 def test_a_write_sets_version_and_times_and_leaves_the_callers_value_alone() -> None:
@@ -75,8 +76,8 @@ def test_a_write_sets_version_and_times_and_leaves_the_callers_value_alone() -> 
     assert mine == user()
 
 
-def test_a_value_of_the_wrong_type_is_refused_as_such_where_others_are_computed_from_it() -> None:
-    """What computes the slug calls `lower()` of the name: of a number, that was an AttributeError."""
+def test_computing_from_a_value_of_the_wrong_type_raises_record_error() -> None:
+    """The slug is computed by `lower()` of the name: a number raised AttributeError."""
     with pytest.raises(RecordError):
         USER.compute(user(display_name=5))
     failing = Record(User, "u:{id}", computed={"slug": lambda value: value.nope})
@@ -104,7 +105,7 @@ def test_a_record_with_nothing_to_set_is_stored_as_it_came() -> None:
     assert not record.needs_previous
 
 
-# What goes in comes out
+# Round trips
 
 
 @given(
@@ -146,7 +147,7 @@ def test_a_record_that_omits_defaults_keeps_unknown_members_too() -> None:
     assert record.decode(b'{"id":"1","x":2}') == Sparse("1", {"x": 2})
 
 
-# What leaves the store
+# Private members
 
 
 def test_a_private_member_is_hidden_under_its_json_name() -> None:
@@ -163,7 +164,7 @@ def test_a_record_without_secrets_is_shown_whole() -> None:
     assert Record(Note, "n:{id}").shown(Note("1")) == {"id": "1"}
 
 
-# What is refused
+# Rejected values
 
 
 class Deep(msgspec.Struct):
@@ -217,8 +218,8 @@ def test_nan_is_rejected_and_not_stored_as_null(value: Held) -> None:
 
 @pytest.mark.parametrize("type_", [Position, Pair, Shape], ids=lambda type_: type_.__name__)
 def test_a_type_with_a_number_somewhere_inside_is_always_looked_into(type_: Any) -> None:
-    """Whether a type can hold a NaN is asked once, when it is declared. Dataclasses and named tuples were not looked
-    into, and their NaN was stored as null."""
+    """Types that can hold a NaN are found at declaration. Dataclasses and named tuples were not
+    inspected, and their NaN was stored as null."""
 
     class Holder(msgspec.Struct):
         id: str
@@ -230,7 +231,8 @@ def test_a_type_with_a_number_somewhere_inside_is_always_looked_into(type_: Any)
 
 
 def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
-    """It can hold no float, so it was never looked into: 500 levels were stored, and no other program could read them."""
+    """It can hold no float, so it was never looked into: 500 levels were stored, and no other
+    program could read them."""
     record = Record(Deep, "d:{id}")
     value: Deep | None = None
     for _ in range(129):
@@ -253,7 +255,7 @@ def test_a_recursive_type_is_rejected_when_a_value_is_too_deep() -> None:
     ],
     ids=["int for str", "str for float", "null for list", "null in list", "null for str"],
 )
-def test_a_value_of_the_wrong_type_is_refused(value: Held) -> None:
+def test_a_value_of_the_wrong_type_is_rejected(value: Held) -> None:
     with pytest.raises(RecordError):
         HELD.encode(value)
 
@@ -267,14 +269,14 @@ def test_a_value_of_the_wrong_type_is_refused(value: Held) -> None:
         Held("1", anything={1: 2}),
     ],
 )
-def test_a_value_that_is_no_json_is_refused(value: Held) -> None:
+def test_a_value_that_is_not_json_is_rejected(value: Held) -> None:
     with pytest.raises(DocumentError):
         HELD.encode(value)
 
 
 @pytest.mark.parametrize("value", [{"id": "1"}, None, 5, "text"], ids=repr)
-def test_something_else_than_the_record_is_refused_by_name(value: Any) -> None:
-    """A dict has no attribute `id`: that was an AttributeError, which no face knows how to answer."""
+def test_a_value_of_another_type_is_rejected_by_name(value: Any) -> None:
+    """A dict has no attribute `id`: that raised AttributeError, which no API handles."""
     with pytest.raises(RecordError):
         Record(Held, "h:{id}").keys(value, {})
 
@@ -295,7 +297,7 @@ def test_a_record_of_any_json_keeps_any_json(value: Any) -> None:
     assert repr(ANY.decode(ANY.encode(value))) == repr(value)
 
 
-# What a read refuses
+# Rows that a read rejects
 
 
 UNREADABLE = {
@@ -333,13 +335,14 @@ def test_a_row_that_is_not_of_its_record_is_unreadable_by_name(row: bytes) -> No
 def test_a_row_nested_without_end_is_unreadable_and_nothing_worse(
     record: Record[Any], row: bytes
 ) -> None:
-    """Another program may have written it. The parser ran out of stack with a RecursionError, and `verify` with it."""
+    """Another program may have written it. The parser ran out of stack with a RecursionError, and
+    `verify` with it."""
     with pytest.raises(UnreadableError):
         record.decode(row, "k")
 
 
 @given(row=st.binary(max_size=60))
-def test_any_row_at_all_reads_or_is_refused_by_name(row: bytes) -> None:
+def test_any_row_decodes_or_is_rejected_by_name(row: bytes) -> None:
     for record in (USER, HELD, ANY):
         with suppress(DataError):
             record.decode(row, "k")
@@ -352,9 +355,9 @@ NEWER = {
 
 
 @pytest.mark.parametrize("row", NEWER.values(), ids=NEWER)
-def test_a_row_of_newer_code_is_refused_as_such(row: bytes) -> None:
-    """The version was looked for under the attribute's name and not the member's: newer rows were read, and written back as
-    old ones."""
+def test_a_row_of_newer_code_is_rejected_as_such(row: bytes) -> None:
+    """The version was looked for under the attribute's name and not the member's: newer rows were
+    read, and written back as old ones."""
     with pytest.raises(NewerError) as refused:
         USER.decode(row, "u:1")
     assert refused.value.fields["known"] == 3
@@ -408,7 +411,7 @@ def test_key_fields_come_from_the_record_or_are_given() -> None:
     ],
     ids=["missing", "another than the record's", "no such field"],
 )
-def test_key_fields_that_do_not_fit_are_refused(
+def test_key_fields_that_do_not_fit_are_rejected(
     given_: dict[str, object], error: type[KeyhouseError]
 ) -> None:
     with pytest.raises(error):

@@ -1,4 +1,5 @@
-"""A store is one schema in one space: what it fixes is in its keys, and what is not its own it refuses."""
+"""A store is one schema in one space: what it fixes is in its keys, and what is not its own it
+refuses."""
 
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.store.support.library_schema import (
 
 
 @everywhere
-async def test_another_schemas_record_is_refused(harness: Harness) -> None:
+async def test_another_schemas_record_is_rejected(harness: Harness) -> None:
     store = harness.store()
     other = Record(Book, "b:{id}")
     for call in (store.get(other, id="1"), store.put(other, book()), store.delete(other, id="1")):
@@ -41,7 +42,7 @@ async def test_another_schemas_record_is_refused(harness: Harness) -> None:
 
 
 @everywhere
-async def test_another_records_index_is_refused(harness: Harness) -> None:
+async def test_another_records_index_is_rejected(harness: Harness) -> None:
     """Its rows lead to records of another type, which came back as unreadable, or worse, read."""
     store = harness.store()
     await store.put(SLIDING, session())
@@ -124,7 +125,8 @@ async def test_a_space_whose_name_looks_like_a_field_is_a_name(harness: Harness)
 
 @everywhere
 async def test_a_name_in_another_case_is_the_same_record(harness: Harness) -> None:
-    """A key field in its normal form: the record at `u:ann` has one set of rows, however the name was spelt."""
+    """A key field in its normal form: the record at `u:ann` has one set of rows, however the name
+    was spelt."""
 
     class User(msgspec.Struct):
         name: str
@@ -197,13 +199,13 @@ async def test_rows_of_newer_code_are_rejected_and_left_unchanged(harness: Harne
 async def test_a_record_whose_declared_rows_cannot_be_written_can_still_be_replaced(
     harness: Harness,
 ) -> None:
-    """Another program wrote a title that no index key can hold. The book was stuck: neither a put nor a delete
-    could work out what rows the old one had."""
+    """Another program wrote a title that no index key can hold. The book was stuck: neither a put
+    nor a delete could work out what rows the old one had."""
     store = harness.store()
     await harness.plant(
         {"b:1": b'{"id":"1","title":" "}', "b:2": b'{"id":"2","title":"","year":99999}'}
     )
-    await store.put(BOOK, book("1", title="Mended"))
+    await store.put(BOOK, book("1", title="Repaired"))
     assert await store.delete(BOOK, id="2")
     assert [finding.kind for finding in await findings(store, repair=True)] == ["miscounted"]
     await clean(store)

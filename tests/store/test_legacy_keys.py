@@ -1,4 +1,5 @@
-"""Records that live at two keys while their keys migrate: found at either, written at one, listed once."""
+"""Records that live at two keys while their keys migrate: found at either, written at one, listed
+once."""
 
 import asyncio
 import random
@@ -206,7 +207,7 @@ async def test_the_previous_expiry_and_the_restored_one_survive_a_move(harness: 
 
 @everywhere
 async def test_scans_merge_both_keys_in_order_and_without_duplicates(harness: Harness) -> None:
-    """Whatever is at which key, and however long the pages are."""
+    """For any mix of keys and any page size."""
     old, new = stores(harness)
     draw = random.Random(7)
     ids = [f"{number:02d}" for number in range(40)]
@@ -358,16 +359,21 @@ def test_a_key_is_found_described_and_explained() -> None:
     [text, *_] = describe(NOTES).records
     assert text.key == "v2_note_{id}"
     assert "`note_{id}`" in text.notes["legacy keys"]
-    told = explain(NOTES, f"{OLD}a")
-    assert told is not None and told.current_key == f"{NEW}a" and told.record_key is None
-    assert [relation.key for relation in told.derived][:1] == ["tag:{tag}:a"]
-    told = explain(NOTES, f"{NEW}a")
-    assert told is not None and told.current_key is None
+    explained = explain(NOTES, f"{OLD}a")
+    assert (
+        explained is not None
+        and explained.current_key == f"{NEW}a"
+        and explained.record_key is None
+    )
+    assert [relation.key for relation in explained.derived][:1] == ["tag:{tag}:a"]
+    explained = explain(NOTES, f"{NEW}a")
+    assert explained is not None and explained.current_key is None
 
 
 @pytest.mark.parametrize("work", ["get", "entry", "put", "delete"])
 def test_a_record_that_moves_between_two_reads_is_found(work: str) -> None:
-    """The rows of one read are not of one moment: a record that moved in between was at neither key."""
+    """The rows of one read are not of one moment: a record that moved in between was at neither
+    key."""
 
     class Halved(MemoryEngine):
         """Reads the rows of one call one after the other, and lets others write in between."""

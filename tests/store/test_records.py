@@ -1,4 +1,4 @@
-"""Records in a store: get, put and delete with all that is derived from them, and nothing left behind."""
+"""Records in a store: get, put and delete with all that is derived from them."""
 
 from typing import Any
 
@@ -113,7 +113,7 @@ async def test_a_record_that_does_not_change_writes_its_own_row_only(harness: Ha
 
 
 @everywhere
-async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothing(
+async def test_a_write_that_expects_another_revision_raises_and_writes_nothing(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -133,7 +133,7 @@ async def test_a_write_that_expects_another_revision_is_refused_and_writes_nothi
     assert not await store.delete(BOOK, id="1", expect=None)
 
 
-# What is refused writes nothing
+# Rejected puts write nothing
 
 
 BAD_BOOKS: list[tuple[Any, type[Exception]]] = [
@@ -154,7 +154,7 @@ BAD_BOOKS: list[tuple[Any, type[Exception]]] = [
 
 
 @everywhere
-async def test_a_record_that_cannot_be_written_is_refused_and_nothing_is(harness: Harness) -> None:
+async def test_an_invalid_record_is_rejected_and_nothing_is_written(harness: Harness) -> None:
     store = harness.store()
     await store.put(BOOK, book(series="s", tags=["x"], isbn="9", shelf="a"))
     before = await harness.rows()
@@ -165,7 +165,7 @@ async def test_a_record_that_cannot_be_written_is_refused_and_nothing_is(harness
 
 
 @everywhere
-async def test_a_value_at_the_limit_is_kept_and_one_over_it_refused(harness: Harness) -> None:
+async def test_a_value_at_the_limit_is_stored_and_a_larger_one_rejected(harness: Harness) -> None:
     store = harness.store()
     await store.put(MAP, "x" * (VALUE_BYTES_MAX - 2), id="1")
     assert await store.get(MAP, id="1") == "x" * (VALUE_BYTES_MAX - 2)
@@ -179,8 +179,8 @@ async def test_a_value_at_the_limit_is_kept_and_one_over_it_refused(harness: Har
 async def test_a_number_given_as_a_whole_one_is_stored_and_derived_as_its_type(
     harness: Harness,
 ) -> None:
-    """`rating` is a float: 4 was stored as 4 and its index row as `4`, but read as 4.0, which earns `4.0`: `verify` found
-    the row wrong."""
+    """`rating` is a float: 4 was stored as 4 and its index row as `4`, but read as 4.0, which earns
+    `4.0`: `verify` found the row wrong."""
     store = harness.store()
     written = await store.put(BOOK, book(rating=4, position=1, series="s"))
     assert await store.get(BOOK, id="1") == written.record

@@ -1,4 +1,5 @@
-"""Scans: in order, in both directions, page by page, and never a row of another shape, space or scan."""
+"""Scans: in order, in both directions, page by page, and never a row of another shape, space or
+scan."""
 
 import base64
 from typing import Any
@@ -87,7 +88,7 @@ async def test_records_come_in_the_order_of_an_index_with_the_unset_last(harness
 
 
 @everywhere
-async def test_pages_go_on_exactly_where_the_last_one_ended(harness: Harness) -> None:
+async def test_a_page_starts_exactly_where_the_last_one_ended(harness: Harness) -> None:
     store = await filled(harness)
     assert await paged(store, 3) == [["1", "2", "3"], ["4", "5", "6"], ["7"]]
     assert await paged(store, 7) == [["1", "2", "3", "4", "5", "6", "7"]]
@@ -111,7 +112,7 @@ def forged(*content: object) -> str:
 
 
 @everywhere
-async def test_a_forged_or_foreign_cursor_is_refused(harness: Harness) -> None:
+async def test_a_forged_or_foreign_cursor_is_rejected(harness: Harness) -> None:
     store = await filled(harness)
     page = await store.page(BOOK, limit=3)
     assert page.cursor is not None
@@ -144,7 +145,7 @@ async def test_a_forged_or_foreign_cursor_is_refused(harness: Harness) -> None:
 
 @everywhere
 async def test_a_cursor_cannot_leave_the_span_of_its_scan(harness: Harness) -> None:
-    """Whatever key it names: with the right mark, forged by someone who knows how, it still finds nothing else."""
+    """A forged cursor with the right mark and a key outside the span finds nothing else."""
     store = await filled(harness)
     page = await store.page(BOOK, by=BY_TAG, tag="x", limit=2)
     assert page.cursor is not None
@@ -199,7 +200,8 @@ async def test_keys_and_counts_need_no_values(harness: Harness) -> None:
 
 @everywhere
 async def test_rows_known_to_lie_among_others_are_left_out_of_their_scans(harness: Harness) -> None:
-    """`b:map:…` lies among the books at `b:…`: pages are full, and their cursor is exact, all the same."""
+    """`b:map:…` lies among the books at `b:…`: pages are full, and their cursor is exact, all the
+    same."""
     store = harness.store()
     for id in ("a", "l", "n", "z"):
         await store.put(BOOK, book(id))

@@ -1,4 +1,5 @@
-"""Rows that several records share: unique, first, summary and count, also when records come and go at once."""
+"""Rows that several records share: unique, first, summary and count, also when records come and go
+at once."""
 
 import pytest
 
@@ -52,7 +53,8 @@ async def test_a_unique_value_is_free_when_its_holder_is_gone(harness: Harness) 
 
 @everywhere
 async def test_a_lookup_follows_a_value_that_moves_while_it_looks(harness: Harness) -> None:
-    """The row says 1, and before record 1 is read, the value goes to 2: the answer is 2, not a record without it."""
+    """The row says 1, and before record 1 is read, the value goes to 2: the answer is 2, not a
+    record without it."""
     store = harness.store()
     await store.put(BOOK, book("1", isbn="9"))
 
@@ -69,8 +71,8 @@ async def test_a_lookup_follows_a_value_that_moves_while_it_looks(harness: Harne
 async def test_a_lookup_follows_a_value_whose_holder_is_deleted_while_it_looks(
     harness: Harness,
 ) -> None:
-    """A First row always has a holder, and yet its lookup said there was none: the old one was gone, and the new one had
-    not been looked for."""
+    """A First row always has a holder, and yet its lookup said there was none: the old one was
+    gone, and the new one had not been looked for."""
     store = harness.store()
     await store.put(BOOK, book("1", series="s"))
     await store.put(BOOK, book("2", series="s"))
@@ -87,8 +89,8 @@ async def test_a_lookup_follows_a_value_whose_holder_is_deleted_while_it_looks(
 async def test_a_lookup_of_a_row_that_leads_nowhere_finds_nothing_and_ends(
     harness: Harness,
 ) -> None:
-    """A row that was left behind by another program, and a record that is newer than it: it was looked up again and again,
-    until the stack was full."""
+    """A row that was left behind by another program, and a record that is newer than it: it was
+    looked up again and again, until the stack was full."""
     store = harness.store()
     await harness.plant({"isbn:9": b'"1"', "isbn:8": b'"7"'})
     await store.put(BOOK, book("1"))
@@ -136,8 +138,8 @@ async def test_the_first_of_several_holds_the_row_until_it_leaves(harness: Harne
 
 @everywhere
 async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(harness: Harness) -> None:
-    """The holder looks for a successor, finds none, and before it commits a newcomer arrives, who sees the holder still
-    there: the row must not be lost between them."""
+    """The holder looks for a successor, finds none, and before it commits a newcomer arrives, who
+    sees the holder still there: the row must not be lost between them."""
     store = harness.store()
     await store.put(BOOK, book("1", series="s"))
 
@@ -155,8 +157,9 @@ async def test_a_holder_that_leaves_as_another_comes_hands_the_row_to_it(harness
 
 
 @everywhere
-async def test_a_newcomer_of_the_same_transaction_is_an_heir(harness: Harness) -> None:
-    """The successor was looked for among stored rows only: put 2, delete 1 in one transaction left the row to nobody."""
+async def test_a_new_record_of_the_same_transaction_is_a_successor(harness: Harness) -> None:
+    """The successor was looked for among stored rows only: put 2, delete 1 in one transaction left
+    the row to nobody."""
     store = harness.store()
     await store.put(BOOK, book("1", series="s"))
     async with store.transaction() as tx:
@@ -173,7 +176,7 @@ async def test_a_newcomer_of_the_same_transaction_is_an_heir(harness: Harness) -
 
 
 @everywhere
-async def test_an_heir_is_found_behind_many_that_leave_too(harness: Harness) -> None:
+async def test_a_successor_is_found_after_many_that_are_deleted_too(harness: Harness) -> None:
     store = harness.store()
     for number in range(20):
         await store.put(BOOK, book(f"{number:02d}", series="s"))
@@ -207,7 +210,7 @@ async def test_a_summary_lists_its_members_with_their_entries(harness: Harness) 
 
 
 @everywhere
-async def test_a_member_that_two_records_stand_behind_goes_with_the_last(harness: Harness) -> None:
+async def test_a_member_of_two_records_is_removed_with_the_last(harness: Harness) -> None:
     store = harness.store()
     for state in ("open", "done"):
         await store.put(VIEWING, Viewing(state=state, asset="1", topic="x"))
@@ -242,7 +245,7 @@ async def test_siblings_that_leave_at_the_same_moment_leave_no_member_behind(
 
 
 @everywhere
-async def test_a_count_counts_the_records_that_earn_it(harness: Harness) -> None:
+async def test_a_count_counts_the_records_that_have_it(harness: Harness) -> None:
     store = harness.store()
     for id, year in (("1", 1965), ("2", 1965), ("3", 1966)):
         await store.put(BOOK, book(id, year=year))

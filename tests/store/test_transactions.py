@@ -1,4 +1,5 @@
-"""Transactions: reads that hold until the commit, writes that are seen at once, and all of it or nothing."""
+"""Transactions: reads that hold until the commit, writes that are seen at once, and all of it or
+nothing."""
 
 import asyncio
 from unittest import mock
@@ -88,11 +89,12 @@ async def test_a_transaction_that_reads_only_commits_nothing(harness: Harness) -
 
 
 @everywhere
-async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(
+async def test_a_rejected_put_leaves_nothing_in_the_transaction(
     harness: Harness,
 ) -> None:
-    """The caller catches the UniqueError and goes on: the record was written all the same, without the row that it was
-    refused. The same for a field that no index key can hold, and a delete that meets an unreadable row."""
+    """The caller caught the UniqueError and continued: the record was written without its unique
+    row. Also for a field that no index key can hold, and for a delete that meets an unreadable row.
+    """
     store = harness.store()
     await store.put(BOOK, book("1", isbn="9", tags=["a"]))
     for committed in (False, True):
@@ -112,7 +114,7 @@ async def test_a_put_that_is_refused_leaves_nothing_of_it_in_the_transaction(
 
 
 @everywhere
-async def test_a_delete_that_is_refused_leaves_nothing_of_it_in_the_transaction(
+async def test_a_rejected_delete_leaves_nothing_in_the_transaction(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -155,7 +157,7 @@ async def test_a_lost_race_is_run_again_and_loses_no_update(harness: Harness) ->
 
 
 @everywhere
-async def test_a_block_that_lost_its_race_says_so(harness: Harness) -> None:
+async def test_a_block_that_lost_its_race_raises(harness: Harness) -> None:
     store = harness.store()
     await store.put(MAP, 0, id="n")
     with pytest.raises(ContentionError):
@@ -179,20 +181,20 @@ async def test_an_absence_that_was_read_holds_until_the_commit(harness: Harness)
 
 @everywhere
 async def test_two_reads_at_once_of_one_row_are_one_read(harness: Harness) -> None:
-    """Both were under way when another commit came between them: the later one took the place of the first, whose reader
-    went on with what no longer held, unchecked."""
+    """Another commit came between two concurrent reads: the later row replaced the first, whose
+    reader continued with a stale row that nothing checked."""
     store = harness.store()
     await store.put(MAP, 1, id="n")
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def change() -> None:
-        begun.set()
+        started.set()
         for _ in range(5):
-            await asyncio.sleep(0)  # the first reader goes on
+            await asyncio.sleep(0)  # the first reader continues
         await harness.plant({"b:map:n": b"2"})
 
     faults = (
-        meanwhile(2, begun.wait, call="read", after=True),
+        meanwhile(2, started.wait, call="read", after=True),
         meanwhile(3, change, call="read"),
     )  # the first: its version
     with pytest.raises(ContentionError):
@@ -203,9 +205,10 @@ async def test_two_reads_at_once_of_one_row_are_one_read(harness: Harness) -> No
 
 
 @everywhere
-async def test_two_writes_at_once_in_one_transaction_are_refused(harness: Harness) -> None:
-    """Each looked at a row that both of them share before the other had written it: the book that was first was missing in
-    the list, though both were committed. Only an engine that lets others go first shows it: one behind a network."""
+async def test_concurrent_writes_in_one_transaction_are_rejected(harness: Harness) -> None:
+    """Each looked at a row that both of them share before the other had written it: the book that
+    was first was missing in the list, though both were committed. Only an engine that lets others
+    go first shows it: one behind a network."""
     store = harness.store(engine=harness.faulty(yields=True))
     await store.put(BOOK, book("2", shelf="a"))
     with pytest.raises(UsageError, match="one record at a time"):
@@ -228,7 +231,7 @@ async def test_two_writes_at_once_in_one_transaction_are_refused(harness: Harnes
             await tx.put(BOOK, book("2"), expect=None)
         await asyncio.wait_for(
             tx.put(BOOK, book("1", shelf="a")), 5
-        )  # in a task of its own, and yet alone
+        )  # in a separate task, but not concurrently
         await tx.delete(BOOK, id="2")
         await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=1))
         await append_in(tx, store.ids, HEARD, Heard(user="ann", book="1", seconds=2))
@@ -322,7 +325,7 @@ async def test_expectations_are_checked_again_after_a_lost_race(harness: Harness
 
 
 @everywhere
-async def test_an_unknown_outcome_is_told_and_a_repeat_with_its_id_applies_once(
+async def test_an_unknown_outcome_is_raised_and_a_repeat_with_its_id_applies_once(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -374,7 +377,7 @@ async def test_a_kill_before_or_after_a_commit_leaves_a_whole_state(harness: Har
 
 
 @everywhere
-async def test_more_rows_than_one_commit_holds_are_refused_with_a_word_about_jobs(
+async def test_too_many_rows_for_one_commit_raise_and_suggest_a_job(
     harness: Harness,
 ) -> None:
     store = harness.store()
@@ -412,7 +415,8 @@ async def test_a_store_is_used_by_many_tasks_at_once(harness: Harness) -> None:
 
 @everywhere
 async def test_an_expired_record_that_was_read_is_as_good_as_changed(harness: Harness) -> None:
-    """The record is read alive, and its time runs out before the commit: what was decided by it does not hold."""
+    """The record is read alive, and its time runs out before the commit: what was decided by it
+    does not hold."""
     store = harness.store()
     await store.put(SLIDING, session())
     with pytest.raises(ContentionError):
