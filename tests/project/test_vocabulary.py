@@ -15,16 +15,13 @@ CHECKED = ("src", "tests", "benchmarks", "examples", "tools", "docs", "*.md")
 PENDING: tuple[str, ...] = (
     "src/keyhouse/schema",
     "src/keyhouse/serve",
-    "src/keyhouse/service",
     "src/keyhouse/store",
-    "src/keyhouse/systems",
     "tests/base",
     "tests/schema",
     "tests/auth/test_tokens.py",
     "tests/http/test_responses.py",
     "tests/serve",
     "tests/store",
-    "tests/systems",
 )
 """Paths that are not clean yet. Only ever remove lines; empty before a release."""
 
@@ -35,12 +32,10 @@ SAME_NAME_PENDING: frozenset[str] = frozenset(
     [
         "Batch",
         "Change",
-        "Choice",
         "Count",
         "Delete",
         "Found",
         "NotFoundError",
-        "Put",
         "Scan",
         "Service",
         "Settings",
