@@ -20,6 +20,7 @@ from keyhouse.store.export_import import (
 )
 from keyhouse.store.finding import Finding
 from keyhouse.store.jobs import forget_job, run_job, try_job
+from keyhouse.store.key_migration import KeyMigrationResult, migrate_keys
 from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
@@ -41,6 +42,7 @@ __all__ = [
     "ExportResult",
     "Finding",
     "ImportResult",
+    "KeyMigrationResult",
     "MigrationResult",
     "MoveProgress",
     "MoveResult",
@@ -63,6 +65,7 @@ __all__ = [
     "import_rows",
     "is_complete_export",
     "migrate",
+    "migrate_keys",
     "move",
     "open_store",
     "prune",

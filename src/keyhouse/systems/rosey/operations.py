@@ -29,8 +29,6 @@ from keyhouse.systems.rosey import messages
 from keyhouse.systems.rosey.limits import PLUGIN_BATCH_KEYS_MAX, PLUGIN_VALUE_BYTES_MAX
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 
-__all__ = ["Plugin"]
-
 T = TypeVar("T")
 
 _OK: Final = b'{"success":true}'

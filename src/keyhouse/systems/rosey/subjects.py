@@ -25,8 +25,6 @@ from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import VALUE
 from keyhouse.systems.rosey.settings import Settings
 
-__all__ = ["Subjects"]
-
 READS: Final = frozenset({"get", "list", "mget", "scan", "count"})
 """Operations that are skipped if nobody waits for the reply."""
 

@@ -23,8 +23,6 @@ from keyhouse.systems.rosey import view_models as models
 from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import SCHEMAS, VALUE
 
-__all__ = ["SCOPE", "View"]
-
 SCOPE: Final = "operator"
 
 _ASSETS = Path(__file__).parent / "assets"

@@ -31,23 +31,6 @@ from keyhouse.systems.streamkit.limits import BATCH_OPERATIONS_MAX, LIST_BYTES_M
 from keyhouse.systems.streamkit.schema import CONFIGS, NO_IDS
 from keyhouse.systems.streamkit.tenants import Customer
 
-__all__ = [
-    "FORCED",
-    "ConfigPage",
-    "Create",
-    "Delete",
-    "Operation",
-    "OperationResult",
-    "StoredConfig",
-    "Update",
-    "apply_batch",
-    "create",
-    "delete",
-    "list_configs",
-    "read",
-    "replace",
-]
-
 FORCED: Final = frozenset({"id", "createdAt", "updatedAt", "customer", "customerId"})
 """Members that a caller cannot set: what is sent under these names is ignored."""
 

@@ -24,8 +24,6 @@ from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.systems.streamkit.transfer import export_customer, import_customer
 from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, parse
 
-__all__ = ["OPERATIONS", "READ", "WRITE", "routes"]
-
 READ: Final = "read"
 WRITE: Final = "write"
 

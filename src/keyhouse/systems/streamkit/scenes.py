@@ -16,8 +16,6 @@ from keyhouse.store import Transaction
 from keyhouse.systems.streamkit.schema import SCENE_ACTIVITY, SCENE_ACTIVITY_SECONDS, SceneActivity
 from keyhouse.systems.streamkit.tenants import Customer
 
-__all__ = ["Scenes", "top_scenes"]
-
 SceneId = tuple[str, str]
 """A customer and the name of a scene."""
 

@@ -10,8 +10,6 @@ from keyhouse.systems.streamkit.limits import LISTS_AT_ONCE_MAX
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.settings import KeyVersion
 
-__all__ = ["Customer"]
-
 
 class Customer(Tenant):
     """`lists` bounds the lists that are built in memory at once."""

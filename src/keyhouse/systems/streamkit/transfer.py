@@ -24,16 +24,6 @@ from keyhouse.systems.streamkit.settings import KeyVersion
 from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, make_item, parse
 
-__all__ = [
-    "ImportCounts",
-    "count_replaced",
-    "export_customer",
-    "export_items",
-    "import_customer",
-    "import_items",
-    "read_items",
-]
-
 _COMMIT_ITEMS: Final = 25
 """Items of one commit: each may put a row and delete one, and DynamoDB commits 100 rows, checks
 included."""

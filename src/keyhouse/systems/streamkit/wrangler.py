@@ -27,8 +27,6 @@ from keyhouse.systems.streamkit.schema import (
     SceneActivity,
 )
 
-__all__ = ["File", "Item", "ParsedItem", "make_item", "parse"]
-
 EXPIRATION_SECONDS_MIN: Final = 120
 """Minimum lifetime of an exported entry: KV rejects a whole file for one entry that expires within
 a minute. An import ignores `expiration`: a scene expires 30 days after its last use."""
