@@ -158,8 +158,7 @@ ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
 ENGINE_CALLING_MODULES = {
     "keyhouse.serve.server": "its readiness probe",
     "keyhouse.serve.tracing": "a wrapper of an engine",
-    "keyhouse.demo.presenter": "to convert",
-    "keyhouse.demo.story": "to convert",
+    "keyhouse.demo.story": "a writer that bypasses the store, which verify then repairs",
 }
 """Modules elsewhere that call an engine, with the reason. The list only shrinks."""
 

@@ -16,7 +16,8 @@ from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.text import Text
 
-from keyhouse.engine import Engine, Row, Span
+from keyhouse.engine import Engine, Row
+from keyhouse.store import RawRows
 
 Rows = dict[str, Row]
 
@@ -26,8 +27,7 @@ _ROWS_MAX = 1_000
 
 class Presenter:
     def __init__(self, engine: Engine, space: str) -> None:
-        self._engine = engine
-        self._space = space
+        self._raw_rows = RawRows(engine, space)
         plain = Console()
         self._console = plain if plain.is_terminal else Console(width=_PIPE_COLUMNS)
         self._number = 0
@@ -80,7 +80,7 @@ class Presenter:
             self._console.print(Text(mark + line, style), soft_wrap=True)
 
     async def _rows(self) -> Rows:
-        page = await self._engine.scan(self._space, Span(), limit=_ROWS_MAX)
+        page = await self._raw_rows.row_page(limit=_ROWS_MAX)
         return {row.key: row for row in page.rows}
 
     def _difference(self, before: Rows, after: Rows) -> None:
