@@ -52,7 +52,7 @@ def test_an_operators_token_has_only_the_operators_scope(tmp_path: Path) -> None
     caller = asyncio.run(
         auth.authenticate([(b"authorization", b"Bearer " + made["token"].encode())])
     )
-    assert caller == Caller(tenant="operator", scopes=frozenset({"operator"}))
+    assert caller == Caller(tenant="operator", subject="operator", scopes=frozenset({"operator"}))
 
 
 def test_the_secret_of_the_environment_signs_the_token(
@@ -78,7 +78,7 @@ def test_a_short_secret_is_rejected_without_printing_it(
     [
         (["streamkit", "--customer", "a b"], "Invalid tenant name"),
         (["streamkit", "--customer", "12_streamkit_notes"], "Invalid tenant name"),
-        (["streamkit", "--customer", "12345", "--hours", "0"], "lives for more than nothing"),
+        (["streamkit", "--customer", "12345", "--hours", "0"], "must be greater than 0"),
         (
             ["streamkit", "--customer", "12345", "--scope", "read", "--scope", "wirte"],
             "known=['read', 'write']",
