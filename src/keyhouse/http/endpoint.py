@@ -82,6 +82,7 @@ class HttpEndpoint:
         "_cors_origins",
         "_decode_body",
         "_handler",
+        "_has_body",
         "_headers",
         "_json_headers",
         "_media_type",
@@ -90,6 +91,7 @@ class HttpEndpoint:
         "_rates",
         "_scope",
         "_signature",
+        "_takes_caller",
         "_takes_more",
         "error_format",
         "route",
@@ -112,6 +114,8 @@ class HttpEndpoint:
             )
         self._cors_origins = frozenset(settings.cors_origins)
         self._signature = signature = handler_signature(route)
+        self._has_body = signature.has_body
+        self._takes_caller = signature.caller
         self._names = tuple(signature.path)
         self._converted = [
             (name, kind, known_values(kind))
@@ -134,7 +138,6 @@ class HttpEndpoint:
 
     async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
         caller, sent = None, request.headers
-        signature = self._signature
         if self._auth is not None:
             if len(sent) == len(request.pairs):
                 caller = self._auth.cached_caller(sent)
@@ -145,7 +148,7 @@ class HttpEndpoint:
             if caller.from_cookie:
                 check_csrf(request, self._cors_origins)
             if self._rates is not None:
-                self._rates.check(caller.tenant, self._cost(sent) if signature.has_body else 1)
+                self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
         accept = sent.get(b"accept")
         if accept is not None and accept != b"*/*" and self._media_type is not ANYTHING:
             check_accepted(accept.decode("latin-1"), self._media_type)
@@ -153,7 +156,7 @@ class HttpEndpoint:
         if b"if-match" in sent or b"if-none-match" in sent:
             given = conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
         arguments = self._arguments(request, values, caller, given)
-        if signature.has_body:
+        if self._has_body:
             arguments["body"] = await self._body(request)
         value = await self._handler(**arguments)
         if type(value) is Response:
@@ -188,7 +191,7 @@ class HttpEndpoint:
         for name, kind, known in self._converted:
             if arguments[name] not in known:  # values of a Literal need no conversion
                 arguments[name] = convert_field(name, arguments[name], kind, known)
-        if self._signature.caller:
+        if self._takes_caller:
             arguments["caller"] = caller
         if self._query is not None:
             arguments["query"] = self._query.read(query_pairs(request.query))
