@@ -12,36 +12,8 @@ from tests.project.vocabulary import check, check_markdown, check_python
 ROOT = Path(__file__).parents[2]
 CHECKED = ("src", "tests", "benchmarks", "examples", "tools", "docs", "*.md")
 
-PENDING: tuple[str, ...] = (
-    "src/keyhouse/schema",
-    "src/keyhouse/serve",
-    "src/keyhouse/store",
-    "tests/base",
-    "tests/schema",
-    "tests/auth/test_tokens.py",
-    "tests/http/test_responses.py",
-    "tests/serve",
-    "tests/store",
-)
-"""Paths that are not clean yet. Only ever remove lines; empty before a release."""
-
 SELF = ("tests/project/vocabulary.py", "tests/project/test_vocabulary.py")
 """They contain the banned words."""
-
-SAME_NAME_PENDING: frozenset[str] = frozenset(
-    [
-        "Batch",
-        "Change",
-        "Count",
-        "Delete",
-        "Found",
-        "NotFoundError",
-        "Scan",
-        "Service",
-        "Settings",
-    ]
-)
-"""Class names that are still used twice. Only ever remove names; empty before a release."""
 
 OWN_WORDS = re.compile(r"engines/|systems/\w+/(records|schema)\.py")
 """An engine's classes are its own, and a system's records have the names of its document."""
@@ -55,7 +27,7 @@ def checked_files() -> list[Path]:
         for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
         if file.suffix in (".py", ".md")
     ]
-    return [file for file in files if not is_below(file, (*SELF, *PENDING))]
+    return [file for file in files if not is_below(file, SELF)]
 
 
 def is_below(file: Path, paths: tuple[str, ...]) -> bool:
@@ -84,7 +56,7 @@ def class_names(root: Path) -> dict[str, list[str]]:
 def test_no_class_name_is_used_twice() -> None:
     names = class_names(ROOT / "src" / "keyhouse")
     twice = {name: modules for name, modules in names.items() if len(modules) > 1}
-    assert twice.keys() - SAME_NAME_PENDING == set(), twice
+    assert twice == {}
 
 
 # Each rule can fail.

@@ -21,7 +21,7 @@ def test_a_burst_is_allowed_and_then_the_rate() -> None:
     assert [bool(rates.take("ann")) for _ in range(4)] == [False, False, False, True]
 
 
-def test_what_is_left_can_be_seen_and_seeing_takes_nothing() -> None:
+def test_remaining_tokens_can_be_read_without_taking_one() -> None:
     clock = ManualClock()
     rates = RateLimiter(2, burst=3, clock=clock)
     assert rates.left("ann") == 3 and len(rates) == 0
@@ -36,7 +36,7 @@ def test_what_is_left_can_be_seen_and_seeing_takes_nothing() -> None:
     assert rates.left("ann") == 3
 
 
-def test_a_refusal_costs_nothing() -> None:
+def test_a_rejection_takes_no_token() -> None:
     clock = ManualClock()
     rates = RateLimiter(1, burst=1, clock=clock)
     rates.take("ann")
@@ -72,7 +72,7 @@ def test_the_error_has_whole_seconds_to_wait() -> None:
     assert refused.value.fields == {"retry_after": 3} and refused.value.status == 429
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+def test_a_clock_set_back_locks_no_tenant_out() -> None:
     clock = ManualClock()
     rates = RateLimiter(1, burst=5, clock=clock)
     rates.take("ann")
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
     assert rates.take("ann") == 0
 
 
-def test_whoever_is_quiet_is_forgotten_and_the_memory_is_bounded() -> None:
+def test_idle_tenants_are_evicted_and_memory_is_bounded() -> None:
     clock = ManualClock()
     rates = RateLimiter(1, burst=2, clock=clock, tenants_max=100)
     for number in range(100):
@@ -95,7 +95,7 @@ def test_whoever_is_quiet_is_forgotten_and_the_memory_is_bounded() -> None:
         assert len(rates) <= 100
 
 
-def test_what_was_quiet_the_longest_goes_first() -> None:
+def test_the_least_recently_used_tenant_is_evicted_first() -> None:
     rates = RateLimiter(1, burst=1, clock=ManualClock(), tenants_max=2)
     for tenant in ("ann", "bob", "ann", "cid"):
         rates.take(tenant)
@@ -106,13 +106,13 @@ def test_what_was_quiet_the_longest_goes_first() -> None:
 @pytest.mark.parametrize(
     ("rate", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (float("inf"), 1), (1, 0)]
 )
-def test_a_rate_that_is_none_is_refused(rate: float, burst: int) -> None:
+def test_an_invalid_rate_is_rejected(rate: float, burst: int) -> None:
     with pytest.raises(UsageError):
         RateLimiter(rate, burst=burst)
 
 
-def test_many_tenants_that_are_all_busy_are_not_gone_through_for_each_new_one() -> None:
-    """With none whose bucket was full again, one was forgotten for each that came, and all were looked at to find it."""
+def test_a_new_tenant_does_not_scan_all_busy_ones() -> None:
+    """While no bucket was full again, each new tenant evicted one, and scanned all to find it."""
     clock = ManualClock()
     limiter = RateLimiter(0.001, burst=1, clock=clock, tenants_max=800)
     sizes = []

@@ -44,7 +44,7 @@ __all__ = [
     "SERVICE",
     "STORE",
     "Preflight",
-    "Service",
+    "ServiceAddress",
     "Target",
     "check_system",
     "engine_at",
@@ -106,21 +106,21 @@ def load_object(name: str) -> Any:
 # Stores and services
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceAddress(msgspec.Struct, frozen=True):
     """A running service, and the token for it."""
 
     url: str
     token: str | None
 
 
-def service_of(location: Location) -> Service | None:
+def service_of(location: Location) -> ServiceAddress | None:
     """Return the service that the options or the environment name, or None if they name a store."""
     named = [location.store is not None, location.data is not None, location.service is not None]
     if named.count(True) > 1:
         raise UsageError("Give only one of --store, --data and --service.")
     token = location.token or os.environ.get("KEYHOUSE_TOKEN") or None
     if location.service is not None:
-        return Service(location.service, token)
+        return ServiceAddress(location.service, token)
     if location.token is not None:
         raise UsageError("--token needs --service.")
     if any(named) or (url := os.environ.get(SERVICE)) is None:
@@ -129,7 +129,7 @@ def service_of(location: Location) -> Service | None:
         raise UsageError(
             "Both KEYHOUSE_STORE and KEYHOUSE_SERVICE are set: choose with --store or --service."
         )
-    return Service(url, token)
+    return ServiceAddress(url, token)
 
 
 def find_store_url(system: str | None, store: str | None, data: Path | None) -> str | None:

@@ -29,7 +29,6 @@ from keyhouse.systems.rosey import remote
 from keyhouse.systems.rosey.acl import SERVICE, users
 from keyhouse.systems.rosey.client import (
     Conflict,
-    Found,
     InvalidRequest,
     PluginError,
     PluginStorage,
@@ -37,6 +36,7 @@ from keyhouse.systems.rosey.client import (
     RateLimited,
     ServiceUnavailable,
     StorageFailed,
+    StoredValue,
     ValueTooLarge,
     WatchExpired,
 )
@@ -102,7 +102,7 @@ def test_each_operation_is_one_line_of_a_plugin(tmp_path: Path) -> None:
         revision = await kv.cas("count", 7, found.revision)
         with pytest.raises(Conflict):
             await kv.cas("count", 8, None)
-        assert (await kv.found("count")) == Found("count", 7, revision)
+        assert (await kv.found("count")) == StoredValue("count", 7, revision)
         assert await kv.batch(
             {"op": "set", "key": "a", "value": 1}, {"op": "delete", "key": "count"}
         ) == [

@@ -13,7 +13,7 @@ from keyhouse.errors import UsageError
 from keyhouse.limits import TENANT_WATCHES_MAX
 from keyhouse.service import nats_watches
 from keyhouse.settings import read_settings
-from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.settings import RoseySettings
 from tests.systems.rosey.support.harness import ENGINES, Harness, Live, living
 
 
@@ -152,13 +152,13 @@ def test_a_quota_works_without_a_usage_scan(tmp_path: Path) -> None:
 )
 def test_a_renamed_setting_is_rejected_with_its_new_name(old: str, new: str) -> None:
     with pytest.raises(UsageError, match="renamed") as rejected:
-        read_settings(Settings, {old: 5}, table="rosey")
+        read_settings(RoseySettings, {old: 5}, table="rosey")
     assert rejected.value.fields == {"setting": f"rosey.{old}", "new_name": f"rosey.{new}"}
 
 
 def test_settings_of_tokens_are_checked() -> None:
     with pytest.raises(UsageError, match="algorithm"):
-        read_settings(Settings, {"jwt_algorithm": "RS256"}, table="rosey")
+        read_settings(RoseySettings, {"jwt_algorithm": "RS256"}, table="rosey")
 
 
 def test_log_lines_have_a_bounded_length(on_sqlite: Live) -> None:
@@ -203,11 +203,11 @@ def test_overlapping_prefixes_are_rejected(given: dict[str, Any]) -> None:
     `db.kv.trivia.set`: as any plugin's request. With `db.kv` the service heard its own changes, and
     answered each of them with another."""
     with pytest.raises(UsageError, match="One of prefixes and changes_prefix begins with another"):
-        read_settings(Settings, given, table="rosey")
+        read_settings(RoseySettings, given, table="rosey")
     apart = {"prefixes": ["db.kv", "db.kvs"], "changes_prefix": "db.kv-changes"}
-    assert read_settings(Settings, apart, table="rosey").changes_prefix == "db.kv-changes"
+    assert read_settings(RoseySettings, apart, table="rosey").changes_prefix == "db.kv-changes"
 
 
 def test_a_service_without_subjects_is_rejected() -> None:
     with pytest.raises(UsageError, match="Invalid setting"):
-        read_settings(Settings, {"prefixes": []}, table="rosey")
+        read_settings(RoseySettings, {"prefixes": []}, table="rosey")

@@ -19,10 +19,10 @@ def test_a_page_into_which_nothing_fits_is_rejected() -> None:
         plugin = Plugin("trivia", MemoryEngine(), Quota(), 1_000)
         await plugin.set(messages.Set("a", "x" * 400))
         await plugin.set(messages.Set("k" * 255, "x" * 500))
-        first = json.loads(await plugin.scan(messages.Scan()))
+        first = json.loads(await plugin.scan(messages.ScanRequest()))
         assert first["count"] == 1 and first["truncated"]
         with pytest.raises(LimitError, match="reply_bytes_max"):
-            await plugin.scan(messages.Scan(cursor=first["cursor"]))
+            await plugin.scan(messages.ScanRequest(cursor=first["cursor"]))
         assert json.loads(await plugin.list(messages.List()))["count"] == 2
         with pytest.raises(LimitError, match="reply_bytes_max"):
             await Plugin("trivia", plugin.store.engine, Quota(), 600).list(

@@ -8,9 +8,9 @@ import pytest
 
 from keyhouse.systems.streamkit.client import (
     ChangedError,
+    ConfigNotFoundError,
     ExistsError,
     InvalidError,
-    NotFoundError,
     Streamkit,
     TooMuchError,
     UnauthorizedError,
@@ -51,7 +51,7 @@ def test_a_config_from_creation_to_deletion(service: Service) -> None:
 
 def test_rejections_raise_their_own_classes(service: Service) -> None:
     with client(service, "kinds") as panel:
-        with pytest.raises(NotFoundError) as missing:
+        with pytest.raises(ConfigNotFoundError) as missing:
             panel.get(Note, "no/such id")
         assert (missing.value.status, missing.value.code) == (
             404,

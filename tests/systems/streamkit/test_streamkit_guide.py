@@ -82,9 +82,9 @@ def test_the_walk_through_prints_what_it_shows(tmp_path: Path) -> None:
 
 def test_every_setting_of_streamkit_is_in_the_guide() -> None:
     from keyhouse.auth import JwtSettings
-    from keyhouse.systems.streamkit.settings import Settings
+    from keyhouse.systems.streamkit.settings import StreamkitSettings
 
-    own = set(Settings.__struct_fields__) - set(JwtSettings.__struct_fields__)
+    own = set(StreamkitSettings.__struct_fields__) - set(JwtSettings.__struct_fields__)
     assert own == set(re.findall(r"^\| `(\w+)` \|", section("Limits of a customer"), re.MULTILINE))
 
 

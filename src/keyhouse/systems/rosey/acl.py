@@ -13,7 +13,7 @@ from keyhouse.errors import KeyFieldError
 from keyhouse.service.nats_acl import NatsUser, password
 from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.schema import SCHEMAS
-from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.settings import RoseySettings
 
 __all__ = ["SERVICE", "users"]
 
@@ -23,12 +23,12 @@ SERVICE: Final = "keyhouse"
 
 def users(
     plugins: Sequence[str],
-    settings: Settings | None = None,
+    settings: RoseySettings | None = None,
     passwords: Mapping[str, str] | None = None,
 ) -> list[NatsUser]:
     """Return the users: the service, and each plugin. Passwords that are not given are
     generated."""
-    settings, given = settings or Settings(), passwords or {}
+    settings, given = settings or RoseySettings(), passwords or {}
     for plugin in plugins:
         try:
             SCHEMAS[0].space.bound(plugin)
@@ -44,13 +44,13 @@ def users(
     return [_service(settings, given, [f"{plugin.inbox_prefix}.>" for plugin in each]), *each]
 
 
-def _service(settings: Settings, given: Mapping[str, str], inboxes: list[str]) -> NatsUser:
+def _service(settings: RoseySettings, given: Mapping[str, str], inboxes: list[str]) -> NatsUser:
     subscribe = [*(f"{prefix}.>" for prefix in settings.prefixes), "$SRV.>", "_INBOX.>"]
     publish = ["_INBOX.>", *inboxes, f"{settings.changes_prefix}.>"]
     return NatsUser(SERVICE, password(SERVICE, given), publish, subscribe, "_INBOX")
 
 
-def _plugin(plugin: str, settings: Settings, given: Mapping[str, str]) -> NatsUser:
+def _plugin(plugin: str, settings: RoseySettings, given: Mapping[str, str]) -> NatsUser:
     inbox = f"_INBOX_{plugin}"
     publish = [f"{prefix}.{plugin}.*" for prefix in settings.prefixes]
     subscribe = [f"{inbox}.>", f"{settings.changes_prefix}.{plugin}.>"]

@@ -31,17 +31,17 @@ from keyhouse.errors import (
 from keyhouse.service.errors import ClientError, ErrorMap
 
 __all__ = [
-    "Change",
     "Conflict",
-    "Found",
     "InternalError",
     "InvalidRequest",
+    "KeyChange",
     "PluginError",
     "PluginStorage",
     "QuotaExceeded",
     "RateLimited",
     "ServiceUnavailable",
     "StorageFailed",
+    "StoredValue",
     "ValueTooLarge",
     "WatchExpired",
 ]
@@ -141,7 +141,7 @@ _ERRORS: Final = ErrorMap(
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredValue(msgspec.Struct, frozen=True):
     """A value and its revision."""
 
     key: str
@@ -149,7 +149,7 @@ class Found(msgspec.Struct, frozen=True):
     revision: int
 
 
-class Change(msgspec.Struct, frozen=True):
+class KeyChange(msgspec.Struct, frozen=True):
     """A key was set to `value`, or `deleted`: by a delete, or because it expired."""
 
     key: str
@@ -204,20 +204,20 @@ class PluginStorage:
 
     # Further operations
 
-    async def found(self, key: str) -> Found | None:
+    async def found(self, key: str) -> StoredValue | None:
         """Return the value with its revision, for `cas`."""
         reply = await self._request("get", {"key": key, "revision": True})
-        return Found(key, reply["value"], reply["revision"]) if reply["exists"] else None
+        return StoredValue(key, reply["value"], reply["revision"]) if reply["exists"] else None
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the values of those keys that exist."""
         values: dict[str, Any] = (await self._request("mget", {"keys": list(keys)}))["values"]
         return values
 
-    async def items(self, prefix: str = "") -> AsyncIterator[Found]:
+    async def items(self, prefix: str = "") -> AsyncIterator[StoredValue]:
         """Iterate over all keys with this prefix and their values, in order."""
         async for entry in self._each("scan", "entries", prefix):
-            yield msgspec.convert(entry, Found)
+            yield msgspec.convert(entry, StoredValue)
 
     async def count(self, prefix: str = "") -> int:
         return int((await self._request("count", {"prefix": prefix}))["count"])
@@ -252,7 +252,7 @@ class PluginStorage:
         *,
         since: int | None = None,
         started: Callable[[int], None] | None = None,
-    ) -> AsyncGenerator[Change, None]:
+    ) -> AsyncGenerator[KeyChange, None]:
         """Iterate over the changes of keys with this prefix, from now on or after revision `since`,
         without end.
 
@@ -287,7 +287,7 @@ class PluginStorage:
                     if "heartbeat" in change:
                         since = change["revision"]
                     else:
-                        yield msgspec.convert(change, Change)
+                        yield msgspec.convert(change, KeyChange)
             except ServiceUnavailable:
                 await asyncio.sleep(0.5)
             finally:

@@ -48,7 +48,7 @@ def _settings(config: Path | None) -> Any:
     from keyhouse.settings import read_settings
     from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
-    from keyhouse.systems.rosey.settings import Settings
+    from keyhouse.systems.rosey.settings import RoseySettings
 
     loaded = load_settings({}, os.environ, config, systems=NAMES)
-    return read_settings(Settings, loaded.tables["rosey"], table="rosey")
+    return read_settings(RoseySettings, loaded.tables["rosey"], table="rosey")

@@ -28,7 +28,7 @@ class Get(msgspec.Struct, gc=False):
     revision: bool = False
 
 
-class Delete(msgspec.Struct, gc=False):
+class DeleteRequest(msgspec.Struct, gc=False):
     key: str | UnsetType = UNSET
 
 
@@ -38,11 +38,11 @@ class List(msgspec.Struct):
     cursor: str | None = None
 
 
-class Scan(List):
+class ScanRequest(List):
     pass
 
 
-class Count(msgspec.Struct):
+class CountRequest(msgspec.Struct):
     prefix: str = ""
 
 
@@ -95,21 +95,21 @@ class Operation(msgspec.Struct):
     revision: int | UnsetType | None = UNSET
 
 
-class Batch(msgspec.Struct):
+class PluginBatchRequest(msgspec.Struct):
     ops: list[Operation] | UnsetType = UNSET
 
 
 BODIES: Final[dict[str, Body[Any]]] = {
     "set": Body(Set, required=("key", "value")),
     "get": Body(Get, required=("key",)),
-    "delete": Body(Delete, required=("key",)),
+    "delete": Body(DeleteRequest, required=("key",)),
     "list": Body(List),
     "mget": Body(Mget, required=("keys",)),
     "incr": Body(Incr, required=("key",)),
     "cas": Body(Cas, required=("key", "value", "revision")),
-    "batch": Body(Batch, required=("ops",), levels=3),
-    "scan": Body(Scan),
-    "count": Body(Count),
+    "batch": Body(PluginBatchRequest, required=("ops",), levels=3),
+    "scan": Body(ScanRequest),
+    "count": Body(CountRequest),
     "watch": Body(Watch, required=("subject",)),
     "touch": Body(Touch, required=("key", "ttl")),
 }
@@ -127,7 +127,7 @@ BATCH_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 
 def cost(body: Any) -> int:
     """Return how many operations a request counts as towards its plugin's rate."""
-    if isinstance(body, Batch) and isinstance(body.ops, list):
+    if isinstance(body, PluginBatchRequest) and isinstance(body.ops, list):
         return max(1, len(body.ops))
     if isinstance(body, Mget) and isinstance(body.keys, list):
         return max(1, len(body.keys))

@@ -101,7 +101,7 @@ class Plugin(Tenant):
         }
         return _encode(reply if cursor is None else reply | {"cursor": cursor})
 
-    async def scan(self, body: messages.Scan) -> bytes:
+    async def scan(self, body: messages.ScanRequest) -> bytes:
         await self.locks.wait_for_all()
         rows_left, bytes_left = min(body.limit, PAGE_ROWS_MAX), self._reply_bytes_max
         cursor = body.cursor
@@ -135,7 +135,7 @@ class Plugin(Tenant):
         head = b'{"success":true,"entries":[%b],"count":%d,"truncated":%b%b}'
         return head % (b",".join(parts), len(parts), truncated, more)
 
-    async def count(self, body: messages.Count) -> bytes:
+    async def count(self, body: messages.CountRequest) -> bytes:
         await self.locks.wait_for_all()
         total, cursor = 0, None
         while True:
@@ -163,7 +163,7 @@ class Plugin(Tenant):
             await self.store.put(VALUE, value, ttl=body.ttl, key=key)
         return _OK
 
-    async def delete(self, body: messages.Delete) -> bytes:
+    async def delete(self, body: messages.DeleteRequest) -> bytes:
         key = _build({"key": body.key})
         deleted, _ = await self._commit([key], lambda tx: tx.delete(VALUE, key=key))
         return b'{"success":true,"deleted":%b}' % (b"true" if deleted else b"false")
@@ -187,7 +187,7 @@ class Plugin(Tenant):
         touched, _ = await self._commit([key], lambda tx: _touched(tx, key, body.ttl))
         return b'{"success":true,"exists":%b}' % (b"true" if touched else b"false")
 
-    async def batch(self, body: messages.Batch) -> bytes:
+    async def batch(self, body: messages.PluginBatchRequest) -> bytes:
         ops = [_checked(op) for op in _required(body.ops)]
         _check_count(len(ops))
         keys = list(dict.fromkeys(str(op.key) for op in ops))

@@ -24,7 +24,7 @@ from keyhouse.nats.client import NatsClient
 from keyhouse.nats.errors import PermissionDeniedError, connection_problem
 from keyhouse.service.remote import RemoteRow
 from keyhouse.store import ANY, Unset
-from keyhouse.systems.rosey.client import Change, PluginError, PluginStorage, ServiceUnavailable
+from keyhouse.systems.rosey.client import KeyChange, PluginError, PluginStorage, ServiceUnavailable
 
 __all__ = ["connect"]
 
@@ -160,7 +160,7 @@ def _translated(plugin: str, unanswered: type[EngineError] = UnavailableError) -
         raise unanswered("The connection to NATS was lost.", reason=reason) from None
 
 
-def _row(change: Change) -> RemoteRow:
+def _row(change: KeyChange) -> RemoteRow:
     if change.deleted:
         return RemoteRow(change.key, revision=change.revision, gone=True)
     return RemoteRow(change.key, msgspec.json.encode(change.value), change.revision)

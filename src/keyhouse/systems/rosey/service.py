@@ -12,7 +12,7 @@ from keyhouse.settings import read_settings
 from keyhouse.systems.rosey import SYSTEM
 from keyhouse.systems.rosey.messages import OPERATIONS
 from keyhouse.systems.rosey.operations import Plugin
-from keyhouse.systems.rosey.settings import OPERATOR_PATTERN, Settings
+from keyhouse.systems.rosey.settings import OPERATOR_PATTERN, RoseySettings
 from keyhouse.systems.rosey.subjects import Subjects
 from keyhouse.systems.rosey.view import SCOPE, View
 
@@ -20,11 +20,11 @@ __all__ = ["SERVICE", "build", "make_runtime", "make_spec"]
 
 
 def build(context: ServiceContext) -> ServiceSpec:
-    settings = read_settings(Settings, context.settings, table=SYSTEM.name)
+    settings = read_settings(RoseySettings, context.settings, table=SYSTEM.name)
     return make_spec(context, settings, make_runtime(context, settings))
 
 
-def make_runtime(context: ServiceContext, settings: Settings) -> ServiceRuntime[Plugin]:
+def make_runtime(context: ServiceContext, settings: RoseySettings) -> ServiceRuntime[Plugin]:
     return ServiceRuntime(
         SYSTEM,
         context,
@@ -36,7 +36,7 @@ def make_runtime(context: ServiceContext, settings: Settings) -> ServiceRuntime[
 
 
 def make_spec(
-    context: ServiceContext, settings: Settings, runtime: ServiceRuntime[Plugin]
+    context: ServiceContext, settings: RoseySettings, runtime: ServiceRuntime[Plugin]
 ) -> ServiceSpec:
     clock, pattern = context.engine.clock, OPERATOR_PATTERN
     return runtime.spec(
@@ -52,5 +52,5 @@ def make_spec(
 
 
 SERVICE: Final = Service(
-    settings=Settings, build=build, tenant_pattern=OPERATOR_PATTERN, operator_scopes=(SCOPE,)
+    settings=RoseySettings, build=build, tenant_pattern=OPERATOR_PATTERN, operator_scopes=(SCOPE,)
 )

@@ -10,7 +10,7 @@ from keyhouse.errors import UsageError
 from keyhouse.service.settings import JwtTenantSettings, UsageScanSeconds
 from keyhouse.settings import setting
 
-__all__ = ["OPERATOR_PATTERN", "Settings"]
+__all__ = ["OPERATOR_PATTERN", "RoseySettings"]
 
 OPERATOR_PATTERN: Final = "[!-~]{1,255}"
 """Names that a token may give an operator: they are only logged."""
@@ -19,7 +19,7 @@ Positive = msgspec.Meta(gt=0)
 PREFIX = msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
 
 
-class Settings(JwtTenantSettings, frozen=True, kw_only=True):
+class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
     RENAMED: ClassVar[Mapping[str, str]] = {
         "census_seconds": "usage_scan_seconds",
         "slow_ms": "slow_seconds",

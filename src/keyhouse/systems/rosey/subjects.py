@@ -23,7 +23,7 @@ from keyhouse.systems.rosey.errors import PluginNameError
 from keyhouse.systems.rosey.messages import BODIES, OPERATIONS, Watch, cost, log_fields
 from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import VALUE
-from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.settings import RoseySettings
 
 READS: Final = frozenset({"get", "list", "mget", "scan", "count"})
 """Operations that are skipped if nobody waits for the reply."""
@@ -49,7 +49,7 @@ class ResolvedSubject:
 class Subjects:
     """Handles every message of every plugin."""
 
-    def __init__(self, runtime: ServiceRuntime[Plugin], settings: Settings) -> None:
+    def __init__(self, runtime: ServiceRuntime[Plugin], settings: RoseySettings) -> None:
         self._settings = settings
         self._tenants = runtime.tenants
         self._metrics = runtime.metrics

@@ -77,7 +77,7 @@ class UnauthorizedError(StreamkitError):
         return kind("The service rejected the token.", reason=self.message)
 
 
-class NotFoundError(StreamkitError):
+class ConfigNotFoundError(StreamkitError):
     """No such config: 404."""
 
     statuses = (404,)
@@ -116,7 +116,7 @@ _ERRORS: Final = ErrorMap(
     StreamkitError,
     InvalidError,
     UnauthorizedError,
-    NotFoundError,
+    ConfigNotFoundError,
     ExistsError,
     ChangedError,
     TooMuchError,
@@ -124,7 +124,7 @@ _ERRORS: Final = ErrorMap(
 )
 
 
-class Found(msgspec.Struct, Generic[C], frozen=True):
+class FetchedConfig(msgspec.Struct, Generic[C], frozen=True):
     """A config and its ETag."""
 
     value: C
@@ -144,25 +144,25 @@ class Streamkit(HttpClient):
     ) -> None:
         super().__init__(url, _ERRORS, token=token, timeout=timeout, transport=transport)
 
-    def create(self, config: C) -> Found[C]:
+    def create(self, config: C) -> FetchedConfig[C]:
         """Create a config; with an empty `id`, the service generates one. ExistsError if the id is
         taken."""
         record = _record(type(config))
         response = self.request("POST", f"/configs/{record.name}", json=_plain(config))
-        return Found(record.accepted(response.json()["config"]), response.headers["etag"])
+        return FetchedConfig(record.accepted(response.json()["config"]), response.headers["etag"])
 
-    def get(self, kind: type[C], id: str) -> Found[C]:
-        """Return a config; NotFoundError if it does not exist."""
+    def get(self, kind: type[C], id: str) -> FetchedConfig[C]:
+        """Return a config; ConfigNotFoundError if it does not exist."""
         response = self.request("GET", _path(kind, id))
-        return Found(_record(kind).accepted(response.json()), response.headers["etag"])
+        return FetchedConfig(_record(kind).accepted(response.json()), response.headers["etag"])
 
-    def replace(self, config: C, *, if_match: str | None = None) -> Found[C]:
+    def replace(self, config: C, *, if_match: str | None = None) -> FetchedConfig[C]:
         """Replace a config. `if_match`: only if its ETag is still this one, else ChangedError."""
         headers = {} if if_match is None else {"If-Match": if_match}
         response = self.request(
             "PUT", _path(type(config), config.id), json=_plain(config), headers=headers
         )
-        return Found(
+        return FetchedConfig(
             _record(type(config)).accepted(response.json()["config"]), response.headers["etag"]
         )
 

@@ -16,7 +16,7 @@ from keyhouse.schema import Record
 from keyhouse.service.http_client import service_url, tenant_of_token, translated
 from keyhouse.service.remote import RemoteRow
 from keyhouse.store import Unset
-from keyhouse.systems.streamkit.client import Found, NotFoundError, Streamkit
+from keyhouse.systems.streamkit.client import ConfigNotFoundError, FetchedConfig, Streamkit
 from keyhouse.systems.streamkit.keys import find_record
 from keyhouse.systems.streamkit.schema import SCENE_ACTIVITY
 from keyhouse.systems.streamkit.wrangler import Item
@@ -58,7 +58,7 @@ class ConfigRemote:
         with translated():
             try:
                 found = await asyncio.to_thread(self._client.get, record.type, id)
-            except NotFoundError:
+            except ConfigNotFoundError:
                 return None
         return _row(key, record, found)
 
@@ -92,14 +92,14 @@ class ConfigRemote:
             found = await asyncio.to_thread(self._put, config, expect)
         return _row(key, record, found)
 
-    def _put(self, config: Any, expect: int | Unset | None) -> Found[Any]:
+    def _put(self, config: Any, expect: int | Unset | None) -> FetchedConfig[Any]:
         if isinstance(expect, int):
             return self._client.replace(config, if_match=_etag(expect))
         if expect is None:
             return self._client.create(config)
         try:
             return self._client.replace(config)
-        except NotFoundError:
+        except ConfigNotFoundError:
             return self._client.create(config)
 
     async def delete(self, key: str, *, expect: int | Unset | None) -> bool:
@@ -140,7 +140,7 @@ def _require_config(key: str) -> tuple[Record[Any], str]:
     return config
 
 
-def _row(key: str, record: Record[Any], found: Found[Any]) -> RemoteRow:
+def _row(key: str, record: Record[Any], found: FetchedConfig[Any]) -> RemoteRow:
     return RemoteRow(key, record.encode(found.value), int(found.etag.strip('"')), None)
 
 

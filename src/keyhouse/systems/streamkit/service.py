@@ -11,14 +11,14 @@ from keyhouse.service.spec import Service, ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.systems.streamkit import SYSTEM
 from keyhouse.systems.streamkit.routes import OPERATIONS, READ, WRITE, routes
-from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
+from keyhouse.systems.streamkit.settings import TENANT_PATTERN, StreamkitSettings
 from keyhouse.systems.streamkit.tenants import Customer
 
 __all__ = ["SERVICE", "build"]
 
 
 def build(context: ServiceContext) -> ServiceSpec:
-    settings = read_settings(Settings, context.settings, table=SYSTEM.name)
+    settings = read_settings(StreamkitSettings, context.settings, table=SYSTEM.name)
     clock, pattern = context.engine.clock, TENANT_PATTERN
     runtime = ServiceRuntime(
         SYSTEM,
@@ -40,5 +40,5 @@ def build(context: ServiceContext) -> ServiceSpec:
 
 
 SERVICE: Final = Service(
-    settings=Settings, build=build, tenant_pattern=TENANT_PATTERN, scopes=(READ, WRITE)
+    settings=StreamkitSettings, build=build, tenant_pattern=TENANT_PATTERN, scopes=(READ, WRITE)
 )

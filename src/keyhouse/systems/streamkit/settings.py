@@ -12,7 +12,7 @@ from keyhouse.service.settings import (
 )
 from keyhouse.settings import setting
 
-__all__ = ["TENANT_PATTERN", "KeyVersion", "Settings"]
+__all__ = ["TENANT_PATTERN", "KeyVersion", "StreamkitSettings"]
 
 KeyVersion = Literal["v1", "v2"]
 
@@ -20,7 +20,7 @@ TENANT_PATTERN: Final = r"(?!.*_streamkit(?:_|\Z))[A-Za-z0-9_-]{1,64}"
 """Customers that a token may name: those whose id can be part of a key."""
 
 
-class Settings(JwtTenantSettings, frozen=True, kw_only=True):
+class StreamkitSettings(JwtTenantSettings, frozen=True, kw_only=True):
     quota_keys: QuotaKeys = 10_000
     quota_bytes: QuotaBytes = 16 * 1_024 * 1_024
     rate_per_second: RatePerSecond = 100.0

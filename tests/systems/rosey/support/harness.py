@@ -22,7 +22,7 @@ from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings import read_settings
 from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.service import make_runtime, make_spec
-from keyhouse.systems.rosey.settings import Settings
+from keyhouse.systems.rosey.settings import RoseySettings
 from tests.support.engine_openers import postgres_schema
 from tests.support.nats_servers import nats_server
 
@@ -64,7 +64,7 @@ class Harness:
         self.engine = await open_engine(self.url, clock=self.clock)
         self.metrics = CollectorRegistry()
         context = ServiceContext(engine=self.engine, data=self.folder, metrics=self.metrics)
-        settings = read_settings(Settings, self.settings, table="rosey")
+        settings = read_settings(RoseySettings, self.settings, table="rosey")
         self.runtime = make_runtime(context, settings)
         self.spec = make_spec(context, settings, self.runtime)
         self._running = AsyncExitStack()

@@ -22,7 +22,7 @@ from keyhouse.http import App, make_app
 from keyhouse.serve.listener import listening
 from keyhouse.service.spec import ServiceContext
 from keyhouse.systems.streamkit.service import build
-from keyhouse.systems.streamkit.settings import TENANT_PATTERN, Settings
+from keyhouse.systems.streamkit.settings import TENANT_PATTERN, StreamkitSettings
 from keyhouse.testing.conformance import Opener
 
 SECRET = "only-for-tests-0123456789abcdef-0123456789"
@@ -45,7 +45,7 @@ def app_of(engine: Engine, folder: Path, **settings: Any) -> App:
 
 
 def token(customer: str, clock: Clock, **options: Any) -> str:
-    settings = Settings(jwt_secret=SECRET)
+    settings = StreamkitSettings(jwt_secret=SECRET)
     return mint(settings, Path(), customer, clock=clock, tenant_pattern=TENANT_PATTERN, **options)
 
 
