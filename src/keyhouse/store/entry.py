@@ -19,10 +19,6 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
     revision: int
     expires: int | None = None
 
-    def at(self, revision: int) -> "Entry[T]":
-        """Return the entry with the revision of its commit."""
-        return Entry(self.record, self.key, self.values, revision, self.expires)
-
 
 class RecordPage(msgspec.Struct, Generic[T], frozen=True):
     """Some records of a scan. `cursor` is that of the next page; None on the last one.

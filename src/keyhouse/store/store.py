@@ -23,6 +23,8 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+from msgspec.structs import force_setattr
+
 from keyhouse.clock import IdSource, UlidSource
 from keyhouse.counter import number_of
 from keyhouse.engine import Engine, Row, Span
@@ -386,7 +388,8 @@ class Store(RawRows):
 
             entry, tx = await self._retry(work, None)
             revision = tx.revision
-        return entry.at(revision)
+        force_setattr(entry, "revision", revision)  # it was made here, and nobody else has it yet
+        return entry
 
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any

@@ -212,8 +212,8 @@ class Transaction(RowBuffer):
             if bound.legacy is not None:
                 key = await self._leave_one_key(bound, key)
         after, put = stamped(bound, value, keys, key, before, ttl, self._now, restored)
-        merges = self._derive(bound, before, after) if bound.derived else ()
         self._writes[key] = put
+        merges = self._derive(bound, before, after) if bound.derived else ()
         if self._adds:
             self._adds.pop(key, None)
         for merge in merges:
@@ -307,10 +307,7 @@ class Transaction(RowBuffer):
         for `merge`.
         """
         changes = write_plan.owned_changes(bound, before, after)
-        if self._writes:
-            self._writes |= changes
-        else:
-            self._writes = changes
+        self._writes |= changes
         if not bound.shared_rows:
             return []
         expires = None if after is None else after.expires
