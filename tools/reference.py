@@ -27,7 +27,7 @@ from keyhouse.cli.commands.describe import document, mermaid
 from keyhouse.engine import Capabilities
 from keyhouse.http import HttpSettings
 from keyhouse.schema.description import describe, prose
-from keyhouse.settings.settings import Settings
+from keyhouse.settings.settings import ServerSettings
 from keyhouse.systems.registry import NAMES, has_service, load_service, load_system
 from tools.screens import SCREENS
 
@@ -231,7 +231,7 @@ def _with_generated(page: str, name: str, text: str) -> str:
 
 def settings_lists() -> str:
     """Return the settings of the program, of HTTP, and of each system with a service."""
-    parts = [_settings_list(Settings, "")]
+    parts = [_settings_list(ServerSettings, "")]
     parts += ["### The table `[http]`\n", _settings_list(HttpSettings, "http")]
     for name in NAMES:
         kind = load_service(name).settings if has_service(name) else None

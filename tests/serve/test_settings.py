@@ -13,7 +13,7 @@ from keyhouse.engines.system_urls import file_of, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import server
 from keyhouse.service.spec import ServiceSpec
-from keyhouse.settings.settings import Address, Settings
+from keyhouse.settings.settings import Address, ServerSettings
 from keyhouse.settings.sources import FILE, LoadedSettings, load_settings
 from tests.serve.support import jars
 
@@ -47,7 +47,7 @@ def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path)
 
 
 def test_no_settings_are_the_defaults(tmp_path: Path) -> None:
-    assert gathered(tmp_path).settings == Settings()
+    assert gathered(tmp_path).settings == ServerSettings()
 
 
 def test_a_file_in_the_current_folder_is_read_by_default(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_variables_that_an_orchestrator_injects_are_ignored() -> None:
         "KEYHOUSE_SERVICE_HOST": "10.0.0.1",
         "KEYHOUSE_PORT_80_TCP": "x",
     }
-    assert load_settings({}, injected, None, systems=()).settings == Settings()
+    assert load_settings({}, injected, None, systems=()).settings == ServerSettings()
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,12 @@ def test_a_file_that_is_not_toml_is_rejected_with_the_line(tmp_path: Path) -> No
     ],
 )
 def test_addresses_are_parsed(text: str, address: Address, url: str) -> None:
-    assert Settings(http=text).http_address == address
+    assert ServerSettings(http=text).http_address == address
     assert address.url == url
 
 
 def test_no_secret_is_shown() -> None:
-    settings = Settings(
+    settings = ServerSettings(
         engine="postgresql://ann:hush@db/x", nats="nats://tok:hush@n:4222", nats_port=4222
     )
     assert settings.for_log() == {"engine": "postgresql://db/x", "nats": "nats://n:4222"}

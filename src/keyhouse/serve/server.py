@@ -19,7 +19,7 @@ import structlog
 from keyhouse import __version__, open_engine
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
-from keyhouse.engines.system_urls import file_of, make_folder, url_of
+from keyhouse.engines.system_urls import make_folder
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
 from keyhouse.metrics import Metrics
@@ -134,7 +134,7 @@ class Server:
     # Services
 
     async def _build(self, name: str, data: Path, stack: AsyncExitStack) -> ServiceSpec:
-        opened = await self._open_engine(name, data, stack)
+        opened = await self._open_engine(name, stack)
         tracing = self._tracing
         engine = self._metrics.metered(
             name, opened if tracing is None else tracing.engine(name, opened)
@@ -147,14 +147,10 @@ class Server:
         self._health.add(name, lambda: engine.read(*PROBE), *([spec.ready] if spec.ready else []))
         return spec if tracing is None else tracing.service(spec)
 
-    async def _open_engine(self, name: str, data: Path, stack: AsyncExitStack) -> Engine:
+    async def _open_engine(self, name: str, stack: AsyncExitStack) -> Engine:
         own, common = self._loaded.engines.get(name), self._settings.engine
         url = own or common
-        location = (
-            file_of(name, data)
-            if url is None
-            else url_of(name, url, alone=bool(own) or len(self._services) == 1)
-        )
+        location = self._loaded.engine_url(name, alone=len(self._services) == 1)
         if url is not None:
             make_folder(url)
         try:

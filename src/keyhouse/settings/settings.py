@@ -14,7 +14,7 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import setting
 
-__all__ = ["Settings"]
+__all__ = ["ServerSettings"]
 
 OFF: Final = "off"
 EMBEDDED: Final = "embedded"
@@ -38,7 +38,7 @@ class Address(NamedTuple):
         )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     RENAMED: ClassVar[Mapping[str, str]] = {"traces": "otlp_endpoint"}
 
     systems: Annotated[

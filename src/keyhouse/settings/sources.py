@@ -26,7 +26,7 @@ from keyhouse.settings.parser import (
     renamed_settings,
     unknown_setting,
 )
-from keyhouse.settings.settings import Settings
+from keyhouse.settings.settings import ServerSettings
 
 __all__ = ["LoadedSettings", "load_settings"]
 
@@ -35,8 +35,8 @@ PREFIX: Final = "KEYHOUSE_"
 HTTP: Final = "http"
 """The HTTP listen address, and the table of HTTP settings, which accepts it as `listen`."""
 
-_PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
-_RENAMED: Final = renamed_settings(Settings)
+_PROGRAM: Final = tuple(field.name for field in msgspec.structs.fields(ServerSettings))
+_RENAMED: Final = renamed_settings(ServerSettings)
 
 _IGNORED = re.compile(
     r"KEYHOUSE_(SERVICE(_|$)|PORT(_|$)|ENGINES$|FOLDER$|SEED$|SOAK$|SPACE$|STORE$|SYSTEM$|TOKEN$|URL$)"
@@ -53,7 +53,7 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
     that each setting came from.
     """
 
-    settings: Settings
+    settings: ServerSettings
     tables: Mapping[str, Mapping[str, Any]]
     engines: Mapping[str, str]
     http: Mapping[str, Any]
@@ -130,7 +130,7 @@ def load_settings(
         ).items():
             if value == "" and name != "systems":  # an empty list of systems is valid
                 raise UsageError("Empty setting: give it a value, or remove it.", setting=name)
-        settings = read_settings(Settings, program)
+        settings = read_settings(ServerSettings, program)
     return LoadedSettings(
         settings=settings, tables=tables, engines=engines, http=http, sources=sources
     )
