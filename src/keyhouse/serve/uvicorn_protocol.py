@@ -302,7 +302,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if (
-            self._head_received + self._piece_size > HTTP_HEAD_BYTES_MAX
+            self._head_received + _HEAD_PIECE_BYTES + self._piece_size > HTTP_HEAD_BYTES_MAX
             and self._head_bytes() > HTTP_HEAD_BYTES_MAX
         ):
             raise _head_too_large()
