@@ -1,5 +1,7 @@
 """Confirmation before a destructive command, and the message after Ctrl-C."""
 
+import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,16 +30,37 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def _ask(question: str) -> bool:
-    """Ask with the default SIGINT handler: asyncio's would only cancel a task, and the read would
-    wait."""
+    """Ask on standard error; Ctrl-C exits with 130.
+
+    asyncio's SIGINT handler would only cancel a task, and the read would wait, so the default one is
+    set. `typer.confirm` does not suffice: it waits for ever if Ctrl-C arrives after the question is
+    printed and before the read starts.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
+        with _signal_pipe() as signalled:
+            print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+            select.select([sys.stdin, signalled], [], [])
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
         print(f"\n{_NOTHING_DONE}", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _signal_pipe() -> Iterator[int]:
+    """Yield a descriptor that becomes readable when a signal arrives."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
 
 
 @contextmanager
