@@ -139,6 +139,7 @@ def test_a_server_killed_under_load_loses_no_acknowledged_write_and_recovers(
         load = Load(engine)
         running = asyncio.ensure_future(load.run())
         watching = asyncio.ensure_future(follow(engine, "s0"))
+        await listening(engine)  # a watch that cannot start fails; one that has started resumes
         for _ in range(KILLS):
             await load.until(more=30)
             await asyncio.to_thread(server.kill)
