@@ -59,7 +59,7 @@ def test_a_batch_that_dynamodb_rejects_fails_alone() -> None:
             call = super().__getattr__(name)
 
             async def checked(**parameters: Any) -> Any:
-                if name == "transact_write_items" and "bad" in repr(parameters):
+                if name == "transact_write_items" and "wrong" in repr(parameters):
                     raise client_error("ValidationException")
                 return await call(**parameters)
 
@@ -68,7 +68,7 @@ def test_a_batch_that_dynamodb_rejects_fails_alone() -> None:
     async def scenario() -> None:
         engine = await DynamoDBEngine.open(settings())
         engine._client._driver = Strict(engine._client._driver)
-        batches = [one(f"k{number}", b'"bad"' if number == 7 else b"1") for number in range(12)]
+        batches = [one(f"k{number}", b'"wrong"' if number == 7 else b"1") for number in range(12)]
         answers = await asyncio.gather(
             *(engine.commit("s", batch) for batch in batches), return_exceptions=True
         )
