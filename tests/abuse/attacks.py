@@ -38,41 +38,21 @@ def pipeline_without_reading(server: ServerProcess, stop: threading.Event) -> No
                 return
 
 
-def endless_trailers(server: ServerProcess, stop: threading.Event) -> None:
-    head = (
-        b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
-    )
-    while not stop.is_set():
-        with closing(_connected(server)) as connection:
-            _send(connection, head)
-            while not stop.is_set() and _send(connection, b"a:b\r\n" * 13_107):
-                pass
-        stop.wait(RECONNECT_SECONDS)
-
-
-def body_after_rejection(server: ServerProcess, stop: threading.Event) -> None:
+def endless_body(start: bytes, piece: bytes) -> Client:
+    """Send a chunked request that starts like this and repeats a piece; reconnect when closed."""
     head = (
         b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    while not stop.is_set():
-        with closing(_connected(server)) as connection:
-            _send(connection, head)
-            while not stop.is_set() and _send(connection, b"1\r\na\r\n" * 10_000):
-                pass
-        stop.wait(RECONNECT_SECONDS)
 
+    def attack(server: ServerProcess, stop: threading.Event) -> None:
+        while not stop.is_set():
+            with closing(_connected(server)) as connection:
+                _send(connection, head + start)
+                while not stop.is_set() and _send(connection, piece):
+                    pass
+            stop.wait(RECONNECT_SECONDS)
 
-def chunk_extension_after_rejection(server: ServerProcess, stop: threading.Event) -> None:
-    head = (
-        b"POST /streamkit/configs/notes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;"
-    )
-    while not stop.is_set():
-        with closing(_connected(server)) as connection:
-            _send(connection, head)
-            while not stop.is_set() and _send(connection, b"x" * 65_536):
-                pass
-        stop.wait(RECONNECT_SECONDS)
+    return attack
 
 
 # HTTP, with a token
@@ -239,9 +219,9 @@ def _large_read(operation: str, body: dict[str, Any]) -> Attack:
 
 ATTACKS: Final[dict[str, Attack]] = {
     "pipelining without reading": Attack([pipeline_without_reading]),
-    "endless trailers": Attack([endless_trailers] * 4),
+    "endless trailers": Attack([endless_body(b"0\r\n", b"a:b\r\n" * 13_107)] * 4),
     "a body after its rejection": Attack(
-        [body_after_rejection] * 4 + [chunk_extension_after_rejection] * 2
+        [endless_body(b"", b"1\r\na\r\n" * 10_000)] * 4 + [endless_body(b"1;", b"x" * 65_536)] * 2
     ),
     "unread exports": Attack(
         [unread_exports], lambda server: fill(server, "mallory", 40, "x" * 370_000)
