@@ -39,8 +39,8 @@ def measure(folder: Path, rounds: int, size: int, start_peer: StartPeer) -> Resu
 async def _measure(folder: Path, rounds: int, size: int, start_peer: StartPeer) -> Result:
     async with contextlib.AsyncExitStack() as stack:
         move_to_client_core = stack.enter_context(separate_cores())
-        ours = await stack.enter_async_context(_server("ours", folder))
-        baseline = await stack.enter_async_context(_server("baseline", folder))
+        ours = await stack.enter_async_context(server_process("ours", folder))
+        baseline = await stack.enter_async_context(server_process("baseline", folder))
         peer = await stack.enter_async_context(start_peer(folder))
         move_to_client_core()
         request = get(f"/streamkit/configs/notes/{ours.note}", ours.token)
@@ -114,7 +114,7 @@ class Server(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def _server(variant: str, folder: Path) -> AsyncIterator[Server]:
+async def server_process(variant: str, folder: Path) -> AsyncIterator[Server]:
     data = folder / variant
     data.mkdir(parents=True, exist_ok=True)
     module = "benchmarks.services.http_server"

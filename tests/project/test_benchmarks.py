@@ -1,0 +1,34 @@
+"""The processes that `make bench` measures start with the settings of today.
+
+A renamed setting once stopped every case over NATS, and only a run of `make bench` showed it."""
+
+import asyncio
+from pathlib import Path
+
+from benchmarks.services.http import server_process
+from benchmarks.services.http_client import Run, get
+from benchmarks.services.nats import plugin_client
+
+
+def test_the_plugin_service_of_the_benchmark_sets_and_gets(tmp_path: Path) -> None:
+    async def scenario() -> int:
+        async with plugin_client(tmp_path) as client:
+            await client.workload(client.set, 10)()
+            return await client.workload(client.get, 10)()
+
+    assert asyncio.run(scenario()) == 10
+
+
+def test_the_http_servers_of_the_benchmark_respond(tmp_path: Path) -> None:
+    async def scenario() -> list[int]:
+        async with (
+            server_process("ours", tmp_path) as ours,
+            server_process("baseline", tmp_path) as baseline,
+        ):
+            request = get(f"/streamkit/configs/notes/{ours.note}", ours.token)
+            return [
+                await Run(request, b"}}", 10).over(ours.port, 2),
+                await Run(request, b"}", 10).over(baseline.port, 2),
+            ]
+
+    assert asyncio.run(scenario()) == [10, 10]
