@@ -19,7 +19,13 @@ from starlette.responses import StreamingResponse
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, KeyhouseError, NotFoundError
 from keyhouse.http.cross_origin import Cors
-from keyhouse.http.endpoint import HttpEndpoint, OptionsEndpoint, Section
+from keyhouse.http.endpoint import (
+    DisconnectedError,
+    HttpEndpoint,
+    HttpRequest,
+    OptionsEndpoint,
+    Section,
+)
 from keyhouse.http.errors import (
     PROBLEM,
     SECURITY_HEADERS,
@@ -27,7 +33,6 @@ from keyhouse.http.errors import (
     ErrorFormat,
     MethodError,
 )
-from keyhouse.http.request import DisconnectedError, HttpRequest
 from keyhouse.http.response import EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings

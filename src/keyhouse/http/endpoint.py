@@ -1,15 +1,21 @@
-"""A route bound to its service: checks, arguments, the call of the handler, and its response."""
+"""A request, and the route bound to its service that runs it: checks, arguments, the call of the
+handler, and its response.
+
+Handlers do not see the request.
+"""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from urllib.parse import quote
 
-from keyhouse.auth.caller import Authenticator, Caller
-from keyhouse.errors import DeclarationError, UsageError
+from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
+from keyhouse.errors import DeclarationError, LimitError, UsageError
+from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
-from keyhouse.http.errors import PROBLEM, ErrorFormat
+from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
-from keyhouse.http.request import HttpRequest, check_accepted, check_json
 from keyhouse.http.response import ANYTHING, JSON, EncodedResponse, Headers, Response, encode
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
@@ -23,12 +29,13 @@ from keyhouse.http.signature import (
     known_values,
     query_pairs,
 )
-from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST
+from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST, REQUEST_ID_CHARS_MAX
 from keyhouse.schema import document
 
 _JSON_TYPE = (b"content-type", b"application/json")
 _PRIVATE = (b"cache-control", b"private, no-cache")
 _CHECKED_AT_ONCE_BYTES = 256 * 1_024
+_VALID_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,%d}" % (REQUEST_ID_CHARS_MAX - 1))
 
 
 class RateLimit(Protocol):
@@ -54,6 +61,65 @@ class Section(Protocol):
     def rates(self) -> RateLimit | None: ...
     @property
     def error_format(self) -> ErrorFormat: ...
+
+
+class DisconnectedError(Exception):
+    """The client disconnected before its request was complete: nothing is sent."""
+
+
+class HttpRequest:
+    __slots__ = ("_receive", "_scope", "headers", "id", "method", "pairs", "query", "raw_path")
+
+    def __init__(self, scope: Any, receive: Any, new_id: str) -> None:
+        self._scope = scope
+        self._receive = receive
+        self.method: str = scope["method"]
+        self.pairs: HeaderPairs = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(self.pairs)
+        self.query: bytes = scope["query_string"]
+        self.raw_path = _path(scope)
+        self.id = new_id
+        if b"x-request-id" in self.headers:
+            self.id = _requested_id(self.headers[b"x-request-id"], new_id)
+
+    @property
+    def root(self) -> str:
+        """The path that the app is mounted below, or ""."""
+        root: str = self._scope.get("root_path", "")
+        return root
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    async def body(self, bytes_max: int, timeout_seconds: float) -> bytes:
+        """Read the body. Raises LimitError as soon as it is known to be too large."""
+        declared = self.headers.get(b"content-length")
+        if declared is not None:
+            if not declared.isdigit():
+                raise UsageError("Content-Length must be a number.")
+            if len(declared) > 18 or int(declared) > bytes_max:
+                raise _too_large(bytes_max)
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        pieces, size = [], 0
+        while True:
+            message = await self._message(deadline)
+            if message["type"] != "http.request":
+                raise DisconnectedError
+            piece: bytes = message.get("body", b"")
+            size += len(piece)
+            if size > bytes_max:
+                raise _too_large(bytes_max)
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return piece if len(pieces) == 1 else b"".join(pieces)
+
+    async def _message(self, deadline: float) -> Any:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._receive()
+        except TimeoutError:
+            raise SlowError("The body was not received in time.") from None
 
 
 class OptionsEndpoint:
@@ -146,7 +212,7 @@ class HttpEndpoint:
             if self._scope not in caller.scopes:
                 caller.require(self._scope)
             if caller.from_cookie:
-                check_csrf(request, self._cors_origins)
+                check_csrf(request.method, sent, self._cors_origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
         accept = sent.get(b"accept")
@@ -199,7 +265,7 @@ class HttpEndpoint:
             raise UsageError("This route takes no query parameters.")
         if self._takes_more:
             if self._headers is not None:
-                arguments["headers"] = self._headers.read(self._headers.present(request))
+                arguments["headers"] = self._headers.read(self._headers.present(request.pairs))
             if self._signature.conditions:
                 arguments["conditions"] = given
             if self._signature.root:
@@ -249,3 +315,29 @@ def _joined(request: HttpRequest, name: bytes) -> str | None:
     """Join a list header that is sent in several lines."""
     values = [value.decode("latin-1") for each, value in request.pairs if each == name]
     return ", ".join(values) if values else None
+
+
+def _too_large(bytes_max: int) -> LimitError:
+    return LimitError("The body is too large.", limit=bytes_max)
+
+
+def _requested_id(sent: bytes, new_id: str) -> str:
+    """Return the client's id if it is valid in a log."""
+    return sent.decode() if _VALID_ID.fullmatch(sent) else new_id
+
+
+def _path(scope: Any) -> bytes:
+    """Return the path as it was sent, without the path that the app is mounted below."""
+    raw: bytes | None = scope.get("raw_path")
+    if raw is None:  # optional in ASGI
+        raw = quote(scope["path"], safe="/:@!$&'()*+,;=~-._").encode()
+    if b"?" in raw:  # some servers include the query
+        raw = raw.partition(b"?")[0]
+    if root := scope.get("root_path"):
+        raw = _below(raw, root.encode())
+    return raw or b"/"
+
+
+def _below(raw: bytes, root: bytes) -> bytes:
+    is_below = raw.startswith(root) and raw[len(root) : len(root) + 1] in (b"/", b"")
+    return raw[len(root) :] if is_below else raw

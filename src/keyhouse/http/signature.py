@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
-from keyhouse.http.request import HttpRequest
 from keyhouse.http.response import ANYTHING, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
 from keyhouse.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_BODY_VALUES_MAX
@@ -179,10 +179,10 @@ class Parameters:
         except msgspec.ValidationError as error:
             raise UsageError(f"Invalid {self._what}.", reason=str(error)) from None
 
-    def present(self, request: HttpRequest) -> Iterator[tuple[str, str]]:
-        """Yield the request's headers that the Struct declares."""
+    def present(self, sent: HeaderPairs) -> Iterator[tuple[str, str]]:
+        """Yield the headers that the Struct declares."""
         names = {name.lower().encode(): name for name in self._names}
-        for name, value in request.pairs:
+        for name, value in sent:
             if name in names:
                 yield names[name], value.decode("latin-1")
 
