@@ -28,12 +28,12 @@ async def measure(folder: Path, rounds: int, size: int) -> list[Result]:
             baseline,
             [value.id for value in values],
             rounds=rounds,
-            goal=0.60,
+            goal=0.75,
             peers=peer,
             peer_goal=5,
             note=peers.note("py-key-value-aio on disk", "peer" in peer),
         )
-    scan_result = await cases.scans(store, baseline, artist, rounds=rounds, size=size, goal=0.50)
+    scan_result = await cases.scans(store, baseline, artist, rounds=rounds, size=size, goal=0.75)
     await engine.close()
     bare.close()
     return [get_result, scan_result]

@@ -24,9 +24,9 @@ async def measure(folder: Path, rounds: int, size: int) -> Result:
             ids,
             rounds=rounds,
             size=size,
-            goal=0.50,
+            goal=0.55,
             peers=peer,
-            peer_goal=2,
+            peer_goal=2.5,
             note=peers.note("redis-om on Redis, appendfsync always", "peer" in peer),
         )
     await engine.close()

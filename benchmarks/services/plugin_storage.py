@@ -49,7 +49,7 @@ async def _measure(
             rounds=rounds,
             count=count,
             peers={"peer": client.workload(get, count // 4)},
-            peer_goal=1.5,
+            peer_goal=2,
             note="baseline: an echo; peer: JetStream KV get",
         ),
         await sets(
@@ -57,7 +57,7 @@ async def _measure(
             rounds=rounds,
             count=count,
             peers={"peer": client.workload(put, count // 10)},
-            peer_goal=2,
+            peer_goal=4,
             note="baseline: an echo, which writes nothing; peer: JetStream KV put, synced always",
         ),
     ]
