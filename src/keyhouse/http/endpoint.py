@@ -277,6 +277,8 @@ class HttpEndpoint:
             return await request.body(self._body_bytes_max, self._body_timeout_seconds)
         check_json(request.header(b"content-type"), request.header(b"content-encoding"))
         text = await request.body(self._body_bytes_max, self._body_timeout_seconds)
+        if self.route.extract_json is not None:
+            text = self.route.extract_json(text)
         if len(text) <= _CHECKED_AT_ONCE_BYTES:
             document.check_text(text)
         else:

@@ -48,7 +48,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     it. `scope` is the scope that a token must have; None: no token is needed. `replies` maps a status
     to a type or a ResponseSpec; by default status 200 returns the handler's annotation, or 204 if
     that is None. `problems` are the errors that only this handler raises; the HTTP layer's own are
-    known. `example` is a body, for the document.
+    known. `example` is a body, for the document. `extract_json` takes the JSON out of a body that may
+    have text around it, before anything of it is checked.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[type[KeyhouseError]] = ()
     example: Any = msgspec.UNSET
     body_bytes_max: int | None = None
+    extract_json: Callable[[bytes], bytes] | None = None
     tag: str = ""
     listed: bool = True
 

@@ -579,6 +579,23 @@ def test_an_invalid_import_writes_nothing(panel: httpx.Client, customer: str) ->
     )
 
 
+def test_an_import_takes_what_wrangler_prints(panel: httpx.Client, customer: str) -> None:
+    """The line below the JSON made it 400, and a key that expired between `list` and `get` 422."""
+    note = {"id": "a", "title": "a", "content": "b", "createdAt": NOW_TEXT, "updatedAt": NOW_TEXT}
+    own = f"cust_{customer}_streamkit_notes_"
+    printed = {
+        own + "a": {"value": msgspec.json.encode(note).decode()},
+        own + "gone": {"value": None},
+        f"cust_{customer}_streamkit_scene_activity_old": None,
+    }
+    text = b"\n" + msgspec.json.format(msgspec.json.encode(printed)) + b"\n\nSuccess!\n"
+    answer = panel.post("/import", content=text, headers={"Content-Type": "application/json"})
+    assert answer.json() == {"success": True, "written": 1, "unchanged": 0, "expired": 2}
+    other = {f"cust_{customer}x_streamkit_notes_gone": {"value": None}}
+    assert panel.post("/import", json=other).status_code == 422, "a key of another customer"
+    assert panel.post("/import", json={"any": {"value": None}}).status_code == 422
+
+
 def test_no_row_is_in_another_customers_space(service: Service) -> None:
     """After all the tests of this file: each space holds only keys of its customer."""
 

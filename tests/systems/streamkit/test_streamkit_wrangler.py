@@ -262,6 +262,17 @@ def test_a_file_that_is_nested_too_deep_is_rejected() -> None:
         read_items(b'[{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}]")
 
 
+def test_a_key_that_expired_after_it_was_listed_is_counted(tmp_path: Path) -> None:
+    """One `null` of `wrangler kv bulk get` refused the whole file."""
+    times = dict.fromkeys(("createdAt", "updatedAt"), "2026-01-18T12:00:00.000Z")
+    note = json.dumps({"id": "a", "title": "", "content": "", **times})
+    values = {"cust_1_streamkit_notes_a": {"value": note}, "cust_1_streamkit_notes_b": None}
+    (tmp_path / "values.json").write_text(json.dumps(values, indent=2) + "\n\nSuccess!\n")
+    store = ("--store", f"sqlite:{tmp_path}/streamkit.db")
+    done = run("streamkit", "import", str(tmp_path / "values.json"), *store, "--json")
+    assert json.loads(done.stdout) == {"written": 1, "unchanged": 0, "expired": 1}
+
+
 def test_an_import_of_large_values_is_split_into_commits() -> None:
     """It counted entries and not bytes: on DynamoDB, whose commits end at some MB, a file of large
     notes failed midway, however often it was tried."""

@@ -22,7 +22,7 @@ from keyhouse.systems.streamkit.scenes import Scenes, top_scenes
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.tenants import Customer
 from keyhouse.systems.streamkit.transfer import export_customer, import_customer
-from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, parse
+from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, json_part, parse
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -241,6 +241,7 @@ def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
             problems=write_errors,
             example=[import_example],
             body_bytes_max=file_bytes_max,
+            extract_json=json_part,
         ),
         "health": Route(method="GET", path="/health", handler=on.health),
     }

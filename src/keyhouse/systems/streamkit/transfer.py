@@ -22,7 +22,7 @@ from keyhouse.systems.streamkit.migration import customer_ids
 from keyhouse.systems.streamkit.schema import RECORDS, SCHEMAS
 from keyhouse.systems.streamkit.settings import KeyVersion
 from keyhouse.systems.streamkit.tenants import Customer
-from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, make_item, parse
+from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, json_part, make_item, parse
 
 _COMMIT_ITEMS: Final = 25
 """Items of one commit: each may put a row and delete one, and DynamoDB commits 100 rows, checks
@@ -32,7 +32,8 @@ _decode = msgspec.json.Decoder(File).decode
 
 
 class ImportCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a file: written, stored already, and expired."""
+    """Entries of a file: written, stored already, and expired, or without a value because they had
+    expired."""
 
     written: int = 0
     unchanged: int = 0
@@ -62,7 +63,7 @@ async def import_customer(customer: Customer, entries: list[ParsedItem]) -> Impo
         if each.customer != customer.name:
             raise RecordError("The key is of another customer.", entry=number)
     reject_duplicates(entries)
-    live = [each for each in entries if each.expires is None or each.expires > now]
+    live = [each for each in entries if each.is_live(now)]
     usage = customer.usage
     reservation = None if usage is None else await usage.reserve(await _growth(customer, live))
     written = 0
@@ -89,10 +90,8 @@ async def export_items(engine: Engine, customers: Collection[str] = ()) -> Async
 def read_items(text: bytes, *, now: int | None = None) -> list[ParsedItem]:
     """Parse a file. Output of `wrangler` around the JSON is ignored. No time in it may be later
     than `now`."""
-    starts = [at for at in (_line_with(text, b"["), _line_with(text, b"{")) if at >= 0]
-    end = max(text.rfind(b"]"), text.rfind(b"}"))
     try:
-        file = _decode(text[min(starts) : end + 1] if starts else text)
+        file = _decode(json_part(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(
             "This is not a wrangler file: a list of entries, or values by key.", reason=str(error)
@@ -116,8 +115,10 @@ async def import_items(
 
 async def count_replaced(engine: Engine, entries: Iterable[ParsedItem]) -> int:
     """Return how many of the entries would replace a different stored one."""
-    count = 0
+    count, now = 0, engine.clock.now()
     for each in entries:
+        if not each.is_live(now):
+            continue
         row = await _stored_row(Store(SCHEMAS[0], engine, each.customer), each)
         stored = each.record.encode(each.value), each.expires
         count += row is not None and (row.value, row.expires) != stored
@@ -178,8 +179,3 @@ async def _growth(customer: Customer, entries: list[ParsedItem]) -> Size:
 
 async def _stored_row(store: Store, entry: ParsedItem) -> Any:
     return await store.record_row(entry.record, **entry.fields)
-
-
-def _line_with(text: bytes, mark: bytes) -> int:
-    """Return the position of the first line that starts with `mark`, or -1."""
-    return 0 if text.startswith(mark) else text.find(b"\n" + mark)

@@ -4,8 +4,9 @@ output of `kv bulk get`.
     [{"key": "cust_12345_streamkit_notes_note1", "value": "{\\"id\\":\\"note1\\",…}", "expiration": 1771416000}]
     {"cust_12345_streamkit_notes_note1": {"value": "{\\"id\\":\\"note1\\",…}"}}
 
-A value is the JSON of a config or a scene as text; `expiration` is in seconds since 1970. This
-module is pure: it reads and writes no rows.
+A value is the JSON of a config or a scene as text; `expiration` is in seconds since 1970. `kv bulk
+get` writes `{"value": null}` for a key that expired after it was listed, and a line `Success!` below
+the JSON. This module is pure: it reads and writes no rows.
 """
 
 import base64
@@ -56,7 +57,10 @@ File = list[Item] | dict[str, Value | None]
 
 
 class ParsedItem(msgspec.Struct, frozen=True):
-    """An entry as it will be stored: a value of `record`, under `identifier`."""
+    """An entry as it will be stored: a value of `record`, under `identifier`.
+
+    A key without a value, as `kv bulk get` writes it, has expired: its `value` is None.
+    """
 
     key: str
     customer: str
@@ -69,6 +73,10 @@ class ParsedItem(msgspec.Struct, frozen=True):
     def fields(self) -> dict[str, str]:
         """The key fields within the customer's space: `id`, or `scene_name`."""
         return {self.record.template.fields[-1]: self.identifier}
+
+    def is_live(self, now: int) -> bool:
+        """Tell whether there is a value to store, and it has not expired."""
+        return self.value is not None and (self.expires is None or self.expires > now)
 
 
 def make_item(key: str, value: bytes, expires: int | None, now: int) -> Item:
@@ -86,7 +94,10 @@ def parse(file: File, now: int) -> Iterator[ParsedItem]:
     """Parse the entries of a file in order; an error names an invalid one by its number or key."""
     if isinstance(file, dict):
         for key, value in file.items():
-            yield _parse(Item(key=key, value=None if value is None else value.value), now, at=key)
+            if value is None or value.value is None:
+                yield ParsedItem(key, *_address(key, at=key), None, None)
+            else:
+                yield _parse(Item(key=key, value=value.value), now, at=key)
         return
     for number, each in enumerate(file):
         yield _parse(each, now, at=number)
@@ -100,10 +111,7 @@ def _parse(entry: Item, now: int, at: int | str) -> ParsedItem:
                 entry=at,
             )
         raise RecordError("An entry has a key and a value.", entry=at)
-    found = find_record(entry.key)
-    if found is None:
-        raise RecordError("The key is not one of Streamkit's.", entry=at, key=entry.key)
-    record, customer, identifier = found
+    customer, record, identifier = _address(entry.key, at)
     try:
         value = record.parse(_text(entry))
         if (named := getattr(value, record.template.fields[-1])) != identifier:
@@ -118,6 +126,28 @@ def _parse(entry: Item, now: int, at: int | str) -> ParsedItem:
         error.fields |= {"entry": at, "key": entry.key}
         raise
     return ParsedItem(entry.key, customer, record, identifier, value, expires)
+
+
+def _address(key: str, at: int | str) -> tuple[str, Record[Any], str]:
+    """Return the customer, the record and the identifier of a key."""
+    found = find_record(key)
+    if found is None:
+        raise RecordError("The key is not one of Streamkit's.", entry=at, key=key)
+    record, customer, identifier = found
+    return customer, record, identifier
+
+
+def json_part(text: bytes) -> bytes:
+    """Return the JSON of a file without the lines that `wrangler` prints around it; all of the text
+    if no line starts with JSON."""
+    starts = [at for at in (_line_with(text, b"["), _line_with(text, b"{")) if at >= 0]
+    end = max(text.rfind(b"]"), text.rfind(b"}"))
+    return text[min(starts) : end + 1] if starts else text
+
+
+def _line_with(text: bytes, mark: bytes) -> int:
+    """Return the position of the first line that starts with `mark`, or -1."""
+    return 0 if text.startswith(mark) else text.find(b"\n" + mark)
 
 
 def _text(entry: Item) -> bytes:
