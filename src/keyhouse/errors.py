@@ -130,8 +130,14 @@ class AccessError(KeyhouseError):
 
 
 class TokenError(AccessError):
+    """Credentials are missing, or were sent and are not accepted."""
+
     status = 401
     code = "UNAUTHORIZED"
+
+    def __init__(self, sentence: str, /, *, missing: bool = False, **fields: object) -> None:
+        super().__init__(sentence, **fields)
+        self.missing = missing
 
 
 class ScopeError(AccessError):

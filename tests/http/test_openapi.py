@@ -78,7 +78,11 @@ def test_a_route_with_a_scope_lists_its_security_and_errors() -> None:
     operation = DOCUMENT["paths"]["/mine"]["post"]
     assert operation["security"] == [{"bearer": ["write"]}]
     assert {"401", "403"} <= set(operation["responses"])
-    assert "security" not in DOCUMENT["paths"]["/echo"]["post"]
+    assert DOCUMENT["paths"]["/echo"]["post"]["security"] == []
+
+
+def test_the_document_names_the_license() -> None:
+    assert DOCUMENT["info"]["license"] == {"name": "MIT", "identifier": "MIT"}
 
 
 def test_default_examples_of_the_page_are_valid_requests() -> None:

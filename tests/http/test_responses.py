@@ -211,7 +211,9 @@ def test_requests_are_counted_by_template_and_never_by_path() -> None:
 def test_a_route_with_a_scope_requires_a_token_with_it() -> None:
     app = make_app([shop()])
     missing = ask(app, "GET", "/shop/mine")
-    assert (missing.status, missing.header("www-authenticate")) == (401, "Bearer")
+    assert (missing.status, missing.header("www-authenticate")) == (401, 'Bearer realm="shop"')
+    unknown = ask(app, "GET", "/shop/mine", headers={"Authorization": "Bearer nobody"})
+    assert unknown.header("www-authenticate") == 'Bearer realm="shop", error="invalid_token"'
     assert ask(app, "GET", "/shop/mine", headers={"Authorization": "Bearer ann:read"}).json() == {
         "tenant": "ann"
     }

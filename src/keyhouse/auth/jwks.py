@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import jwt
@@ -21,6 +21,16 @@ from keyhouse.errors import TokenError, UnavailableError, UsageError
 from keyhouse.limits import JWKS_BYTES_MAX, JWKS_TIMEOUT_SECONDS
 
 RSA_BITS_MIN = 2_048
+
+KEY_TYPES: Final[dict[str, tuple[tuple[str, str | None], ...]]] = {
+    "RS256": (("RSA", None),),
+    "PS256": (("RSA", None),),
+    "ES256": (("EC", "P-256"),),
+    "ES384": (("EC", "P-384"),),
+    "EdDSA": (("OKP", "Ed25519"), ("OKP", "Ed448")),
+}
+"""The type (`kty`) and curve (`crv`) of the keys that verify each algorithm."""
+
 CHECK_TIMEOUT_SECONDS = 2.0
 """Timeout of a readiness check that waits for the first fetch."""
 
@@ -35,7 +45,7 @@ class KeySet:
     def __init__(
         self,
         load: Load,
-        algorithm: Literal["RS256", "ES256"],
+        algorithm: str,
         *,
         cache_seconds: float,
         refresh_min_seconds: float,
@@ -99,16 +109,12 @@ class KeySet:
             reason = str(error) or type(error).__name__
             _log.warning("jwks fetch failed", error=reason, cached=len(self._keys))
         else:
-            if _public_numbers(keys) != _public_numbers(self._keys):
+            if keys != self._keys:
                 self.version += 1
             self._keys = keys
             self._stale_at = self._now() + self._cache_seconds
         finally:
             self._fetching = None
-
-
-def _public_numbers(keys: dict[str | None, Any]) -> dict[str | None, Any]:
-    return {key_id: key.public_numbers() for key_id, key in keys.items()}
 
 
 class _Jwks(msgspec.Struct):
@@ -133,18 +139,17 @@ def read_keys(text: bytes, algorithm: str) -> dict[str | None, Any]:
             except (jwt.PyJWTError, ValueError, TypeError) as error:
                 _log.warning("jwks key is invalid", kid=key_id, error=str(error))
                 continue
-            if getattr(key, "key_size", 0) < RSA_BITS_MIN and algorithm == "RS256":
+            if entry["kty"] == "RSA" and key.key_size < RSA_BITS_MIN:
                 _log.warning("jwks key is too short", kid=key_id, least=RSA_BITS_MIN)
                 continue
-            keys[key_id] = key.public_key() if hasattr(key, "private_numbers") else key
+            keys[key_id] = key.public_key() if hasattr(key, "public_key") else key
     if not keys:
         raise UsageError("The key set has no key for this algorithm.", algorithm=algorithm)
     return keys
 
 
 def _is_usable(entry: dict[str, Any], algorithm: str) -> bool:
-    kind = ("RSA", None) if algorithm == "RS256" else ("EC", "P-256")
-    is_kind = (entry.get("kty"), entry.get("crv")) == kind
+    is_kind = (entry.get("kty"), entry.get("crv")) in KEY_TYPES[algorithm]
     return is_kind and entry.get("use", "sig") == "sig" and entry.get("alg", algorithm) == algorithm
 
 

@@ -74,7 +74,7 @@ def mint(
 ) -> str:
     """Return a development token for a tenant. Without `scopes` it names none: see `jwt_scopes`.
 
-    Raises UsageError if the service's tokens are signed elsewhere (RS256, ES256), or if the tenant's
+    Raises UsageError if the service's tokens are signed elsewhere (not HS256), or if the tenant's
     name is invalid.
     """
     if settings.jwt_algorithm != "HS256":

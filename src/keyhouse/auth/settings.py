@@ -27,10 +27,8 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     }
 
     jwt_algorithm: Annotated[
-        Literal["HS256", "RS256", "ES256"],
-        setting(
-            "How tokens are signed: HS256 with a secret, RS256 and ES256 with a key of `jwks`."
-        ),
+        Literal["HS256", "RS256", "PS256", "ES256", "ES384", "EdDSA"],
+        setting("How tokens are signed: HS256 with a secret, all others with a key of `jwks`."),
     ] = "HS256"
     jwt_secret: Annotated[
         str | None,
@@ -41,7 +39,7 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     jwks: Annotated[
         str | None,
-        setting("The key set (JWKS) of RS256 and ES256: a file, or a URL with https://."),
+        setting("The key set (JWKS), if not HS256: a file, or a URL with https://."),
     ] = None
     jwks_cache_seconds: Annotated[
         float, setting("Time after which the key set is fetched again.")
@@ -70,7 +68,7 @@ class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.jwt_algorithm == "HS256":
             if self.jwks is not None:
-                raise UsageError("HS256 uses no key set: set jwt_algorithm to RS256 or ES256.")
+                raise UsageError("HS256 uses no key set: set jwt_algorithm to that of its keys.")
             if self.jwt_secret is not None:
                 check_secret(self.jwt_secret)
         elif self.jwt_secret is not None:

@@ -91,7 +91,9 @@ def _bearer_token(header: bytes) -> list[bytes]:
 
 def _checked(tokens: list[bytes]) -> bytes:
     if not tokens:
-        raise TokenError("There is no token: send one as a bearer token, or in the cookie.")
+        raise TokenError(
+            "There is no token: send one as a bearer token, or in the cookie.", missing=True
+        )
     if len(tokens[0]) > TOKEN_BYTES_MAX:
         raise TokenError("The token is too long.", limit=TOKEN_BYTES_MAX)
     return tokens[0]

@@ -225,8 +225,9 @@ class App:
             )
         elif error.status >= 500 and not isinstance(error, DrainingError):
             self._log.error("request failed", id=request.id, error=str(error), **_logged(request))
-        error_format = self._format(request.raw_path) if endpoint is None else endpoint.error_format
-        return error_format.response(error, request.id)
+        if endpoint is None:
+            return self._format(request.raw_path).response(error, request.id)
+        return endpoint.error_format.response(error, request.id, endpoint.realm)
 
     async def _stream(
         self,

@@ -54,6 +54,8 @@ class Section(Protocol):
     @property
     def about(self) -> str: ...
     @property
+    def license(self) -> str: ...
+    @property
     def routes(self) -> Sequence[Route]: ...
     @property
     def auth(self) -> Authenticator | None: ...
@@ -125,13 +127,14 @@ class HttpRequest:
 class OptionsEndpoint:
     """Answers OPTIONS with the methods of a path."""
 
-    __slots__ = ("allow", "error_format", "template")
+    __slots__ = ("allow", "error_format", "realm", "template")
 
     def __init__(self, by_method: Mapping[str, "HttpEndpoint"]) -> None:
         first = next(iter(by_method.values()))
         self.allow = ", ".join([*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"])
         self.template = first.template
         self.error_format = first.error_format
+        self.realm = first.realm
 
     async def run(self, request: HttpRequest, values: Sequence[str]) -> EncodedResponse:
         return EncodedResponse(204, [(b"allow", self.allow.encode())])
@@ -160,6 +163,7 @@ class HttpEndpoint:
         "_takes_caller",
         "_takes_more",
         "error_format",
+        "realm",
         "route",
         "template",
     )
@@ -170,6 +174,7 @@ class HttpEndpoint:
         self.route = route
         self.template = prefix + route.path
         self.error_format = PROBLEM if section is None else section.error_format
+        self.realm = "keyhouse" if section is None else section.name
         self._handler = route.handler
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from keyhouse.errors import CallerError, EngineError, KeyhouseError
+from keyhouse.errors import CallerError, EngineError, KeyhouseError, TokenError
 from keyhouse.http.response import JSON, EncodedResponse, Headers, encode
 
 SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
@@ -105,11 +105,13 @@ class ErrorFormat(msgspec.Struct, frozen=True):
     render: Callable[[KeyhouseError, str], msgspec.Struct]
     """Return the body for an error and the id of its request."""
 
-    def response(self, error: Exception, request_id: str) -> EncodedResponse:
-        """Return the response to a request that raised `error`."""
+    def response(
+        self, error: Exception, request_id: str, realm: str = "keyhouse"
+    ) -> EncodedResponse:
+        """Return the response to a request that raised `error`. `realm` is its service's name."""
         if not isinstance(error, KeyhouseError):
             error = KeyhouseError("Internal error. The log has it under this request's id.")
-        headers = [(b"content-type", self.media_type.encode()), *error_headers(error)]
+        headers = [(b"content-type", self.media_type.encode()), *error_headers(error, realm)]
         return EncodedResponse(error.status, headers, encode(self.render(error, request_id)))
 
 
@@ -145,14 +147,14 @@ FLAT = ErrorFormat("flat", JSON, FlatError, _flat)
 NESTED = ErrorFormat("nested", JSON, NestedError, _nested)
 
 
-def error_headers(error: KeyhouseError) -> Headers:
+def error_headers(error: KeyhouseError, realm: str) -> Headers:
     """Return the headers that the status requires."""
     headers: Headers = []
     match error:
         case MethodError(fields={"allow": allow}):
             headers.append((b"allow", str(allow).encode()))
         case KeyhouseError(status=401):
-            headers.append((b"www-authenticate", b"Bearer"))
+            headers.append((b"www-authenticate", _challenge(error, realm)))
         case KeyhouseError(status=429 | 503) | KeyhouseError(fields={"retry_after": _}):
             headers.append((b"retry-after", str(error.fields.get("retry_after", 1)).encode()))
         case KeyhouseError(status=408 | 413):
@@ -162,6 +164,13 @@ def error_headers(error: KeyhouseError) -> Headers:
     if isinstance(error, DrainingError):
         headers.append((b"connection", b"close"))
     return headers
+
+
+def _challenge(error: KeyhouseError, realm: str) -> bytes:
+    """RFC 6750, 3: an error only if credentials were sent."""
+    was_sent = isinstance(error, TokenError) and not error.missing
+    reason = ', error="invalid_token"' if was_sent else ""
+    return f'Bearer realm="{realm}"{reason}'.encode()
 
 
 def _fields(error: KeyhouseError) -> dict[str, Any]:

@@ -58,13 +58,14 @@ class _Document:
             paths.setdefault(route.path, {})[route.method.lower()] = self._operation(
                 route, each, names
             )
-        auth = self._section.auth
+        auth, spdx = self._section.auth, self._section.license
         return {
             "openapi": VERSION,
             "info": {
                 "title": self._section.title or self._section.name,
                 "version": version,
                 **({"description": self._section.about} if self._section.about else {}),
+                **({"license": {"name": spdx, "identifier": spdx}} if spdx else {}),
             },
             "servers": [{"url": at or "/"}],
             "paths": paths,
@@ -89,6 +90,7 @@ class _Document:
         if each.has_body:
             operation["requestBody"] = self._body(route, each)
         operation["responses"] = self._replies(route, each) | self._problems(route, each)
+        operation["security"] = []
         if route.scope is not None and self._section.auth is not None:
             operation["security"] = [{name: [route.scope]} for name in self._section.auth.schemes]
         return operation

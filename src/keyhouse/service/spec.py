@@ -41,7 +41,8 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     """A service to run.
 
     `routes` are mounted below `/<name>`; those with a scope call `auth` to identify the caller, and
-    `rates` to limit its requests. `title` and `about` head the OpenAPI document. `error_format` is
+    `rates` to limit its requests. `title`, `about` and `license` (its SPDX identifier) head the OpenAPI
+    document. `error_format` is
     the format of every error below the prefix. `endpoints` are answered in the queue group `queue`,
     by default the name: processes in one group share the requests. `tasks` run as long as the
     service and are cancelled at shutdown: a sweep, a job. `ready` raises the KeyhouseError that
@@ -51,6 +52,7 @@ class ServiceSpec(msgspec.Struct, kw_only=True):
     name: str
     title: str = ""
     about: str = ""
+    license: str = "MIT"
     routes: Sequence[Route] = ()
     auth: Authenticator | None = None
     rates: RateLimiter | None = None

@@ -41,13 +41,15 @@ class Tokens(Authenticator):
         for name, value in headers:
             for header, start in ((b"authorization", b"Bearer "), (b"cookie", b"who=")):
                 if name == header and value.startswith(start):
+                    if value == start + b"nobody":
+                        raise TokenError("The token is unknown.")
                     tenant, _, scopes = value.removeprefix(start).decode().partition(":")
                     return Caller(
                         tenant=tenant,
                         scopes=frozenset(scopes.split(",")),
                         from_cookie=name == b"cookie",
                     )
-        raise TokenError("There is no token.")
+        raise TokenError("There is no token.", missing=True)
 
 
 class Shop:
