@@ -4,7 +4,7 @@ injection.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from keyhouse.clock import Clock
 from keyhouse.engine import Batch, Capabilities, Change, Engine, Page, Row, Span
@@ -15,15 +15,8 @@ class EngineWrapper:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._capabilities = msgspec.structs.replace(engine.capabilities, snapshots=False)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
-    @property
-    def clock(self) -> Clock:
-        return self._engine.clock
+        self.capabilities: Capabilities = replace(engine.capabilities, snapshots=False)
+        self.clock: Clock = engine.clock
 
     async def read(self, space: str, keys: Sequence[str]) -> list[Row | None]:
         return await self._engine.read(space, keys)

@@ -72,9 +72,10 @@ def check_text(text: bytes, *, envelope_levels: int = 0) -> None:
 
     It makes a parser safe to call; the text need not be JSON.
     """
-    check_depth(text, envelope_levels=envelope_levels)
-    if len(text) > INTEGER_DIGITS_MAX:
-        check_digits(text)
+    if len(text) > DOCUMENT_DEPTH_MAX:  # a shorter text has fewer brackets
+        check_depth(text, envelope_levels=envelope_levels)
+        if len(text) > INTEGER_DIGITS_MAX:
+            check_digits(text)
 
 
 def text_checks(text: bytes, *, values_max: int) -> Iterator[None]:

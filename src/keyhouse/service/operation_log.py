@@ -71,15 +71,15 @@ class OperationLog:
         self._count = 0
         self._is_busy = False
         self._logs_debug: bool = self.logger.is_enabled_for(logging.DEBUG)
-
-    def wants(self, seconds: float) -> bool:
-        """Return whether an operation of this duration is logged: every slow one, and a sample of
-        the others at DEBUG."""
-        return seconds > self._slow_seconds or (self._logs_debug and self._is_sampled())
+        self.logged_from: float = 0 if self._logs_debug else self._slow_seconds
+        """Seconds from which an operation may be logged: a faster one need not be described."""
 
     def done(self, operation: str, tenant: str, seconds: float, fields: Mapping[str, Any]) -> None:
-        """Log a completed operation; `fields` describe it: its key, the size of the response."""
+        """Log a completed operation: every slow one, and a sample of the others at DEBUG. `fields`
+        describe it: its key, the size of the response."""
         slow = seconds > self._slow_seconds
+        if not slow and not (self._logs_debug and self._is_sampled()):
+            return
         (self.logger.warning if slow else self.logger.debug)(
             f"{self._prefix} {operation}" + (" slow" if slow else ""),
             latency_ms=round(seconds * 1_000, 3),

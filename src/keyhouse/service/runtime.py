@@ -102,7 +102,7 @@ class ServiceRuntime(Generic[T]):
             seconds = perf_counter() - start
             timing = total or metrics.timing(operation, _tenant(arguments))
             timing.add(seconds)
-            if log.wants(seconds):
+            if seconds >= log.logged_from:
                 log.done(operation, _tenant(arguments), seconds, _described(arguments))
             return response
 

@@ -93,8 +93,8 @@ class FaultyEngine(EngineWrapper):
         """
         super().__init__(engine)
         self._yields = yields
-        able = self._capabilities
-        self._capabilities = msgspec.structs.replace(
+        able = self.capabilities
+        self.capabilities = msgspec.structs.replace(
             able,
             commit_rows_max=min(rows, able.commit_rows_max),
             commit_bytes_max=min(bytes, able.commit_bytes_max),
@@ -121,7 +121,7 @@ class FaultyEngine(EngineWrapper):
         )
 
     async def commit(self, space: str, batch: Batch) -> int | None:
-        check_limits(batch, self._capabilities)
+        check_limits(batch, self.capabilities)
         self.batches.append(batch)
         return await self._called("commit", lambda: self._engine.commit(space, batch))
 

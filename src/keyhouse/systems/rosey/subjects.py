@@ -103,7 +103,7 @@ class Subjects:
         if resolved.timing is None:
             resolved.timing = self._metrics.timing(resolved.operation, resolved.plugin.name)
         resolved.timing.add(seconds)
-        if self._log.wants(seconds):
+        if seconds >= self._log.logged_from:
             operation = resolved.operation
             fields = log_fields(operation, body, reply)
             self._log.done(operation, resolved.plugin.name, seconds, fields)
