@@ -17,6 +17,10 @@ reads, scans, checks and adds, whether or not it has been swept. A put over it c
 earlier one in that space, and every row it writes carries it. The distance between two revisions
 has no meaning.
 
+**Foreign rows.** Other programs may write into the tables or buckets of an engine. A row of theirs is
+read like any other. If it has no revision that the engine can use, its revision is
+`FOREIGN_REVISION`, 0; checks on that revision hold until a commit writes the row.
+
 **Durability.** Once `commit` returns a revision, its rows survive a crash of the process and a loss
 of power, if `capabilities.durable`.
 
@@ -43,7 +47,7 @@ Run `keyhouse.testing.conformance` to test an engine against this contract.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -52,6 +56,9 @@ from keyhouse.errors import LimitError, WatchExpiredError
 from keyhouse.keys.key import Span as Span
 from keyhouse.keys.key import check_key as check_key
 from keyhouse.limits import BATCH_ID_BYTES_MAX, COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, VALUE_BYTES_MAX
+
+FOREIGN_REVISION: Final = 0
+"""The revision of a row that another program wrote and no commit of the engine has."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):

@@ -81,11 +81,12 @@ class IndexedPath(msgspec.Struct, frozen=True):
 
 
 class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of attributes. `members`: a document whose members are all listed here, each an object,
-    is stored flat; the members of `attr` become attributes with the prefix given for it.
+    """Names of attributes. `members`: an object in a member listed here is stored flat; the members
+    of `attr` become attributes with the prefix given for it. `lists`: a list in a member listed
+    here is an attribute of that name.
 
-    `value` holds a document that is not stored flat, or would not come back byte for byte; `shape`
-    lists the attributes of one that is, in the order of its members. See
+    `value` holds a document that has no such member, or would not come back byte for byte; `shape`
+    lists the attributes of one that does, in the order of its members. See
     `engines/dynamodb/flattening.py`.
     """
 
@@ -98,6 +99,7 @@ class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
     sweep: str = "sweep"
     shape: str = "shape"
     members: dict[str, str] = {}
+    lists: tuple[str, ...] = ()
     paths: tuple[IndexedPath, ...] = ()
 
     def __post_init__(self) -> None:
@@ -111,7 +113,7 @@ class DynamodbLayout(msgspec.Struct, frozen=True, kw_only=True):
             self.sweep,
             self.shape,
         ]
-        own += [path.attribute for path in self.paths]
+        own += [*self.lists, *(path.attribute for path in self.paths)]
         prefixes = list(self.members.values())
         taken = [name for name in own if any(name.startswith(prefix) for prefix in prefixes)]
         nested = [

@@ -12,7 +12,15 @@ from keyhouse.store.transaction import Transaction
 _ATTEMPTS_MAX = 20
 
 Kind = Literal[
-    "missing", "wrong", "dangling", "miscounted", "unfolded", "conflict", "unreadable", "unknown"
+    "missing",
+    "wrong",
+    "dangling",
+    "miscounted",
+    "unfolded",
+    "foreign",
+    "conflict",
+    "unreadable",
+    "unknown",
 ]
 
 

@@ -10,6 +10,7 @@ repaired in that same commit. Memory grows only with the number of Count rows.
     dangling      no record has this derived row                                yes
     miscounted    a count differs from the number of records                    yes
     unfolded      events of a log that its state does not include               unless deferred
+    foreign       a row that another program wrote past the engine              yes: adopted
     conflict      two records claim one unique row, or a record differs         no: a person
                   at its current and legacy keys                                must decide
     unreadable    a row that does not decode as its record                      no, but deleted
@@ -25,7 +26,7 @@ import msgspec
 
 from keyhouse.arguments import checked
 from keyhouse.counter import number_of
-from keyhouse.engine import Row, Span
+from keyhouse.engine import FOREIGN_REVISION, Row, Span
 from keyhouse.errors import (
     CounterError,
     DataError,
@@ -102,7 +103,11 @@ async def _findings(
             if found is None:
                 if not _is_of_other_settings(store, row.key):
                     yield Finding("unknown", row.key, "", "no template builds this key")
-            elif isinstance(found.declared, Record):
+                continue
+            adopt = partial(_adopt, found, row.key, repair)
+            if row.revision == FOREIGN_REVISION and (foreign := await confirmed(store, adopt)):
+                yield foreign
+            if isinstance(found.declared, Record):
                 async for finding in _check_record(store, found, row, counted, repair=repair):
                     yield finding
             elif isinstance(found.declared, Count):
@@ -119,6 +124,17 @@ async def _findings(
             yield miscount
     async for finding in check_streams(store, repair=repair):
         yield finding
+
+
+async def _adopt(found: KeyMatch, key: str, repair: bool, tx: Transaction) -> Finding | None:
+    """Report a readable row that another program wrote; write it again as it is, so that it has a
+    revision."""
+    written = await tx.row(key)
+    if written is None or _unreadable(found, key, written[0]) is not None:
+        return None
+    if repair:
+        tx.write(key, written)
+    return Finding("foreign", key, found.record.name, "another program wrote it", repair)
 
 
 def _is_of_other_settings(store: Store, key: str) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keyhouse.engine import Batch, Put, Row, Span
 from keyhouse.engines.dynamodb import DynamoDBEngine, Layout, Path, layout_of
-from keyhouse.engines.dynamodb.flattening import FLAT_BYTES_MAX, flatten
+from keyhouse.engines.dynamodb.flattening import COPIES_BYTES_MAX, flatten
 from keyhouse.engines.dynamodb.items import Items
 from keyhouse.errors import DeclarationError
 from keyhouse.testing.conformance.hostile_values import VALUES
@@ -49,6 +49,10 @@ EXACT = (
     b'{"m":{"timestamps":["2021-01-27T23:37:42Z","2021-01-28T00:00:00Z"]},"attr":{"n":[]}}',
     b'{"attr":{"n":-7,"f":0.5,"g":-12.000001,"zero":0,"mixed":[1,"1",null,true,1.5]}}',
     '{"attr":{"é\\n\\u0000":"\u2028\U0001f600"}}'.encode(),
+    b'{"assetIds":["1981","1988"]}',
+    b'{"attr":{"n":1},"assetIds":[]}',
+    b'{"attr":{"long":"' + b"x" * COPIES_BYTES_MAX + b'"}}',
+    b'{"assetIds":["' + b'","'.join(b"%014d" % number for number in range(22_000)) + b'"]}',
 )
 BESIDE = (
     b'{"attr":{"n":1.0}}',
@@ -63,6 +67,10 @@ BESIDE = (
     b'{"attr":{"deep":[[1]]}}',
     b'{"attr":{"text":"\\u00e9"}}',
     b'{"attr":{"text":"\\/"}}',
+    b'{"attr":{},"other":{}}',
+    b'{"attr":{"n":1},"other":1}',
+    b'{"assetIds":[1.0]}',
+    b'{"attr":{' + b",".join(b'"name-%06d":1' % number for number in range(9_000)) + b"}}",
 )
 PLAIN = (
     b"{}",
@@ -70,11 +78,10 @@ PLAIN = (
     b"null",
     b'["attr"]',
     b'{"attr":1}',
-    b'{"attr":{},"other":{}}',
-    b'{"assetIds":["1981","1988"]}',
+    b'{"assetIds":"1981"}',
+    b'{"other":[1]}',
     b'{"attr":{"lone":"\\ud800"}}',
     b'{"attr":',
-    b'{"attr":{"long":"' + b"x" * FLAT_BYTES_MAX + b'"}}',
 )
 
 
@@ -99,6 +106,36 @@ def test_bytes_are_stored_when_attributes_cannot_reproduce_them(
             assert ("shape" in item, "value" in item) == (kept_in == "shape", kept_in == "value"), (
                 value
             )
+
+
+@pytest.mark.parametrize("percentage", ["0", "0.0", "50.0", "100", "100.0", "1e2", "38.13"])
+def test_the_percentage_is_an_attribute_of_every_entry(percentage: str) -> None:
+    value = ENTRY.replace(b"38.13", percentage.encode())
+    item = flatten(value, HISTORY)
+    assert item is not None
+    assert float(item["a.progressPercentage"]["N"]) == float(percentage)
+    assert FLAT.keys() <= item.keys()
+
+
+def test_an_entry_of_many_completions_keeps_its_attributes_and_paths() -> None:
+    """330 completion times are more than 8 KiB; a nested member keeps `value` beside them."""
+    times = [f"2021-01-27T23:37:42.{number:03d}Z" for number in range(330)]
+    marks = b',"m":{"timestamps":' + json.dumps(times, separators=(",", ":")).encode() + b"}}"
+    for value in (
+        ENTRY[:-1] + marks,
+        ENTRY[:-2] + b',"deep":{"a":1}}' + marks,
+        ENTRY[:-1] + b',"other":"' + b"x" * 380_000 + b'"}',
+    ):
+        item = flatten(value, HISTORY)
+        assert item is not None
+        assert {name: item[name] for name in FLAT} == FLAT
+
+
+def test_a_summary_has_its_assets_as_an_attribute() -> None:
+    item = flatten(b'{"assetIds":["1981","1988"]}', HISTORY)
+    assert item is not None
+    assert item["assetIds"] == {"L": [{"S": "1981"}, {"S": "1988"}]}
+    assert "value" not in item
 
 
 def test_every_value_is_read_back_byte_for_byte() -> None:
@@ -222,6 +259,8 @@ def test_a_plain_query_on_the_index_finds_the_items_of_a_show_and_of_a_sport() -
         {"members": {"attr": "v"}},
         {"members": {"attr": "a.", "ext": "a.b"}},
         {"members": {"attr": ""}},
+        {"lists": ("value",)},
+        {"members": {"attr": "a."}, "lists": ("a.ids",)},
         {"members": {"e": "e."}, "paths": (Path("e.path", ("e.x",), "index"),)},
     ],
 )

@@ -36,6 +36,7 @@ _ADVICE = {
     "miscounted": "`--repair` counts again, and writes the number",
     "unfolded": "check first: `--repair` folds the events, and counts them twice if the state was"
     " reset after it had counted them",
+    "foreign": "`--repair` adopts the row, and writes the rows derived from it; or delete it",
     "conflict": "two records claim one row: change one of them, then verify again",
     "unreadable": "inspect it with `keyhouse explain`; write the record again, or use"
     " `--delete-unreadable`",

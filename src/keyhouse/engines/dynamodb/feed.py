@@ -12,6 +12,7 @@ compared with its log entry:
 | absent, the entry is a delete | deleted                          | a delete          |
 | absent, the entry has expired | expired and deleted              | a delete          |
 | older, or absent otherwise    | the transaction is being applied | by a second read  |
+| foreign, by the second read   | another program replaced it      | the row           |
 
 The second read is transactional and waits for the transaction. An idle watch polls for commits of
 other processes, at an interval that doubles from POLL_SECONDS_MIN to POLL_SECONDS_MAX. While
@@ -24,7 +25,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 from keyhouse.clock import Clock
-from keyhouse.engine import Change, Row, Span, check_since, outdated
+from keyhouse.engine import FOREIGN_REVISION, Change, Row, Span, check_since, outdated
 from keyhouse.engines.dynamodb.items import is_live
 from keyhouse.engines.dynamodb.log import ChangedKey, Entry, newest
 from keyhouse.engines.dynamodb.reader import Reader
@@ -134,7 +135,7 @@ def _changes(changed_keys: list[ChangedKey], rows: Mapping[str, Row], now: int) 
         if row is None:
             if deleted or (expires is not None and expires <= now):
                 changes.append(Change(key, revision, None))
-        elif row.revision == revision:
+        elif row.revision in (revision, FOREIGN_REVISION):
             live = is_live(row, now)
             changes.append(
                 Change(key, revision, row.value, row.expires)

@@ -12,9 +12,11 @@ between. So a page is validated after it is read. Every commit of a space advanc
    page is still at the first revision. Otherwise read the page again; after a few attempts, with
    this process's own commits held back.
 
+Rows that other programs write, replace or delete do not advance the head. They are read as they are.
+
 The first head is the one that this process advanced last, if any: that commit is fully applied.
 Otherwise it is the newest log entry, whose transaction may be partly applied: then the page must
-also agree with the latest entries.
+also agree with the latest entries, or with a serializable read of the rows that differ.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -156,12 +158,28 @@ class Reader:
             head = recent[0].revision if recent else 0
         now = self._clock.now()
         found = await self._scan_rows(space, span, limit, reverse, keys_only, now)
-        if any(row.revision > head for row in found.rows) or not _agrees_with(found, recent, now):
+        if any(row.revision > head for row in found.rows):
+            return None
+        disputed = _disputed(found, recent, now)
+        if disputed and not await self._is_applied(space, found, disputed, now):
             return None
         newest = await self.head_applied(space)
         if newest != head and not await self._is_unchanged(space, found.scanned, head, newest):
             return None
         return Page(found.rows[:limit], len(found.rows) > limit, head)
+
+    async def _is_applied(
+        self, space: str, found: _ScannedRows, disputed: list[str], now: int
+    ) -> bool:
+        """Return whether rows that differ from the log are nevertheless complete.
+
+        A serializable read fails while their transaction is being applied. If it shows the same,
+        another program has replaced or deleted the rows since.
+        """
+        scanned = {row.key: row.revision for row in found.rows}
+        stored = await self.rows_applied(space, disputed)
+        live = {key: row.revision for key, row in stored.items() if is_live(row, now)}
+        return all(scanned.get(key) == live.get(key) for key in disputed)
 
     async def _is_unchanged(self, space: str, span: Span, since: int, newest: int) -> bool:
         entries = await self.entries(space, since, ENTRIES_SEARCHED_MAX)
@@ -182,7 +200,7 @@ class Reader:
             answer = await self._client.query(
                 **query, **({"ExclusiveStartKey": start} if start else {})
             )
-            found = [self._items.row(item) for item in answer["Items"]]
+            found = [self._items.row(item, keys_only=keys_only) for item in answer["Items"]]
             rows += [row for row in found if is_live(row, now) and row.key in span]
             start = answer.get("LastEvaluatedKey")
             if not start:
@@ -248,16 +266,17 @@ class Reader:
         return [log.entry_of(item) for item in answer["Items"]]
 
 
-def _agrees_with(found: _ScannedRows, recent: list[log.Entry], now: int) -> bool:
-    """Return whether the rows agree with the latest log entries."""
+def _disputed(found: _ScannedRows, recent: list[log.Entry], now: int) -> list[str]:
+    """Return the keys whose rows differ from the latest log entries."""
     rows = {row.key: row.revision for row in found.rows}
+    disputed = []
     for changed in log.newest(recent[::-1], 0):
         is_gone = changed.deleted or (changed.expires is not None and changed.expires <= now)
         if changed.key in found.scanned and rows.get(changed.key) != (
             None if is_gone else changed.revision
         ):
-            return False
-    return True
+            disputed.append(changed.key)
+    return disputed
 
 
 def _bounds(span: Span) -> tuple[str, str | None]:

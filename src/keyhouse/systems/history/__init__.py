@@ -19,6 +19,7 @@ SYSTEM = System(
             space="profileId",
             key="sortKey",
             members={"attr": "a.", "ext": "e.", "m": "m."},
+            lists=("assetIds",),
             paths=(
                 IndexedPath(
                     "path.hierarchy",
