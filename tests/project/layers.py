@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-BASE = ("limits", "errors", "arguments", "clock", "counter")
+BASE = ("limits", "errors", "arguments", "clock", "counter", "read_meter")
 CORE = ("keys", "schema", "engine", "store")
 SERVING = ("auth", "http", "metrics", "nats", "service", "settings")
 
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "clock": ("limits", "errors", "arguments"),
     "counter": ("limits", "errors"),
     "eager_task": (),
+    "read_meter": (),
     "keys": ("limits", "errors", "arguments"),
     "schema": ("limits", "errors", "arguments", "keys"),
     "engine": (*BASE, "keys"),

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from keyhouse.engine import Change, Engine, Page, Row, Span, check_key
+from keyhouse.store.long_read import LongRead
 from keyhouse.store.scan import check_page_limit
 
-_SCAN_PAGE_ROWS = 500
 _WHOLE = Span()
 
 
@@ -51,16 +51,18 @@ class RawRows:
     async def row_scan(
         self, span: Span = _WHOLE, *, reverse: bool = False, keys_only: bool = False
     ) -> AsyncGenerator[Row, None]:
-        """Iterate over all rows of a span, page by page: each page is read at its own revision."""
+        """Iterate over all rows of a span, page by page: each page is read at its own revision, and
+        between two of them other tasks run."""
+        read = LongRead(self.space)
         more = True
         while more:
-            page = await self.row_page(
-                span, limit=_SCAN_PAGE_ROWS, reverse=reverse, keys_only=keys_only
-            )
-            for row in page.rows:
+            await read.turn()
+            page = await self.row_page(span, limit=read.rows, reverse=reverse, keys_only=keys_only)
+            count = read.keep([len(row.value) for row in page.rows])
+            for row in page.rows[:count]:
                 yield row
-            if more := page.more:
-                last = page.rows[-1].key
+            if more := page.more or count < len(page.rows):
+                last = page.rows[count - 1].key
                 span = span.before(last) if reverse else span.after(last)
 
     async def row_watch(

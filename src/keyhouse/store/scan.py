@@ -4,11 +4,11 @@ A cursor is opaque: it holds a mark of its scan and the last key returned. A pag
 span of its scan, even if the key in the cursor was made up.
 """
 
-import asyncio
 import base64
 import binascii
 import zlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, RecordPage, UsagePage
+from keyhouse.store.long_read import LongRead
 from keyhouse.store.record_reader import read_records
 
 T = TypeVar("T")
@@ -76,6 +77,22 @@ class Scan:
             page = await self._merged(self._legacy, span, limit, keys_only=keys_only)
         return page, self._position(page.rows[-1]) if page.more else None
 
+    async def pages(
+        self, position: str | None = None, *, keys_only: bool = False
+    ) -> AsyncGenerator[Page, None]:
+        """Iterate over all rows after a position, in pages of bounded size: see `long_read`."""
+        read = LongRead(self._space)
+        while True:
+            await read.turn()
+            page, following = await self.rows_after(read.rows, position, keys_only=keys_only)
+            count = read.keep([len(row.value) for row in page.rows])
+            if count < len(page.rows):
+                page = Page(page.rows[:count], True, page.revision)
+                following = self._position(page.rows[-1])
+            yield page
+            if (position := following) is None:
+                return
+
     def values(self, key: str) -> Keys:
         """Return the values of a key that this scan returned."""
         current = key if self._legacy is None else self._legacy.current_key(key)
@@ -124,7 +141,9 @@ class Scan:
         matching: list[Row] = []
         split = declared.template.split
         first: Page | None = None
+        read = LongRead(self._space)
         while len(matching) <= limit:
+            await read.turn()
             page = await self._engine.scan(
                 self._space, span, limit=limit + 1, reverse=self.reverse, keys_only=keys_only
             )
@@ -179,8 +198,13 @@ async def usage(
     declared = [*declared, *(each.legacy for each in moved if each.legacy is not None)]
     matches = [each.template.split for each in declared]
     spans = _joined([each.template.span({}) for each in declared]) if declared else [Span()]
+    read = LongRead(space)
     while spans:
-        page = await engine.scan(space, spans[0], limit=page_rows)
+        await read.turn()
+        page = await engine.scan(space, spans[0], limit=min(read.rows, page_rows))
+        count = read.keep([len(row.value) for row in page.rows])
+        if count < len(page.rows):
+            page = Page(page.rows[:count], True, page.revision)
         rows = [
             row
             for row in page.rows
@@ -197,7 +221,6 @@ async def usage(
         yield UsagePage(len(rows), size, last, page.revision)
         if last is None:
             return
-        await asyncio.sleep(0)  # an engine that never blocks would keep all other tasks waiting
 
 
 async def _without_copies(
@@ -230,13 +253,23 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:
     """Return a page of records in the order of their keys."""
     page, following = await scan.rows(limit, cursor)
+    return RecordPage(_entries(scan, record, page.rows), following, page.revision)
+
+
+async def all_records(scan: Scan, record: Record[T]) -> AsyncGenerator[list[Entry[T]], None]:
+    """Iterate over all records in the order of their keys, in pages of bounded size."""
+    async with aclosing(scan.pages()) as pages:
+        async for page in pages:
+            yield _entries(scan, record, page.rows)
+
+
+def _entries(scan: Scan, record: Record[T], rows: Sequence[Row]) -> list[Entry[T]]:
     split = scan.values if record.legacy is not None else record.template.split
     decode = record.decode
-    entries = [
+    return [
         Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires)
-        for row in page.rows
+        for row in rows
     ]
-    return RecordPage(entries, following, page.revision)
 
 
 def _legacy_span(record: Record[Any], span: Span) -> Span:
@@ -273,8 +306,46 @@ async def records_by(
     a clock that was set back shows index rows of an earlier record again.
     """
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners = [index.owner_at(row.key, row.value) for row in page.rows]
-    rows = await read_records(engine, space, record, [key for _, key in owners])
+    owners, rows = await _owners(engine, space, record, index, page.rows)
+    entries = _listed_entries(record, index, page, owners, rows)
+    return RecordPage(entries, following, page.revision)
+
+
+async def all_records_by(
+    engine: Engine, space: str, scan: Scan, record: Record[T], index: Index
+) -> AsyncGenerator[list[Entry[T]], None]:
+    """Iterate over all records in the order of an index, in pages of bounded size."""
+    read = LongRead(space)
+    keys_only = index.value is None
+    position: str | None = None
+    while True:
+        await read.turn()
+        page, following = await scan.rows_after(read.rows, position, keys_only=keys_only)
+        owners, rows = await _owners(engine, space, record, index, page.rows)
+        count = read.keep([len(row.value) if row is not None else 0 for row in rows])
+        if count < len(rows):
+            page = Page(page.rows[:count], True, page.revision)
+            owners, rows, following = owners[:count], rows[:count], page.rows[-1].key
+        yield _listed_entries(record, index, page, owners, rows)
+        if (position := following) is None:
+            return
+
+
+async def _owners(
+    engine: Engine, space: str, record: Record[Any], index: Index, listed: Sequence[Row]
+) -> tuple[list[tuple[Keys, str]], list[Row | None]]:
+    """Return the key values and keys of the records of index rows, and the records' rows."""
+    owners = [index.owner_at(row.key, row.value) for row in listed]
+    return owners, await read_records(engine, space, record, [key for _, key in owners])
+
+
+def _listed_entries(
+    record: Record[T],
+    index: Index,
+    page: Page,
+    owners: Sequence[tuple[Keys, str]],
+    rows: Sequence[Row | None],
+) -> list[Entry[T]]:
     entries: list[Entry[T]] = []
     for listed, (values, _), row in zip(page.rows, owners, rows, strict=True):
         if row is None:
@@ -283,4 +354,4 @@ async def records_by(
         unchanged = row.revision <= page.revision and record.expiry is None
         if unchanged or listed.key in index.rows(found, values):
             entries.append(Entry(found, row.key, values, row.revision, row.expires))
-    return RecordPage(entries, following, page.revision)
+    return entries

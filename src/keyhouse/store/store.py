@@ -54,14 +54,21 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.record_reader import read_records
-from keyhouse.store.scan import Scan, covering_span, records, records_by, usage
+from keyhouse.store.scan import (
+    Scan,
+    all_records,
+    all_records_by,
+    covering_span,
+    records,
+    records_by,
+    usage,
+)
 from keyhouse.store.transaction import Transaction, appended_error
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _REVISION_MAX = 2**63 - 1
-_SCAN_PAGE_ROWS = 500
 _USAGE_PAGE_ROWS = 250
 _VERSION_CHECK_MS = 10_000
 """Interval at which a store that writes reads the version of its space."""
@@ -208,22 +215,19 @@ class Store(RawRows):
         prefix: str | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
-        """Iterate over all records of `page`. Each page is read at its own revision."""
-        cursor: str | None = None
-        while True:
-            page = await self.page(
-                record,
-                by=by,
-                limit=_SCAN_PAGE_ROWS,
-                cursor=cursor,
-                reverse=reverse,
-                prefix=prefix,
-                **fields,
-            )
-            for entry in page.entries:
-                yield entry
-            if (cursor := page.cursor) is None:
-                return
+        """Iterate over all records of `page`. Each page is read at its own revision; between two of
+        them other tasks run."""
+        if by is None:
+            bound = self.binding.record(record)
+            pages = all_records(self._scan(bound, prefix, reverse, fields), bound)
+        else:
+            bound, index = self.binding.index(record, by)
+            scan = self._scan(index, prefix, reverse, fields)
+            pages = all_records_by(self.engine, self.space, scan, bound, index)
+        async with aclosing(pages):
+            async for entries in pages:
+                for entry in entries:
+                    yield entry
 
     async def keys(
         self,
@@ -246,12 +250,11 @@ class Store(RawRows):
     ) -> int:
         """Count the rows by reading their keys."""
         scan = self._scan(self._bound(declared), prefix, False, fields)
-        total, cursor = 0, None
-        while True:
-            page, cursor = await scan.rows(10_000, cursor, keys_only=True)
-            total += len(page.rows)
-            if cursor is None:
-                return total
+        total = 0
+        async with aclosing(scan.pages(keys_only=True)) as pages:
+            async for page in pages:
+                total += len(page.rows)
+        return total
 
     async def watch(
         self,
@@ -328,12 +331,10 @@ class Store(RawRows):
         bound = self.binding.record(record)
         scan = self._scan(bound, None, False, fields)
         position = None if after is None else bound.template.join(after)
-        while True:
-            page, position = await scan.rows_after(_SCAN_PAGE_ROWS, position, keys_only=keys_only)
-            for row in page.rows:
-                yield scan.values(row.key), row
-            if position is None:
-                return
+        async with aclosing(scan.pages(position, keys_only=keys_only)) as pages:
+            async for page in pages:
+                for row in page.rows:
+                    yield scan.values(row.key), row
 
     def span(self, declared: Declared, /, *, prefix: str | None = None, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""

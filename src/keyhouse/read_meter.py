@@ -1,0 +1,16 @@
+"""The meter of long reads: a listener learns how much was read for a request.
+
+A request handler sets `read_meter` in its own context; the store reports each page of a long read.
+"""
+
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+
+class ReadMeter(Protocol):
+    def add(self, rows: int, size: int) -> None:
+        """Count rows and their bytes. It must not raise: the read continues."""
+        ...
+
+
+read_meter: Final[ContextVar[ReadMeter | None]] = ContextVar("read_meter", default=None)

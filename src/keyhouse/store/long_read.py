@@ -1,0 +1,108 @@
+"""Long reads: pages of bounded size, read in turns with the long reads of other spaces.
+
+Theory of operation. Reads of an engine in this process never wait, so a scan of a whole space would
+keep every other task waiting, and one page of large values would take hundreds of megabytes. Every
+read that may go through a whole space therefore goes page by page:
+
+- *Size.* A page starts with few rows; the next has as many as fit in `PAGE_BYTES` at the size of the
+  rows so far, at most four times as many. If the rows are suddenly larger, the page is cut and the
+  rest is read again. So a reader that waits for its consumer holds `PAGE_BYTES` and one row.
+- *Turns.* Before each page but the first, a read waits for its turn: one page per turn of the event
+  loop, round robin over the spaces. A short request waits for one page at most, however many long
+  reads are under way, and a space with many of them gets no more than a space with one.
+- *Cost.* Each page is reported to the `read_meter` of the request.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from keyhouse.read_meter import read_meter
+
+PAGE_ROWS_FIRST: Final = 16
+PAGE_ROWS: Final = 256
+PAGE_BYTES: Final = 256 * 1_024
+_GROWTH: Final = 4
+
+
+class LongRead:
+    """The page sizes and turns of one long read of a space.
+
+    Per page: `await turn()`, read up to `rows` rows, and keep as many as `keep` returns.
+    """
+
+    __slots__ = ("_meter", "_space", "_started", "rows")
+
+    def __init__(self, space: str) -> None:
+        self.rows = PAGE_ROWS_FIRST
+        self._space = space
+        self._started = False
+        self._meter = read_meter.get()
+
+    async def turn(self) -> None:
+        """Wait until the next page may be read; the first may at once."""
+        if self._started:
+            await _turns().wait(self._space)
+        self._started = True
+
+    def keep(self, sizes: Sequence[int]) -> int:
+        """Return how many of the rows that were read belong to the page: one at least."""
+        count, size = len(sizes), sum(sizes)
+        if self._meter is not None:
+            self._meter.add(count, size)
+        if size > PAGE_BYTES:
+            size = at = 0
+            for at, each in enumerate(sizes):
+                if at and size + each > PAGE_BYTES:
+                    break
+                size += each
+            else:
+                at += 1
+            count = at
+        fitting = PAGE_BYTES * count // max(size, 1)
+        self.rows = max(1, min(fitting, _GROWTH * self.rows, PAGE_ROWS))
+        return count
+
+
+class _Turns:
+    """Wakes one waiting read per turn of the event loop, round robin over the spaces."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def wait(self, space: str) -> asyncio.Future[None]:
+        future = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._wake)
+        self._waiting.setdefault(space, deque()).append(future)
+        return future
+
+    def _wake(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            space = next(iter(waiting))
+            queue = waiting.pop(space)
+            future = queue.popleft()
+            if queue:
+                waiting[space] = queue  # behind the other spaces
+            if not future.done():  # else its task was cancelled
+                future.set_result(None)
+                break
+        if waiting:
+            self._loop.call_soon(self._wake)
+
+
+_turns_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+def _turns() -> _Turns:
+    loop = asyncio.get_running_loop()
+    turns = _turns_by_loop.get(loop)
+    if turns is None:
+        turns = _turns_by_loop[loop] = _Turns(loop)
+    return turns

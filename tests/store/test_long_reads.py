@@ -1,0 +1,148 @@
+"""Long reads: bounded pages, turns between spaces, and the meter of a request."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+
+from keyhouse import Index, Record, Schema, Space, Store, Text
+from keyhouse.engines.memory import MemoryEngine
+from keyhouse.read_meter import read_meter
+from keyhouse.store import Transaction
+from keyhouse.store.long_read import PAGE_BYTES, PAGE_ROWS, LongRead
+
+LARGE = "x" * 100_000
+
+
+class Item(msgspec.Struct):
+    id: str
+    text: str
+
+
+BY_TEXT = Index("idx:{id}")
+ITEM = Record(Item, "item:{id}", BY_TEXT)
+SCHEMA = Schema("items", ITEM, space=Space("a tenant", segment=Text(chars_max=20)))
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.rows = self.size = 0
+
+    def add(self, rows: int, size: int) -> None:
+        self.rows += rows
+        self.size += size
+
+
+class Watched(MemoryEngine):
+    """Notes the bytes and the space of every page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[str] = []
+
+    async def scan(self, space: str, *arguments: Any, **named: Any) -> Any:
+        self.pages.append(space)
+        return await super().scan(space, *arguments, **named)
+
+
+async def filled(space: str, texts: list[str], engine: MemoryEngine | None = None) -> Store:
+    store = Store(SCHEMA, engine or MemoryEngine(), space)
+    for start in range(0, len(texts), 500):
+
+        async def put(tx: Transaction, start: int = start) -> None:
+            for number, text in enumerate(texts[start : start + 500], start):
+                await tx.put(ITEM, Item(f"{number:05d}", text))
+
+        await store.transact(put)
+    return store
+
+
+READS: dict[str, Callable[[Store], AsyncIterator[str]]] = {
+    "scan": lambda store: (entry.record.id async for entry in store.scan(ITEM)),
+    "scan by an index": lambda store: (
+        entry.record.id async for entry in store.scan(ITEM, by=BY_TEXT)
+    ),
+    "scan in reverse": lambda store: (
+        entry.record.id async for entry in store.scan(ITEM, reverse=True)
+    ),
+    "record rows": lambda store: (str(id) async for (id,), _ in store.record_rows(ITEM)),
+    "rows": lambda store: (
+        row.key[5:] async for row in store.row_scan() if row.key.startswith("item:")
+    ),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_rows_that_suddenly_become_large_are_read_once_each(
+    read: Callable[[Store], AsyncIterator[str]],
+) -> None:
+    async def main() -> None:
+        texts = ["small"] * 700 + [LARGE] * 20 + ["small"] * 300
+        store = await filled("ann", texts)
+        ids = [id async for id in read(store)]
+        assert sorted(ids) == [f"{number:05d}" for number in range(len(texts))]
+        assert sorted(ids, reverse=ids[0] > ids[-1]) == ids
+
+    asyncio.run(main())
+
+
+def test_a_page_holds_its_bytes_and_one_row_at_most() -> None:
+    read = LongRead("ann")
+    while read.rows < PAGE_ROWS:
+        rows = read.rows
+        assert read.keep([100] * rows) == rows  # the next has more while rows are small
+    assert read.keep([100] * 10 + [100_000] * 100) == 12
+    assert read.rows < 40
+    assert read.keep([380_000] * 5) == 1  # one row always fits
+    assert read.rows == 1
+    assert read.keep([10]) == 1 and read.rows == 4
+    assert 2 * 100_000 < PAGE_BYTES < 3 * 100_000
+
+
+def test_long_reads_take_turns_by_space_and_others_run_between_pages() -> None:
+    async def main() -> None:
+        engine = Watched()
+        ann = await filled("ann", ["small"] * 2_000, engine)
+        bob = await filled("bob", ["small"] * 2_000, engine)
+        engine.pages.clear()
+        counts = [asyncio.create_task(ann.count(ITEM)) for _ in range(8)]
+        last = asyncio.create_task(bob.count(ITEM))
+        most = 0
+        while not last.done():
+            before = len(engine.pages)
+            await asyncio.sleep(0)
+            most = max(most, len(engine.pages) - before)
+        assert most <= 9  # the first page of each starts at once
+        after = engine.pages[9:]
+        assert abs(after.count("bob") - after.count("ann")) <= 2
+        assert await asyncio.gather(*counts, last) == [2_000] * 9
+
+    asyncio.run(main())
+
+
+def test_a_read_cancelled_while_it_waits_for_its_turn_does_not_delay_others() -> None:
+    async def main() -> None:
+        store = await filled("ann", ["small"] * 1_000)
+        counts = [asyncio.create_task(store.count(ITEM)) for _ in range(4)]
+        await asyncio.sleep(0)
+        for task in counts[:3]:
+            task.cancel()
+        assert await counts[3] == 1_000
+
+    asyncio.run(main())
+
+
+def test_a_request_learns_what_was_read_for_it() -> None:
+    async def main() -> None:
+        store = await filled("ann", ["small"] * 1_000)
+        meter = Meter()
+        read_meter.set(meter)
+        async with aclosing(store.usage()) as pages:
+            counted = [page async for page in pages]
+        assert meter.rows == sum(page.keys for page in counted) == 2_000
+        assert 0 < meter.size < sum(page.bytes for page in counted)
+
+    asyncio.run(main())
