@@ -4,6 +4,7 @@ It knows no system and no store: it calls the handlers of routes.
 """
 
 from keyhouse.http.app import App, make_app
+from keyhouse.http.client_address import ClientAddress, canonical_address
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.preconditions import Conditions, etag
@@ -17,6 +18,7 @@ __all__ = [
     "NESTED",
     "PROBLEM",
     "App",
+    "ClientAddress",
     "Conditions",
     "ErrorFormat",
     "HttpSettings",
@@ -26,6 +28,7 @@ __all__ = [
     "Route",
     "Section",
     "Stream",
+    "canonical_address",
     "etag",
     "file_route",
     "make_app",

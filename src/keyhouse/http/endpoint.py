@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
-from keyhouse.errors import DeclarationError, LimitError, UsageError
+from keyhouse.errors import DeclarationError, LimitError, TokenError, UsageError
+from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_proxies
 from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
@@ -62,6 +63,8 @@ class Section(Protocol):
     @property
     def rates(self) -> RateLimit | None: ...
     @property
+    def address_rates(self) -> RateLimit | None: ...
+    @property
     def error_format(self) -> ErrorFormat: ...
 
 
@@ -89,6 +92,10 @@ class HttpRequest:
         """The path that the app is mounted below, or ""."""
         root: str = self._scope.get("root_path", "")
         return root
+
+    def client(self, proxies: TrustedProxies) -> ClientAddress:
+        """Return the address of the client, as far as the proxies are trusted."""
+        return proxies.client(self._scope, self.headers)
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -144,6 +151,7 @@ class HttpEndpoint:
     """Runs one route. `template` is its path with prefix: the label of its metrics."""
 
     __slots__ = (
+        "_address_rates",
         "_auth",
         "_body_bytes_max",
         "_body_timeout_seconds",
@@ -156,6 +164,7 @@ class HttpEndpoint:
         "_json_headers",
         "_media_type",
         "_names",
+        "_proxies",
         "_query",
         "_rates",
         "_scope",
@@ -178,6 +187,8 @@ class HttpEndpoint:
         self._handler = route.handler
         self._auth = section.auth if section is not None and route.scope is not None else None
         self._rates = section.rates if section is not None else None
+        self._address_rates = section.address_rates if section is not None else None
+        self._proxies = trusted_proxies(settings.proxies)
         self._scope = route.scope or ""
         if route.scope is not None and self._auth is None:
             raise DeclarationError(
@@ -197,7 +208,12 @@ class HttpEndpoint:
         self._headers = (
             None if signature.headers is None else Parameters(signature.headers, "header")
         )
-        self._takes_more = signature.headers is not None or signature.conditions or signature.root
+        self._takes_more = (
+            signature.headers is not None
+            or signature.client
+            or signature.conditions
+            or signature.root
+        )
         self._decode_body = body_decoder(signature.body)
         self._body_bytes_max = route.body_bytes_max or settings.body_bytes_max
         self._body_timeout_seconds = settings.body_timeout_seconds
@@ -213,13 +229,17 @@ class HttpEndpoint:
             if len(sent) == len(request.pairs):
                 caller = self._auth.cached_caller(sent)
             if caller is None:
-                caller = await self._auth.authenticate(request.pairs)
-            if self._scope not in caller.scopes:
+                caller = await self._identify(request)
+        if caller is not None:
+            if self._scope not in caller.scopes and self._scope:
                 caller.require(self._scope)
             if caller.from_cookie:
                 check_csrf(request.method, sent, self._cors_origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
+        elif self._address_rates is not None:
+            network = request.client(self._proxies).network
+            self._address_rates.check(network, self._cost(sent) if self._has_body else 1)
         accept = sent.get(b"accept")
         if accept is not None and accept != b"*/*" and self._media_type is not ANYTHING:
             check_accepted(accept.decode("latin-1"), self._media_type)
@@ -235,6 +255,21 @@ class HttpEndpoint:
         if value is None:
             return EncodedResponse(204, [])
         return EncodedResponse(200, [*self._json_headers], encode(value))
+
+    async def _identify(self, request: HttpRequest) -> Caller | None:
+        """Return the caller; None if the route allows it and there are no credentials.
+
+        Rejected credentials count against the address: nobody may try them without a limit.
+        """
+        assert self._auth is not None
+        try:
+            return await self._auth.authenticate(request.pairs)
+        except TokenError as error:
+            if error.missing and self._signature.is_caller_optional:
+                return None
+            if self._address_rates is not None:
+                self._address_rates.check(request.client(self._proxies).network)
+            raise
 
     def _cost(self, sent: Mapping[bytes, bytes]) -> int:
         """Return how many requests it counts as, before its body is read.
@@ -273,6 +308,8 @@ class HttpEndpoint:
                 arguments["headers"] = self._headers.read(self._headers.present(request.pairs))
             if self._signature.conditions:
                 arguments["conditions"] = given
+            if self._signature.client:
+                arguments["client"] = request.client(self._proxies)
             if self._signature.root:
                 arguments["root"] = request.root
         return arguments

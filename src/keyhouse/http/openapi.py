@@ -92,7 +92,10 @@ class _Document:
         operation["responses"] = self._replies(route, each) | self._problems(route, each)
         operation["security"] = []
         if route.scope is not None and self._section.auth is not None:
-            operation["security"] = [{name: [route.scope]} for name in self._section.auth.schemes]
+            scopes = [route.scope] if route.scope else []
+            operation["security"] = [{name: scopes} for name in self._section.auth.schemes]
+            if each.is_caller_optional:
+                operation["security"].append({})
         return operation
 
     def _parameters(self, each: HandlerSignature) -> Iterator[Json]:
@@ -163,13 +166,18 @@ class _Document:
         by_status: dict[int, list[type[KeyhouseError]]] = {}
         for kind in (
             *route.problems,
-            *http_errors(route, each, limited=self._section.rates is not None),
+            *http_errors(route, each, limited=self._is_limited(route)),
         ):
             if kind not in by_status.setdefault(kind.status, []):
                 by_status[kind.status].append(kind)
         return {
             str(status): self._problem(status, by_status[status]) for status in sorted(by_status)
         }
+
+    def _is_limited(self, route: Route) -> bool:
+        section = self._section
+        has_rates = section.rates is not None and route.scope is not None
+        return has_rates or section.address_rates is not None
 
     def _problem(self, status: int, kinds: list[type[KeyhouseError]]) -> Json:
         """Return a reference to a response that is shared by all routes with these errors."""
@@ -211,8 +219,8 @@ def http_errors(
         yield from (TokenError, ScopeError)
         if route.method != "GET":
             yield AccessError
-        if limited:
-            yield RateError
+    if limited:
+        yield RateError
     yield AcceptError
     if each.has_body:
         yield from (SlowError, LimitError)

@@ -38,16 +38,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         query                 a Struct: a member for each parameter
         headers               a Struct: a member for each header, renamed to it
         body                  any type that msgspec decodes from JSON; `bytes` for the raw body
-        caller                the Caller, on a route with a scope
+        caller                the Caller, on a route with a scope; `Caller | None`: None for a
+                              request without credentials
+        client                the ClientAddress, through the trusted proxies
         conditions            If-Match and If-None-Match
         root                  the path that the app is mounted below, or ""
 
     It returns a plain value or a Response, raises KeyhouseErrors, and knows nothing else of HTTP.
 
     `path` is below the service's prefix; a segment is text, a `{field}`, or a field with text around
-    it. `scope` is the scope that a token must have; None: no token is needed. `replies` maps a status
-    to a type or a ResponseSpec; by default status 200 returns the handler's annotation, or 204 if
-    that is None. `problems` are the errors that only this handler raises; the HTTP layer's own are
+    it. `scope` is the scope that a caller must have; "": any caller; None: no caller is identified.
+    `replies` maps a status to a type or a ResponseSpec; by default status 200 returns the handler's
+    annotation, or 204 if that is None. `problems` are the errors that only this handler raises; the HTTP layer's own are
     known. `example` is a body, for the document. `extract_json` takes the JSON out of a body that may
     have text around it, before anything of it is checked.
     """

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from keyhouse.errors import UsageError
+from keyhouse.http.client_address import trusted_proxies
 from keyhouse.limits import (
     HTTP_BODY_BYTES_MAX,
     HTTP_HEADER_TIMEOUT_SECONDS,
@@ -51,6 +52,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     credentials: Annotated[
         bool, setting("Whether pages of `cors_origins` may send cookies; not with `*`.")
     ] = False
+    proxies: Annotated[
+        tuple[str, ...],
+        setting(
+            "Networks of the proxies in front of the service, whose `X-Forwarded-For` and "
+            "`X-Forwarded-Proto` are believed."
+        ),
+    ] = ()
     access_log: Annotated[
         Literal["all", "failed", "off"],
         setting(
@@ -74,6 +82,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for origin in self.cors_origins:
             if origin != "*" and not _is_origin(origin):
                 raise UsageError("An origin is a scheme and a host, without a path.", origin=origin)
+        trusted_proxies(self.proxies)
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError("This setting must be greater than 0.", setting=name)

@@ -17,7 +17,7 @@ from keyhouse.http.router import Route, path_fields
 from keyhouse.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_BODY_VALUES_MAX
 
 NONE_TYPE = type(None)
-ARGUMENTS = ("query", "headers", "body", "caller", "conditions", "root")
+ARGUMENTS = ("query", "headers", "body", "caller", "client", "conditions", "root")
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -29,6 +29,8 @@ class HandlerSignature(msgspec.Struct, frozen=True):
     headers: type[msgspec.Struct] | None
     body: Any
     caller: bool
+    is_caller_optional: bool
+    client: bool
     conditions: bool
     root: bool
     replies: dict[int, ResponseSpec]
@@ -79,6 +81,8 @@ def handler_signature(route: Route) -> HandlerSignature:
         headers=structs["headers"],
         body=hints["body"] if "body" in names else NONE_TYPE,
         caller="caller" in names,
+        is_caller_optional="caller" in names and NONE_TYPE in get_args(hints["caller"]),
+        client="client" in names,
         conditions="conditions" in names,
         root="root" in names,
         replies=_replies(route, hints.get("return", Any)),

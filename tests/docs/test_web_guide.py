@@ -1,0 +1,29 @@
+"""The programs of the guide to the parts of a web service print what the page shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+from tests.support.program import run
+
+PAGES = (DOCS / "guides" / "web-service.md", DOCS / "http.md")
+PROGRAMS = [
+    pytest.param(program, printed, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, (program, printed) in enumerate(
+        zip(
+            blocks(page.read_text(), "python"),
+            blocks(page.read_text(), "text"),
+            strict=True,
+        )
+    )
+]
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+def test_a_program_of_the_guide_prints_what_it_shows(
+    tmp_path: Path, program: str, printed: str
+) -> None:
+    (tmp_path / "program.py").write_text(program)
+    assert run(program=("program.py",), cwd=tmp_path).stdout == printed
