@@ -98,7 +98,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "httpx": ("auth", "service", "systems"),  # JWKS, clients
     "httptools": ("serve",),
     "jwt": ("auth",),
-    "nats": ("nats", "engines", "systems"),
+    "nats": ("nats", "engines", "service", "systems"),
     "opentelemetry": ("serve",),
     "prometheus_client": ("metrics", "http", "nats", "service", "serve", "systems"),
     "starlette": ("http", "serve", "systems"),

@@ -5,17 +5,13 @@ It needs only a NATS connection (`nats.connect`). Errors are raised by their cod
 `inbox_prefix=b"_INBOX_trivia"`.
 """
 
-import asyncio
-import json
 import re
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any, ClassVar, Final
 
 import msgspec
 from nats.aio.client import Client
-from nats.errors import MaxPayloadError, NoRespondersError
-from nats.errors import TimeoutError as NatsTimeoutError
 
 from keyhouse.errors import (
     CallerError,
@@ -29,6 +25,7 @@ from keyhouse.errors import (
     WatchExpiredError,
 )
 from keyhouse.service.errors import ClientError, ErrorMap
+from keyhouse.service.nats_client import NatsServiceClient
 
 __all__ = [
     "Conflict",
@@ -46,16 +43,7 @@ __all__ = [
     "WatchExpired",
 ]
 
-_SILENCE_SECONDS: Final = 20.0
-"""Time without any message, heartbeats included, after which a watch is started again."""
-
-_EXPIRED: Final = "The changes since that revision are no longer available."
-_ENDED: Final = "The service could not continue the watch; see its log."
-
 _PLUGIN: Final = re.compile(r"[a-z0-9_-]{1,100}")
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class PluginError(ClientError):
@@ -158,7 +146,7 @@ class KeyChange(msgspec.Struct, frozen=True):
     value: Any = None
 
 
-class PluginStorage:
+class PluginStorage(NatsServiceClient):
     """The keys of one plugin. `timeout` is in seconds, per reply. Raises InvalidRequest for an
     invalid plugin name."""
 
@@ -177,54 +165,58 @@ class PluginStorage:
                 code="INVALID_PLUGIN_NAME",
             )
         self.plugin = plugin
-        self._connection = connection
-        self._prefix = f"{prefix}.{plugin}"
-        self._changes_prefix = f"{changes_prefix}.{plugin}"
-        self._timeout = timeout
+        super().__init__(
+            connection,
+            _ERRORS,
+            service="plugin storage",
+            prefix=f"{prefix}.{plugin}",
+            changes_prefix=f"{changes_prefix}.{plugin}",
+            timeout=timeout,
+        )
 
     # The operations of the document
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return the value, or `default` if the key is absent. Pass a default of your own to tell a
         stored `null` from it."""
-        reply = await self._request("get", {"key": key})
+        reply = await self.request("get", {"key": key})
         return reply["value"] if reply["exists"] else default
 
     async def set(self, key: str, value: Any, *, ttl: int | None = None) -> None:
         """Store a value, for `ttl` seconds or without expiry. When this returns, it is durable."""
-        await self._request("set", {"key": key, "value": value, "ttl": ttl})
+        await self.request("set", {"key": key, "value": value, "ttl": ttl})
 
     async def delete(self, key: str) -> bool:
         """Delete a key and return whether it existed."""
-        return bool((await self._request("delete", {"key": key}))["deleted"])
+        return bool((await self.request("delete", {"key": key}))["deleted"])
 
     async def keys(self, prefix: str = "") -> list[str]:
         """Return all keys with this prefix, in order."""
-        return [key async for key in self._each("list", "keys", prefix)]
+        return [key async for key in self.items_of("list", "keys", {"prefix": prefix})]
 
     # Further operations
 
     async def found(self, key: str) -> StoredValue | None:
         """Return the value with its revision, for `cas`."""
-        reply = await self._request("get", {"key": key, "revision": True})
+        reply = await self.request("get", {"key": key, "revision": True})
         return StoredValue(key, reply["value"], reply["revision"]) if reply["exists"] else None
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the values of those keys that exist."""
-        values: dict[str, Any] = (await self._request("mget", {"keys": list(keys)}))["values"]
+        values: dict[str, Any] = (await self.request("mget", {"keys": list(keys)}))["values"]
         return values
 
     async def items(self, prefix: str = "") -> AsyncIterator[StoredValue]:
         """Iterate over all keys with this prefix and their values, in order."""
-        async for entry in self._each("scan", "entries", prefix):
+        async for entry in self.items_of("scan", "entries", {"prefix": prefix}):
             yield msgspec.convert(entry, StoredValue)
 
     async def count(self, prefix: str = "") -> int:
-        return int((await self._request("count", {"prefix": prefix}))["count"])
+        return int((await self.request("count", {"prefix": prefix}))["count"])
 
     async def incr(self, key: str, by: int = 1, *, ttl: int | None = None) -> int:
         """Add to a whole number and return the sum. No concurrent update is lost."""
-        return int((await self._request("incr", {"key": key, "by": by, "ttl": ttl}))["value"])
+        return int((await self.request("incr", {"key": key, "by": by, "ttl": ttl}))["value"])
 
     async def cas(
         self, key: str, value: Any, revision: int | None, *, ttl: int | None = None
@@ -232,16 +224,16 @@ class PluginStorage:
         """Set the key if it is at this revision (None: absent) and return the new one; `Conflict`
         otherwise."""
         body = {"key": key, "value": value, "revision": revision, "ttl": ttl}
-        return int((await self._request("cas", body))["revision"])
+        return int((await self.request("cas", body))["revision"])
 
     async def touch(self, key: str, ttl: int | None) -> bool:
         """Set the key to expire in `ttl` seconds (None: never) and return whether it exists."""
-        return bool((await self._request("touch", {"key": key, "ttl": ttl}))["exists"])
+        return bool((await self.request("touch", {"key": key, "ttl": ttl}))["exists"])
 
     async def batch(self, *operations: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Apply several writes, all or none: `kv.batch({"op": "set", "key": "a", "value": 1},
         {"op": "delete", "key": "b"})`."""
-        results: list[dict[str, Any]] = (await self._request("batch", {"ops": list(operations)}))[
+        results: list[dict[str, Any]] = (await self.request("batch", {"ops": list(operations)}))[
             "results"
         ]
         return results
@@ -260,88 +252,6 @@ class PluginStorage:
         then come twice, and none is missed. Raises `WatchExpired` if that is impossible, or the
         error with which the service stopped the watch. `started` is called once, with the revision
         at which the watch starts."""
-        while True:
-            subject = f"{self._changes_prefix}.{secrets.token_hex(8)}"
-            messages = await self._connection.subscribe(subject)
-            try:
-                reply = await self._request(
-                    "watch", {"subject": subject, "prefix": prefix, "since": since}
-                )
-                since = int(reply["revision"])
-                if started is not None:
-                    started(since)
-                    started = None
-                number = 0
-                while True:
-                    try:
-                        message = await messages.next_msg(timeout=_SILENCE_SECONDS)
-                    except NatsTimeoutError:
-                        break
-                    change = _decode(message.data)
-                    number += 1
-                    if (code := change.get("end")) in _ERRORS.codes:
-                        reason = _ENDED if code != "WATCH_EXPIRED" else _EXPIRED
-                        raise _ERRORS.find(code=code)(reason, code=code)
-                    if change["n"] != number or "end" in change:
-                        break
-                    if "heartbeat" in change:
-                        since = change["revision"]
-                    else:
-                        yield msgspec.convert(change, KeyChange)
-            except ServiceUnavailable:
-                await asyncio.sleep(0.5)
-            finally:
-                await messages.unsubscribe()
-
-    async def _each(self, operation: str, field: str, prefix: str) -> AsyncIterator[Any]:
-        cursor: str | None = None
-        while True:
-            page = await self._request(
-                operation, {"prefix": prefix, "limit": 1_000, "cursor": cursor}
-            )
-            for each in page[field]:
-                yield each
-            if (cursor := page.get("cursor")) is None:
-                return
-
-    async def _request(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            message = await self._connection.request(
-                f"{self._prefix}.{operation}", _encoded(body), timeout=self._timeout
-            )
-        except MaxPayloadError:
-            most = self._connection.max_payload
-            raise ValueTooLarge(
-                f"The request is larger than the {most} bytes of NATS.", code="VALUE_TOO_LARGE"
-            ) from None
-        except NoRespondersError:
-            raise ServiceUnavailable(
-                "No plugin storage is running on this NATS.", code="NO_ANSWER"
-            ) from None
-        except NatsTimeoutError:
-            raise ServiceUnavailable(
-                f"No reply within {self._timeout:g} s.", code="NO_ANSWER"
-            ) from None
-        reply: dict[str, Any] = _decode(message.data)
-        if reply["success"]:
-            return reply
-        code = reply["error_code"]
-        raise _ERRORS.find(code=code)(reply["message"], code=code)
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    """Encode as JSON. NaN and infinity, which msgspec would write as `null`, are rejected."""
-    try:
-        data = _encode(body)
-    except UnicodeEncodeError:
-        raise InvalidRequest(
-            "Text holds a lone surrogate, which UTF-8 cannot encode.", code="VALIDATION_ERROR"
-        ) from None
-    if b"null" in data:
-        try:
-            json.dumps(msgspec.to_builtins(body, str_keys=True), allow_nan=False)
-        except ValueError:
-            raise InvalidRequest(
-                "A number in the value is not finite.", code="VALIDATION_ERROR"
-            ) from None
-    return data
+        async with aclosing(self.changes(prefix, since, started)) as changes:
+            async for change in changes:
+                yield msgspec.convert(change, KeyChange)
