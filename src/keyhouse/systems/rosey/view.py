@@ -15,8 +15,8 @@ from keyhouse.auth import Caller
 from keyhouse.engine import Row
 from keyhouse.errors import CursorError, KeyFieldError, NotFoundError
 from keyhouse.http import Response, ResponseSpec, Route, file_route, page_route
-from keyhouse.metrics import SECONDS, Timing
 from keyhouse.schema import MILLISECONDS
+from keyhouse.service import statistics
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import Store
 from keyhouse.systems.rosey import view_models as models
@@ -37,12 +37,11 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 class View:
     def __init__(self, runtime: ServiceRuntime[Plugin]) -> None:
+        self._runtime = runtime
         self._engine = runtime.engine
         self._metrics = runtime.metrics
         self._usage_scan = runtime.usage_scan
-        self._rates = runtime.rates
         self._log = runtime.log.logger
-        self._quota = models.QuotaView(runtime.quota.keys or None, runtime.quota.bytes or None)
 
     async def plugins(self, query: models.PluginsQuery) -> models.PluginList:
         """List the plugins that store anything, by name."""
@@ -77,9 +76,9 @@ class View:
             keys=None if size is None else size.keys,
             bytes=None if size is None else size.bytes,
             counted_at=_time(counted_at),
-            quota=self._quota,
-            rate=self._rate(plugin),
-            operations=_all_stats(operations),
+            quota=statistics.quota_view(self._runtime),
+            rate=statistics.rate_view(self._runtime, plugin),
+            operations=statistics.operation_stats(operations),
             errors=errors,
         )
 
@@ -110,20 +109,12 @@ class View:
         self._log.info("operator read a value", operator=caller.tenant, plugin=plugin, key=row.key)
         return Response(_value_view(row), headers=_PRIVATE)
 
-    async def figures(self) -> models.ServiceStats:
+    async def figures(self) -> statistics.ServiceStats:
         """Operations, errors and background work of this process: `/metrics` in brief."""
-        return models.ServiceStats(
-            operations=_all_stats(self._metrics.timings()),
-            errors=self._metrics.errors(),
-            watches=self._metrics.watches,
-            cleanups=sum(self._metrics.sweeps.steps),
-            cleaned=self._metrics.swept,
-            quota=self._quota,
-            rate_per_second=None if self._rates is None else self._rates.per_second,
-        )
+        return statistics.service_stats(self._runtime)
 
     def routes(self) -> Sequence[Route]:
-        stats = ResponseSpec(type=models.ServiceStats, example=models.STATS_EXAMPLE)
+        stats = ResponseSpec(type=statistics.ServiceStats, example=statistics.STATS_EXAMPLE)
         missing = [NotFoundError]
         invalid = [*missing, KeyFieldError]
         return (
@@ -173,15 +164,9 @@ class View:
             plugin,
             keys=None if size is None else size.keys,
             bytes=None if size is None else size.bytes,
-            operations=sum(_count(timings) for timings in self._metrics.timings(plugin).values()),
+            operations=sum(map(statistics.operation_count, self._metrics.timings(plugin).values())),
             errors=sum(self._metrics.errors(plugin).values()),
         )
-
-    def _rate(self, plugin: str) -> models.RateView | None:
-        rates = self._rates
-        if rates is None:
-            return None
-        return models.RateView(rates.per_second, rates.burst, rates.left(plugin))
 
     async def _key_summaries(self, store: Store, keys: Sequence[str]) -> list[models.KeySummary]:
         """Keys deleted since they were listed are left out."""
@@ -205,26 +190,6 @@ def _value_view(row: Row) -> models.ValueView:
         value.value = msgspec.Raw(b"null")
         value.unreadable = row.value.decode(errors="backslashreplace")
     return value
-
-
-def _all_stats(timings: dict[str, list[Timing]]) -> dict[str, models.OperationStats]:
-    return {operation: _stats(each) for operation, each in timings.items()}
-
-
-def _stats(timings: list[Timing]) -> models.OperationStats:
-    count = _count(timings)
-    below, p95 = 0, None
-    for end, *steps in zip(SECONDS, *(timing.steps for timing in timings), strict=False):
-        below += sum(steps)
-        if below >= 0.95 * count:
-            p95 = end * 1_000
-            break
-    seconds = sum(timing.seconds for timing in timings)
-    return models.OperationStats(count, round(seconds * 1_000 / max(count, 1), 3), p95)
-
-
-def _count(timings: list[Timing]) -> int:
-    return sum(sum(timing.steps) for timing in timings)
 
 
 def _time(moment: int | None) -> str | None:

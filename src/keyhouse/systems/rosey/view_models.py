@@ -1,10 +1,11 @@
 """Queries and responses of the operator's view, from which its OpenAPI document is made."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from keyhouse.service.statistics import OperationStats, QuotaView, RateView
 from keyhouse.systems.rosey.limits import KEYS_PAGE_MAX, PLUGINS_PAGE_MAX
 
 PluginName = Annotated[str, Meta(pattern="^[a-z0-9_-]{1,100}$", examples=["trivia"])]
@@ -44,17 +45,6 @@ class ValueQuery(Struct, forbid_unknown_fields=True):
     ]
 
 
-class OperationStats(Struct):
-    """Number and duration of one operation, in this process."""
-
-    count: int
-    mean_ms: float
-    p95_ms: Annotated[
-        float | None,
-        Meta(description="Upper bound: the end of its histogram bucket; `null` past the last."),
-    ]
-
-
 class PluginSummary(Struct):
     plugin: str
     keys: int | None
@@ -70,21 +60,6 @@ class PluginList(Struct):
     truncated: bool
     counted_at: Time | None
     cursor: str | UnsetType = UNSET
-
-
-class QuotaView(Struct):
-    """`null`: unlimited."""
-
-    keys: int | None
-    bytes: int | None
-
-
-class RateView(Struct):
-    """`left`: operations allowed at once now."""
-
-    per_second: float
-    burst: int
-    left: int
 
 
 class PluginDetails(Struct):
@@ -122,26 +97,3 @@ class ValueView(Struct):
     revision: int
     expires_at: Time | None
     unreadable: str | UnsetType = UNSET
-
-
-class ServiceStats(Struct):
-    """Statistics of this process since it started."""
-
-    operations: dict[str, OperationStats]
-    errors: dict[str, int]
-    watches: int
-    cleanups: int
-    cleaned: Annotated[int, Meta(description="Expired keys deleted by cleanups.")]
-    quota: QuotaView
-    rate_per_second: float | None
-
-
-STATS_EXAMPLE: Final[dict[str, Any]] = {
-    "operations": {"set": {"count": 4, "mean_ms": 0.31, "p95_ms": 0.5}},
-    "errors": {"VALIDATION_ERROR": 1},
-    "watches": 0,
-    "cleanups": 1,
-    "cleaned": 12,
-    "quota": {"keys": None, "bytes": None},
-    "rate_per_second": None,
-}
