@@ -138,11 +138,16 @@ class JetstreamLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layouts(msgspec.Struct, frozen=True, kw_only=True):
-    """The layouts of one system; None selects the engine's default."""
+    """The layouts of one system; None selects the engine's default.
+
+    `default_engine` is the URL of the engine where none is set: `nats:` is the service's own NATS
+    server. None: a SQLite file in the data folder.
+    """
 
     sql: SqlLayout | None = None
     dynamodb: DynamodbLayout | None = None
     jetstream: JetstreamLayout | None = None
+    default_engine: str | None = None
 
 
 DEFAULT: Final = Layouts()

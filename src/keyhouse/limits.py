@@ -141,3 +141,18 @@ must not exhaust the memory."""
 
 WATCH_SUBJECT_CHARS_MAX: Final = 255
 """The subject that a watch publishes to."""
+
+BLOCKING_THREADS_MAX: Final = 8
+"""Blocking calls that run in threads at once, in one process."""
+
+BLOCKING_PENDING_MAX: Final = 256
+"""Blocking calls that wait for a thread, in one process. Further ones are rejected with BusyError."""
+
+BUS_REQUESTS_MAX: Final = 256
+"""Requests over a service's bus in flight at once. Further ones are rejected with BusyError."""
+
+BUS_PENDING_MAX: Final = 1_024
+"""Messages of one subscription of the bus that wait for its reader. Further ones are dropped."""
+
+BUS_PENDING_BYTES_MAX: Final = 16 * 1_024 * 1_024
+"""Data of the messages of one subscription of the bus that wait for its reader."""

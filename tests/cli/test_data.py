@@ -505,7 +505,7 @@ def test_serve_and_commands_use_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from keyhouse.cli.target import find_store_url
-    from keyhouse.engines.system_urls import file_of, url_of
+    from keyhouse.engines.system_urls import default_url, url_of
     from keyhouse.settings.sources import load_settings
     from keyhouse.systems.registry import NAMES
 
@@ -533,7 +533,7 @@ def test_serve_and_commands_use_the_same_store(
                 expected = url_of(system, own, alone=True) if own else None
                 expected = expected or (url_of(system, shared, alone=False) if shared else None)
                 assert find_store_url(system, None, None) == (
-                    expected or file_of(system, Path(given.settings.data))
+                    expected or default_url(system, Path(given.settings.data))
                 )
 
 

@@ -157,7 +157,7 @@ ENGINE_CALLERS = ("store", "engines", "testing", "bench", "metrics")
 """Layers that call an engine: the store, engines and their wrappers, benchmarks and tests."""
 
 ENGINE_CALLING_MODULES = {
-    "keyhouse.serve.server": "its readiness probe",
+    "keyhouse.serve.engine_opener": "its readiness probe",
     "keyhouse.serve.tracing": "a wrapper of an engine",
     "keyhouse.demo.story": "a writer that bypasses the store, which verify then repairs",
 }

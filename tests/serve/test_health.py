@@ -87,7 +87,7 @@ def test_a_system_whose_callers_all_have_tokens_is_not_ready_without_a_key(tmp_p
             context = ServiceContext(
                 engine=MemoryEngine(), data=tmp_path, metrics=CollectorRegistry(), settings=settings
             )
-            part = system.SERVICE.build(context)
+            part = system.build(context)
             asked.add(part.name, fine, *([part.ready] if part.ready else []))
         found = await asked.readiness()
         assert found.systems["rosey"] == SystemHealth(True)

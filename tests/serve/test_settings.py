@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from keyhouse.cli.commands.serve import serve
-from keyhouse.engines.system_urls import file_of, url_of
+from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.serve import server
 from keyhouse.service.spec import ServiceSpec
@@ -333,8 +333,8 @@ def test_an_explicit_location_can_be_used_by_one_system_only(url: str) -> None:
 
 
 def test_the_default_is_a_file_per_system_with_the_tables_of_its_document() -> None:
-    assert file_of("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
-    assert file_of("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"
+    assert default_url("rosey", Path("d")) == "sqlite:d/rosey.db?layout=rosey"
+    assert default_url("streamkit", Path("d")) == "sqlite:d/streamkit.db?layout=streamkit"
 
 
 @pytest.mark.parametrize(
@@ -364,19 +364,19 @@ def test_an_invalid_setting_is_rejected_before_anything_is_created(
 
 
 def test_a_function_that_returns_no_service_spec_is_rejected_by_name(tmp_path: Path) -> None:
-    """Regression: a newcomer's async function ended in a traceback."""
+    """Regression: it ended in a traceback."""
 
-    async def part(_: Any) -> ServiceSpec:
-        return ServiceSpec(name="mine")
+    async def part(_: Any) -> list[ServiceSpec]:
+        return [ServiceSpec(name="mine")]
 
     async def start() -> None:
         async with server.Server(given, {"mine": cast(Any, part)}):
             raise AssertionError
 
     given = gathered(tmp_path, {"http": "127.0.0.1:0", "nats": "off", "engine": "memory:"})
-    with pytest.raises(UsageError, match="plain function") as refused:
+    with pytest.raises(UsageError, match="a function that returns a ServiceSpec") as refused:
         asyncio.run(start())
-    assert refused.value.fields == {"system": "mine", "returned": "coroutine"}
+    assert refused.value.fields == {"system": "mine", "returned": "list"}
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,13 @@ import typer
 from keyhouse import Store, open_engine
 from keyhouse.cli.options import Location
 from keyhouse.engine import Engine
-from keyhouse.engines.system_urls import file_of
+from keyhouse.engines.system_urls import default_url, embedded_server, is_own_nats, with_server
 from keyhouse.errors import KeyFieldError, UsageError
 from keyhouse.keys import check_key
 from keyhouse.schema import KeyMatch, Schema
 from keyhouse.schema.explanation import nearest
 from keyhouse.service.system import System
+from keyhouse.settings.settings import EMBEDDED, OFF
 from keyhouse.settings.sources import load_settings
 from keyhouse.store import MARK_SPACE
 from keyhouse.systems import registry
@@ -141,7 +142,7 @@ def find_store_url(system: str | None, store: str | None, data: Path | None) -> 
             raise UsageError(
                 "A data folder has a store for each system: name the system.", data=str(data)
             )
-        return file_of(system, data)
+        return _reachable_url(default_url(system, data), data)
     if (named := store or os.environ.get(STORE)) or os.environ.get(SERVICE):
         return named
     return _configured_url(system)
@@ -170,7 +171,17 @@ def _configured_url(system: str | None) -> str | None:
     loaded = load_settings({}, os.environ, None, systems=NAMES, strict=False)
     if system not in loaded.engines and not {"engine", "data"} & set(loaded.sources):
         return None
-    return loaded.engine_url(system, alone=loaded.settings.systems == (system,))
+    url = loaded.engine_url(system, alone=loaded.settings.systems == (system,))
+    given = loaded.settings.nats
+    return _reachable_url(
+        url, Path(loaded.settings.data), None if given in (EMBEDDED, OFF) else given
+    )
+
+
+def _reachable_url(url: str, data: Path, nats: str | None = None) -> str:
+    """Replace the service's own NATS server by its address: the one set, or that of the embedded
+    server of the data folder."""
+    return with_server(url, nats or embedded_server(data)) if is_own_nats(url) else url
 
 
 Preflight = Callable[[], Awaitable[object]]

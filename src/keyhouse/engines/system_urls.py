@@ -8,8 +8,12 @@ separates stores is set to the system's name, so that two systems never share sp
     nats:                 bucket=<system>, or prefix= if the system's spaces are buckets
     dynamodb://table      the tables table-<system>, with layout=<system>
     memory:               one engine per system
+
+`nats:` without a host is the service's own NATS server, embedded or given; the service replaces it
+by the address (`with_server`) once that server runs.
 """
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,14 +23,54 @@ from keyhouse.engines.url import public_url
 from keyhouse.errors import UsageError
 from keyhouse.layout import find_layouts
 
-__all__ = ["file_of", "make_folder", "url_of"]
+__all__ = [
+    "default_url",
+    "embedded_server",
+    "is_own_nats",
+    "make_folder",
+    "url_of",
+    "with_server",
+]
 
 PLACEHOLDER: Final = "{system}"
 
 
-def file_of(system: str, data: Path) -> str:
-    """Return the default URL: a SQLite file in the data folder."""
-    return url_of(system, f"sqlite:{data / system}.db", alone=True)
+def default_url(system: str, data: Path) -> str:
+    """Return the URL used when none is set: the one that the system declares, or a SQLite file in
+    the data folder."""
+    declared = find_layouts(system).default_engine
+    return url_of(system, declared or f"sqlite:{data / system}.db", alone=True)
+
+
+def is_own_nats(url: str) -> bool:
+    """Return whether the rows are on the NATS server of the service itself."""
+    return url.startswith("nats:") and not url.startswith("nats://")
+
+
+def with_server(url: str, servers: str, **parameters: str) -> str:
+    """Return the URL of rows on the service's own server, which now runs at `servers` (several are
+    separated by commas). `parameters` are added unless the URL sets them."""
+    first, *others = [each.strip().rstrip("/") for each in servers.split(",")]
+    hosts = [first, *(each.rpartition("/")[2].rpartition("@")[2] for each in others)]
+    rest = url.removeprefix("nats:").lstrip("/")
+    given = dict(parse_qsl(rest.partition("?")[2], keep_blank_values=True))
+    return f"{','.join(hosts)}/?{urlencode(parameters | given)}"
+
+
+def embedded_server(data: Path) -> str:
+    """Return the address of the embedded NATS server of a data folder, from its configuration.
+
+    Raises UsageError if none was ever started there.
+    """
+    try:
+        port = json.loads((data / "nats" / "nats-server.json").read_text())["port"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(
+            "The rows are on the service's embedded NATS server, and none has run with this data"
+            " folder: start `keyhouse serve`, or name a store with --store.",
+            data=str(data),
+        ) from None
+    return f"nats://127.0.0.1:{port}"
 
 
 def url_of(system: str, url: str, *, alone: bool) -> str:

@@ -1,46 +1,45 @@
 """The server: opens engines, builds services, runs the listeners, and shuts down in order.
 
-It knows no system, only the specs that they return. Shutdown is the reverse of startup: the listeners
-stop accepting and drain their requests, then background tasks are cancelled, then NATS is closed,
-then the engines, and last the lock of the data folder is released.
+It knows no system, only the specs that they return. Engines are opened one after the other; NATS is
+started before the first engine that is on it, else after all of them. Shutdown is the reverse of
+startup: the listeners stop accepting and drain their requests, then background tasks are cancelled,
+then blocking calls end, then NATS and the engines are closed, and last the lock of the data folder
+is released.
 """
 
 import asyncio
+import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from socket import socket
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import msgspec
 import structlog
 
-from keyhouse import __version__, open_engine
+from keyhouse import __version__
 from keyhouse.engine import Engine
 from keyhouse.engines.registry import public_url
-from keyhouse.engines.system_urls import make_folder
 from keyhouse.errors import KeyhouseError, UnavailableError, UsageError
 from keyhouse.http import HttpSettings, make_app
 from keyhouse.metrics import Metrics
+from keyhouse.nats.bus import Bus
 from keyhouse.nats.client import NatsClient
-from keyhouse.nats.connection import connect
 from keyhouse.nats.credentials import sign_in
 from keyhouse.nats.listener import NatsListener
 from keyhouse.serve.data_dir import DataDir
-from keyhouse.serve.embedded_nats import embedded_nats
+from keyhouse.serve.engine_opener import EngineOpener, Tracer
 from keyhouse.serve.health import Health, health_routes
 from keyhouse.serve.listener import bind, listening
+from keyhouse.serve.nats_access import NatsAccess
+from keyhouse.service.blocking import BlockingPool
+from keyhouse.service.host import ServiceHost
 from keyhouse.service.spec import ServiceContext, ServiceSpec
 from keyhouse.settings.parser import read_settings
-from keyhouse.settings.settings import EMBEDDED, OFF, Address
+from keyhouse.settings.settings import OFF, Address
 from keyhouse.settings.sources import LoadedSettings
-
-ENGINE_TIMEOUT_SECONDS: Final = 15.0
-"""Timeout for opening an engine, which may have to create tables."""
-
-PROBE: Final = ("keyhouse-ready", ("ready",))
-"""A row that is never written: reading it shows that the engine responds."""
 
 RESTART_SECONDS: Final = 1.0
 RESTART_SECONDS_MAX: Final = 60.0
@@ -50,7 +49,7 @@ _OTLP_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRA
 
 _log = structlog.get_logger("keyhouse.serve")
 
-Build = Callable[[ServiceContext], ServiceSpec]
+Build = Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
 
 
 class Addresses(msgspec.Struct, frozen=True):
@@ -74,7 +73,11 @@ class Server:
         self._health = Health(self._metrics)
         self._stack = AsyncExitStack()
         self._listeners: list[AsyncExitStack] = []
-        self._tracing: _Tracing | None = None
+        self._tracing: Tracer | None = None
+        self._blocking = BlockingPool()
+        self._bus = Bus()
+        self._metrics.registry.register(self._blocking)
+        self._metrics.registry.register(self._bus)
 
     async def __aenter__(self) -> Addresses:
         async with AsyncExitStack() as starting:
@@ -96,11 +99,12 @@ class Server:
         self._tracing = _open_tracing(self._settings.otlp_endpoint)
         if self._tracing is not None:
             stack.push_async_callback(self._tracing.close)
-        specs = [await self._build(name, data.path, stack) for name in self._services]
-        nats = await self._nats_url(specs, data, stack)
-        client = (
-            None if nats is None else await stack.enter_async_context(connect(nats, **credentials))
-        )
+        nats = NatsAccess(self._settings, credentials, data, stack)
+        opener = EngineOpener(self._loaded, self._metrics, self._health, nats, self._tracing, stack)
+        hosts = {name: _host(name, opener, self._blocking, self._bus) for name in self._services}
+        specs = [await self._build(name, data.path, opener, hosts[name]) for name in self._services]
+        client = await self._connect(nats, specs, hosts)
+        stack.push_async_callback(self._blocking.close, self._settings.drain_seconds)
         await stack.enter_async_context(BackgroundTasks(specs, self._metrics))
         stack.push_async_callback(self._stop_listeners)
         for spec in specs:
@@ -119,7 +123,7 @@ class Server:
         http = None
         if bound is not None:
             http = (await self._start_listener(self._http(specs, bound, http_settings))).url
-        return Addresses(http, None if nats is None else public_url(nats))
+        return Addresses(http, None if nats.url is None else public_url(nats.url))
 
     def _read_settings(self) -> tuple[HttpSettings, dict[str, Any]]:
         """Return the HTTP settings and nats-py's options for credentials.
@@ -133,65 +137,41 @@ class Server:
 
     # Services
 
-    async def _build(self, name: str, data: Path, stack: AsyncExitStack) -> ServiceSpec:
-        opened = await self._open_engine(name, stack)
-        tracing = self._tracing
-        engine = self._metrics.metered(
-            name, opened if tracing is None else tracing.engine(name, opened)
-        )
-        settings = self._loaded.tables.get(name, {})
+    async def _build(
+        self, name: str, data: Path, opener: EngineOpener, host: ServiceHost
+    ) -> ServiceSpec:
+        engine = await opener.open_own(name, alone=len(self._services) == 1)
         context = ServiceContext(
-            engine=engine, data=data, metrics=self._metrics.registry, settings=settings
+            engine=engine,
+            data=data,
+            metrics=self._metrics.registry,
+            settings=self._loaded.tables.get(name, {}),
+            host=host,
         )
-        spec = _checked(self._services[name](context), name)
-        self._health.add(name, lambda: engine.read(*PROBE), *([spec.ready] if spec.ready else []))
-        return spec if tracing is None else tracing.service(spec)
+        built = self._services[name](context)
+        spec = _checked(await built if inspect.isawaitable(built) else built, name)
+        if spec.ready is not None:
+            self._health.add(name, spec.ready)
+        return spec if self._tracing is None else self._tracing.service(spec)
 
-    async def _open_engine(self, name: str, stack: AsyncExitStack) -> Engine:
-        own, common = self._loaded.engines.get(name), self._settings.engine
-        url = own or common
-        location = self._loaded.engine_url(name, alone=len(self._services) == 1)
-        if url is not None:
-            make_folder(url)
-        try:
-            async with asyncio.timeout(ENGINE_TIMEOUT_SECONDS):
-                engine = await open_engine(location)
-        except KeyhouseError as error:
-            error.fields["system"] = name
-            source = self._loaded.sources.get(f"{name}.engine" if own else "engine")
-            if source is not None:
-                error.fields["source"] = source
-            raise
-        except TimeoutError:
-            raise UnavailableError(
-                "The engine does not respond: check it, or choose another with --engine.",
-                engine=public_url(location),
-                system=name,
-            ) from None
-        stack.push_async_callback(engine.close)
-        durable = engine.capabilities.durable
-        _log.info("engine open", system=name, engine=public_url(location), durable=durable)
-        if not durable:
-            _log.warning(
-                "acknowledged writes may be lost if the machine fails: see keyhouse doctor",
-                system=name,
-            )
-        return engine
+    async def _connect(
+        self, nats: NatsAccess, specs: list[ServiceSpec], hosts: Mapping[str, ServiceHost]
+    ) -> NatsClient | None:
+        """Connect to NATS if a service has endpoints or uses the bus."""
+        users = [
+            spec.name
+            for name, spec in zip(hosts, specs, strict=True)
+            if spec.endpoints or hosts[name].uses_bus
+        ]
+        if users and nats.is_off:
+            _log.warning("nats is off: these systems are not served there", systems=users)
+        if not users or nats.is_off:
+            return None
+        client = await nats.client()
+        self._bus.connect(client)
+        return client
 
     # Listeners
-
-    async def _nats_url(
-        self, specs: list[ServiceSpec], data: DataDir, stack: AsyncExitStack
-    ) -> str | None:
-        """Return the URL of NATS if a service uses it; only then is the embedded one started."""
-        users = [spec.name for spec in specs if spec.endpoints]
-        if not users or self._settings.nats == OFF:
-            if users:
-                _log.warning("nats is off: these systems are not served there", systems=users)
-            return None
-        if self._settings.nats != EMBEDDED:
-            return self._settings.nats
-        return (await stack.enter_async_context(embedded_nats(data, self._settings.nats_port))).url
 
     def _http(
         self, specs: list[ServiceSpec], bound: socket, settings: HttpSettings
@@ -274,16 +254,14 @@ class BackgroundTasks:
             backoff = min(2 * backoff, RESTART_SECONDS_MAX)
 
 
-class _Tracing(Protocol):
-    """`keyhouse.serve.tracing.Tracing`, which needs libraries that are not always installed."""
+def _host(system: str, opener: EngineOpener, blocking: BlockingPool, bus: Bus) -> ServiceHost:
+    async def open(url: str, name: str) -> Engine:
+        return await opener.open(url, system, f"{system}.{name}")
 
-    def engine(self, system: str, engine: Engine) -> Engine: ...
-    def service(self, spec: ServiceSpec) -> ServiceSpec: ...
-    def app(self, app: Any) -> Any: ...
-    async def close(self) -> None: ...
+    return ServiceHost(opener=open, blocking=blocking, bus=bus)
 
 
-def _open_tracing(endpoint: str | None) -> _Tracing | None:
+def _open_tracing(endpoint: str | None) -> Tracer | None:
     """Return the tracing if a collector is configured. ImportError names the extra that it needs."""
     if endpoint is None and not any(os.environ.get(name) for name in _OTLP_VARIABLES):
         return None
@@ -298,10 +276,8 @@ def _checked(spec: Any, name: str) -> ServiceSpec:
     """Check what a function outside this project has returned."""
     if isinstance(spec, ServiceSpec):
         return spec
-    if isinstance(spec, Coroutine):
-        spec.close()
     raise UsageError(
-        "A service must be a plain function that returns a ServiceSpec.",
+        "A service must be a function that returns a ServiceSpec.",
         system=name,
         returned=type(spec).__name__,
     )

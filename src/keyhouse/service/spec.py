@@ -2,12 +2,13 @@
 
 A `Service` has the Struct of its settings, which are checked before anything is opened, and
 `build`, which assembles a `ServiceSpec` from a `ServiceContext`. The process opens the engine,
-reads the settings and runs the listeners.
+reads the settings and runs the listeners. `build` may be a coroutine function, which can open
+further engines.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -15,12 +16,18 @@ from prometheus_client import CollectorRegistry
 from keyhouse.auth.caller import Authenticator
 from keyhouse.auth.settings import TENANT_PATTERN
 from keyhouse.engine import Engine
+from keyhouse.errors import UsageError
 from keyhouse.http.errors import PROBLEM, ErrorFormat
 from keyhouse.http.router import Route
+from keyhouse.nats.bus import Bus
 from keyhouse.nats.endpoint import Endpoint
+from keyhouse.service.host import ServiceHost
 from keyhouse.service.rates import RateLimiter
 
 __all__ = ["Service", "ServiceContext", "ServiceSpec"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,13 +35,42 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `settings` is its table of `keyhouse.toml` merged with the environment, to be checked by
     `read_settings`. `data` is a folder for its files, such as secrets. `engine` is open, and is
-    closed by the process that opened it.
+    closed by the process that opened it. `host` is the source of everything else.
     """
 
     engine: Engine
     data: Path
     metrics: CollectorRegistry
     settings: Mapping[str, Any] = {}
+    host: ServiceHost | None = None
+
+    async def open(self, url: str, *, name: str) -> Engine:
+        """Open a further engine, which the process closes after the service has stopped.
+
+        `nats:` is the service's own NATS server, embedded or given. `name` tells the engines of a
+        service apart in metrics and logs. It is part of the service's readiness.
+        """
+        return await self._host().open(url, name)
+
+    async def run_blocking(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call a function that blocks in a thread: see `keyhouse.service.blocking`."""
+        return await self._host().blocking.run(function, *args, **kwargs)
+
+    @property
+    def bus(self) -> Bus:
+        """The service's NATS connection, to publish, request and subscribe.
+
+        Ask for it while the service is built: only then NATS is started for it. Calls raise
+        UnavailableError if NATS is off.
+        """
+        return self._host().bus
+
+    def _host(self) -> ServiceHost:
+        if self.host is None:
+            raise UsageError("This ServiceContext has no host: give it `host=ServiceHost()`.")
+        return self.host
 
 
 class ServiceSpec(msgspec.Struct, kw_only=True):
@@ -75,7 +111,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     settings: type[msgspec.Struct]
-    build: Callable[[ServiceContext], ServiceSpec]
+    build: Callable[[ServiceContext], ServiceSpec | Awaitable[ServiceSpec]]
     tenant_pattern: str = TENANT_PATTERN
     scopes: tuple[str, ...] = ()
     operator_scopes: tuple[str, ...] = ()

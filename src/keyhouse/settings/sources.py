@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keyhouse.engines.system_urls import file_of, url_of
+from keyhouse.engines.system_urls import default_url, url_of
 from keyhouse.errors import UsageError
 from keyhouse.settings.parser import (
     read_settings,
@@ -75,7 +75,7 @@ class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
             return url_of(system, own, alone=True)
         if (shared := self.settings.engine) is not None:
             return url_of(system, shared, alone=alone)
-        return file_of(system, Path(self.settings.data))
+        return default_url(system, Path(self.settings.data))
 
 
 def load_settings(

@@ -1,0 +1,62 @@
+"""The host of a service: further engines, threads for blocking calls, and the bus.
+
+The process that runs a service makes one. A program or a test that builds a service by itself makes
+its own:
+
+    async with ServiceHost() as host:
+        spec = build(ServiceContext(engine=engine, data=folder, metrics=registry, host=host))
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Self
+
+from keyhouse import open_engine
+from keyhouse.engine import Engine
+from keyhouse.nats.bus import Bus
+from keyhouse.service.blocking import BlockingPool
+
+__all__ = ["ServiceHost"]
+
+Opener = Callable[[str, str], Awaitable[Engine]]
+"""Opens an engine by its URL and name, and closes it later."""
+
+
+class ServiceHost:
+    """`opener` opens engines in place of the host, which then does not close them."""
+
+    def __init__(
+        self,
+        *,
+        opener: Opener | None = None,
+        blocking: BlockingPool | None = None,
+        bus: Bus | None = None,
+    ) -> None:
+        self._opener = opener
+        self._stack = AsyncExitStack()
+        self._bus = bus or Bus()
+        self._owns_pool = blocking is None
+        self.blocking = blocking or BlockingPool()
+        self.uses_bus = False
+        """True if the service asked for the bus."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the engines and, if the host made it, the pool."""
+        if self._owns_pool:
+            await self.blocking.close()
+        await self._stack.aclose()
+
+    @property
+    def bus(self) -> Bus:
+        self.uses_bus = True
+        return self._bus
+
+    async def open(self, url: str, name: str) -> Engine:
+        if self._opener is not None:
+            return await self._opener(url, name)
+        engine = await open_engine(url)
+        self._stack.push_async_callback(engine.close)
+        return engine
