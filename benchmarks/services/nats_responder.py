@@ -44,7 +44,11 @@ async def rosey(url: str, engine_url: str) -> AsyncIterator[None]:
     operations: on a busy machine that would measure the log."""
     engine = await open_engine(engine_url)
     metrics = Metrics("0")
-    settings = {"slow_seconds": 60, "jwt_secret": secrets.token_hex(32)}
+    settings = {
+        "slow_seconds": 60,
+        "rate_per_second": 1_000_000,
+        "jwt_secret": secrets.token_hex(32),
+    }
     context = ServiceContext(
         engine=metrics.metered("rosey", engine),
         data=Path(),

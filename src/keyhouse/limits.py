@@ -110,7 +110,18 @@ NATS_PENDING_MAX: Final = 65_536
 """NATS requests that wait to be started, per service. Further ones are rejected with BusyError."""
 
 NATS_PENDING_BYTES_MAX: Final = 64 * 1_024 * 1_024
-"""Data of the NATS requests that wait to be started, per service."""
+"""Data of the NATS requests that wait to be started, per service. One tenant may use half of it."""
+
+NATS_TENANT_IN_FLIGHT_MAX: Final = 256
+"""NATS requests of one tenant in flight at once: a quarter of all."""
+
+NATS_TENANT_PENDING_MAX: Final = 16_384
+"""NATS requests of one tenant that wait to be started: a quarter of all. Further ones are rejected
+with BusyError."""
+
+NATS_TENANT_PENDING_FEW: Final = 64
+"""Waiting NATS requests up to which a tenant may use the quarter of the queue that is kept free of
+floods."""
 
 TENANTS_CACHED: Final = 10_000
 """Tenants whose store and usage one service caches. The least recently used are evicted."""

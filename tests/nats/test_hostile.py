@@ -105,7 +105,7 @@ def test_a_cancelled_handler_replies_and_the_next_request_is_served(
             for _ in range(3):
                 assert (await ask(plugin, "tested.a.bad"))["error_code"] == "INTERNAL_ERROR"
             assert await ask(plugin, "tested.a.echo") == {"success": True}
-            assert serving._in_flight == 0
+            assert serving._messages.in_flight == 0
 
     asyncio.run(scenario())
 
@@ -114,12 +114,13 @@ def test_bytes_of_a_broken_connection_are_discarded() -> None:
     async def scenario() -> None:
         connection, taken = NatsClient(), list[bytes]()
 
-        def take(subject: str, reply: str, data: bytes) -> None:
+        def take(subject: str, reply: str, data: bytes) -> bool:
             taken.append(data)
             connection._status = (
                 Client.RECONNECTING
             )  # as the driver says it while another message is being taken
             connection._ps.reset()
+            return True
 
         connection.handlers[b"1"] = take
         await connection._ps.parse(b"MSG a 1 2\r\nhi\r\nMSG a 1 5\r\nhe")
@@ -170,7 +171,10 @@ def test_a_slow_server_delays_requests_without_losing_replies() -> None:
                 connection, [endpoint], name="t", version="1.0.0", in_flight_max=at_once
             ) as serving:
                 await until(
-                    lambda: serving._in_flight == at_once and len(serving._pending) > asked // 2
+                    lambda: (
+                        serving._messages.in_flight == at_once
+                        and serving._messages.pending > asked // 2
+                    )
                 )
                 await asyncio.sleep(0.1)
                 assert connection._pending_data_size < PENDING_BYTES_MAX + at_once * size
@@ -271,7 +275,7 @@ def test_a_rejected_subscription_does_not_affect_the_next() -> None:
         taken: list[str] = []
         async with connect(nats_server().url) as connection, client() as plugin:
             with pytest.raises(BadSubjectError):
-                await connection.handle("tested. ", "", lambda subject, *_: taken.append(subject))
+                await connection.handle("tested. ", "", lambda subject, *_: subject in taken)
             heard = await connection.subscribe("tested.next")
             await connection.flush_all()
             await plugin.publish("tested.next", b"{}")

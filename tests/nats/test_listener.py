@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from keyhouse.errors import (
     DocumentError,
     LimitError,
+    RevisionError,
     UnavailableError,
     UnknownOutcomeError,
 )
@@ -97,6 +98,30 @@ def test_an_error_reply_has_its_type_and_the_next_request_is_served(waits: bool)
         ]
 
     asyncio.run(scenario())
+
+
+def test_an_error_reply_has_the_headers_of_the_micro_protocol() -> None:
+    """Clients of that protocol took a rejection for a success."""
+    raised = [LimitError("Too large."), RevisionError("Stale."), OSError("detail"), None]
+
+    async def handler(request: Request) -> bytes:
+        if (error := raised.pop(0)) is not None:
+            raise error
+        return b"{}"
+
+    async def scenario() -> list[object]:
+        async with listener([endpoint(handler)]), client() as plugin:
+            replies = [await plugin.request("tested.a.echo", timeout=10) for _ in range(4)]
+        return [reply.headers for reply in replies]
+
+    assert asyncio.run(scenario()) == [
+        {"Nats-Service-Error": code, "Nats-Service-Error-Code": number}
+        for code, number in [
+            ("VALUE_TOO_LARGE", "413"),
+            ("CONFLICT", "409"),
+            ("INTERNAL_ERROR", "500"),
+        ]
+    ] + [None]
 
 
 def test_an_unknown_outcome_has_its_own_reply() -> None:
@@ -263,7 +288,7 @@ def test_queued_requests_keep_their_order_and_yield_to_the_loop() -> None:
             asked = [
                 asyncio.ensure_future(ask(plugin, "tested.a.echo", number)) for number in range(200)
             ]
-            await until(lambda: len(serving._pending) == 199)
+            await until(lambda: serving._messages.pending == 199)
             gate.set()
             while len(order) < 200:
                 turns.append(len(order))

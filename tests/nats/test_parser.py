@@ -53,6 +53,7 @@ class Client:
     """Records what the parser passes on, and sometimes yields to the event loop."""
 
     def __init__(self) -> None:
+        self.turn = 0
         self.received: list[Any] = []
         self.handlers = {b"%d" % number: number for number in range(HANDLED)}
 

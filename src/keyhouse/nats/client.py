@@ -58,8 +58,10 @@ PENDING_BYTES_MAX: Final = 8 * 1_024 * 1_024
 SPACE_CHECK_SECONDS: Final = 1
 """Interval at which `wait_for_space` checks that the connection still exists."""
 
-MESSAGES_PER_TURN: Final = 32
-"""Messages handled per turn of the event loop, before replies are flushed."""
+STARTED_PER_TURN: Final = 32
+QUEUED_PER_TURN: Final = 512
+"""Messages per turn of the event loop that handlers started to handle, or only queued. Then other
+tasks run, and replies are flushed."""
 
 CONTROL_LINE_BYTES_MAX: Final = 1_024 * 1_024
 """A line of the protocol without its payload. An INFO line lists every server of a cluster."""
@@ -68,8 +70,9 @@ PERMISSION_CHECK_SECONDS: Final = 10
 _CRLF: Final = b"\r\n"
 _HEADER_VERSION_BYTES: Final = len(b"NATS/1.0")
 
-MessageHandler = Callable[[str, str, bytes], None]
-"""Receives a message: subject, reply subject (empty if none) and data. It must not raise."""
+MessageHandler = Callable[[str, str, bytes], bool | None]
+"""Receives a message: subject, reply subject (empty if none) and data. It must not raise. Returns
+whether it started to handle the message, or else only queued it, which takes far less time."""
 
 
 class Logger(Protocol):
@@ -95,8 +98,12 @@ class NatsClient(Client):
         self.dropped = 0
         self._log = log
         self._logged_at = float("-inf")
-        self._handled = 0
+        self._turn_share = 0
+        self.turn = 0
+        """Changes with every turn of the event loop in which messages are received."""
         self._greeted = False
+        self.has_headers = False
+        """True if the server supports headers."""
         self._uses_url_user = True
         self._denied: PermissionDeniedError | None = None
         self._denial = asyncio.Event() if raise_denied else None
@@ -133,6 +140,7 @@ class NatsClient(Client):
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         server = self._current_server
         self._greeted = True
+        self.has_headers = bool(info.get("headers"))
         if initial_connection and server is not None and server.uri.scheme == "tls":
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise UnencryptedError(UNENCRYPTED)
@@ -203,16 +211,20 @@ class NatsClient(Client):
         stats = self.stats
         stats["in_msgs"] += 1
         stats["in_bytes"] += len(data)
+        started: bool | None = False
         try:
-            handler(subject.decode(), reply.decode(), data)
+            started = handler(subject.decode(), reply.decode(), data)
         except UnicodeDecodeError:
             self.drop()
         except Exception as error:  # would end the reading, and with it the service
             if self._log is not None:
                 text = subject.decode(errors="replace")
                 self._log.error("nats message lost", subject=text, exc_info=error)
-        self._handled = (self._handled + 1) % MESSAGES_PER_TURN
-        return not self._handled
+        self._turn_share += QUEUED_PER_TURN // STARTED_PER_TURN if started else 1
+        if self._turn_share < QUEUED_PER_TURN:
+            return False
+        self._turn_share = 0
+        return True
 
     def drop(self) -> None:
         """Count a message whose subject cannot be decoded. Logs at most once a second."""
@@ -242,12 +254,19 @@ class NatsClient(Client):
 
     # Sending
 
-    def try_publish(self, subject: str, data: bytes) -> bool:
+    def try_publish(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
         """Publish if nothing has to be waited for; returns whether it did. Else use `publish`.
 
         The subject must be one that the server sent: it is not checked for spaces and line ends.
+        Neither are the headers.
         """
-        line = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data)
+        if headers is None or not self.has_headers:
+            line = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(data), data)
+        else:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            head = b"NATS/1.0\r\n%b\r\n" % lines.encode()
+            sizes = b"%d %d" % (len(head), len(head) + len(data))
+            line = b"HPUB %b %b\r\n%b%b\r\n" % (subject.encode(), sizes, head, data)
         flusher = self._flusher_task
         if (
             self._status != Client.CONNECTED
@@ -379,6 +398,7 @@ class Parser:
         `_needed` to the bytes that it has at least."""
         client = self._client
         handlers = client.handlers
+        client.turn += 1
         at = 0
         while self._connection == connection:
             end = data.find(_CRLF, at)
@@ -412,6 +432,7 @@ class Parser:
                     client.drop()
             elif client.deliver(handler, words[0], reply, body):
                 await asyncio.sleep(0)
+                client.turn += 1
         return at
 
     async def _control(self, line: bytes) -> None:

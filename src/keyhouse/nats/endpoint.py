@@ -21,7 +21,7 @@ from keyhouse.errors import (
 )
 from keyhouse.schema.document import check_text
 
-__all__ = ["Body", "Endpoint", "Handler", "Publisher", "Request", "error_reply"]
+__all__ = ["Body", "Endpoint", "Handler", "Publisher", "Request", "error_headers", "error_reply"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -30,6 +30,11 @@ _OUTCOME_UNKNOWN: Final = (
     "The outcome is unknown: the write may or may not have been applied. Read before you retry."
 )
 _CALLERS_OWN: Final = (AccessError, CallerError, ConflictError, CounterError)
+_ERROR: Final = "Nats-Service-Error"
+_ERROR_NUMBER: Final = "Nats-Service-Error-Code"
+_NUMBERS: Final = {409: 409, 412: 409, 413: 413, 429: 429, 503: 503, 504: 503, 507: 503}
+"""Numbers of the micro protocol's errors, by HTTP status; 400 for other mistakes of a caller."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -74,7 +79,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     One subscription can serve several `operations`, distinguished by the last token of the subject:
     the micro protocol lists each as an endpoint, at the subject given with it. `rejected` is called
     with subject and reply subject of each message that was rejected because too many are pending;
-    it returns whether to reply. `queue` is the queue group, if it is not the listener's.
+    it returns whether to reply. `queue` is the queue group, if it is not the listener's. `tenant`
+    returns the tenant of a subject: tenants take turns. Without it, all messages are of one tenant.
     """
 
     name: str
@@ -83,6 +89,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     operations: Mapping[str, str] = {}
     rejected: Callable[[str, str], bool] | None = None
     queue: str | None = None
+    tenant: Callable[[str], str] | None = None
 
 
 class Body(Generic[T]):
@@ -112,7 +119,7 @@ class Body(Generic[T]):
             _raise_malformed(data, error)
         for name in self._required:
             if getattr(body, name) is UNSET:
-                raise MissingFieldError("Missing required field.", field=name)
+                raise MissingFieldError(f"Missing required field: {name}")
         return body
 
 
@@ -136,6 +143,15 @@ class _ErrorReply(msgspec.Struct):
     success: bool
     error_code: str
     message: str
+
+
+def error_headers(error: BaseException) -> dict[str, str]:
+    """Return the headers by which clients of the micro protocol recognise an error: its code, and a
+    number by the family of the error."""
+    if not isinstance(error, KeyhouseError):
+        return {_ERROR: KeyhouseError.code, _ERROR_NUMBER: "500"}
+    number = _NUMBERS.get(error.status, 400 if error.status < 500 else 500)
+    return {_ERROR: error.code, _ERROR_NUMBER: str(number)}
 
 
 def error_reply(error: BaseException) -> bytes:

@@ -1,19 +1,12 @@
 """The NATS listener: subscribes to endpoints, runs their handlers, and drains.
 
-Requests in flight are bounded. Beyond that bound messages wait in a queue, which is bounded too;
-further ones are rejected at once with a reply (BusyError).
-
-| state of a message | enters when | leaves when |
-|---|---|---|
-| in flight | fewer than `in_flight_max` are, and none waits | its handler has returned and the reply is sent |
-| pending | otherwise | one in flight ends; 32 per turn of the event loop are started |
-| rejected | `pending_max` messages or NATS_PENDING_BYTES_MAX bytes wait | at once, with an error reply |
+Requests in flight and pending ones are bounded, and tenants take turns (`fair_queue`). Requests
+beyond the bounds are rejected at once with a reply (BusyError).
 """
 
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
@@ -23,14 +16,17 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 from nats.nuid import NUID
 
-from keyhouse.eager_task import start
 from keyhouse.errors import BusyError, KeyhouseError, LimitError
-from keyhouse.limits import NATS_IN_FLIGHT_MAX, NATS_PENDING_BYTES_MAX, NATS_PENDING_MAX
-from keyhouse.nats.client import MESSAGES_PER_TURN, HandlerSubscription, MessageHandler, NatsClient
-from keyhouse.nats.endpoint import Endpoint, Request, error_reply
+from keyhouse.limits import NATS_IN_FLIGHT_MAX, NATS_PENDING_MAX, TENANTS_CACHED
+from keyhouse.nats.client import HandlerSubscription, MessageHandler, NatsClient
+from keyhouse.nats.endpoint import Endpoint, Request, error_headers, error_reply
+from keyhouse.nats.fair_queue import START_PER_TURN_MAX, FairQueue, TenantQueue
 from keyhouse.nats.micro import EndpointStats, Micro, now_ns
 
 __all__ = ["NatsListener"]
+
+_Route = tuple[EndpointStats, TenantQueue]
+"""The statistics and the queue of one subject: one lookup per message."""
 
 HAS_LISTENER_SECONDS: Final = 1.0
 """Timeout of `has_listener`."""
@@ -61,15 +57,14 @@ class NatsListener:
         self._client = client
         self._endpoints = endpoints
         self._queue = queue or name
-        self._pending_max = pending_max
-        self._in_flight_max = in_flight_max
-        self._in_flight = 0
-        self._pending: deque[_Message] = deque()
-        self._pending_bytes = 0
-        self._resuming = False
+        self._messages = FairQueue(
+            self._work_failed, in_flight_max=in_flight_max, pending_max=pending_max
+        )
+        self._routes: list[dict[str, _Route]] = []
+        self._turn = 0
+        self._starts_left = 0
         self._rejected = 0
         self._logged_at = -math.inf
-        self._idle: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: list[HandlerSubscription] = []
         self._loop = asyncio.get_running_loop()
@@ -106,9 +101,7 @@ class NatsListener:
         for subscription in subscriptions:
             with suppress(NatsError):
                 await self._client.unsubscribe_drained(subscription)
-        while self._in_flight or self._pending:
-            self._idle = self._loop.create_future()
-            await self._idle
+        await self._messages.wait_until_idle()
         for task in self._tasks:
             task.cancel()
         while self._tasks:
@@ -158,52 +151,38 @@ class NatsListener:
     def _handler(
         self, endpoint: Endpoint, by_operation: dict[str, EndpointStats], other: EndpointStats
     ) -> MessageHandler:
-        def handle(subject: str, reply: str, data: bytes) -> None:
-            stats = by_operation.get(subject.rpartition(".")[2], other)
-            if self._in_flight < self._in_flight_max and not self._pending:
-                self._start(self._respond(endpoint, stats, subject, reply, data))
-            elif (
-                len(self._pending) < self._pending_max
-                and self._pending_bytes + len(data) <= NATS_PENDING_BYTES_MAX
+        def handle(subject: str, reply: str, data: bytes) -> bool:
+            route = routes.get(subject)
+            if route is None:
+                stats = by_operation.get(subject.rpartition(".")[2], other)
+                route = routes[subject] = stats, self._queue_of(endpoint, subject)
+            stats, queue = route
+            if self._turn != client.turn:
+                self._turn, self._starts_left = client.turn, START_PER_TURN_MAX
+            if self._starts_left and messages.has_place(queue):
+                self._starts_left -= 1
+                messages.start(queue, self._respond(endpoint, stats, subject, reply, data))
+                return True
+            if not messages.append(
+                queue, len(data), self._respond, endpoint, stats, subject, reply, data
             ):
-                self._pending.append((endpoint, stats, subject, reply, data))
-                self._pending_bytes += len(data)
-            else:
                 self._reject(endpoint, subject, reply)
+            return False
 
+        client, messages = self._client, self._messages
+        routes: dict[str, _Route] = {}
+        self._routes.append(routes)
         return handle
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Never raises: an exception would end nats-py's reading, and with it the service."""
-        self._in_flight += 1
-        try:
-            if not start(self._loop, work, self._done):
-                return
-        except Exception as error:
-            self._log.error("unhandled exception", exc_info=error)
-        self._in_flight -= 1
+    def _queue_of(self, endpoint: Endpoint, subject: str) -> TenantQueue:
+        if sum(map(len, self._routes)) >= TENANTS_CACHED:
+            for routes in self._routes:
+                routes.clear()
+            self._messages.forget_idle()
+        return self._messages.tenant("" if endpoint.tenant is None else endpoint.tenant(subject))
 
-    def _done(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._log.error("unhandled exception", exc_info=error)
-        self._in_flight -= 1
-        if not self._resuming:
-            self._resume()
-
-    def _resume(self) -> None:
-        """Start pending messages, a bounded number per turn: one that ends at once makes room for
-        the next, and other tasks must run too."""
-        for _ in range(MESSAGES_PER_TURN):
-            if not self._pending or self._in_flight >= self._in_flight_max:
-                break
-            message = self._pending.popleft()
-            self._pending_bytes -= len(message[-1])
-            self._start(self._respond(*message))
-        self._resuming = bool(self._pending) and self._in_flight < self._in_flight_max
-        if self._resuming:
-            self._loop.call_soon(self._resume)
-        elif not self._in_flight and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+    def _work_failed(self, error: BaseException) -> None:
+        self._log.error("unhandled exception", exc_info=error)
 
     async def _respond(
         self, endpoint: Endpoint, stats: EndpointStats, subject: str, reply: str, data: bytes
@@ -211,14 +190,17 @@ class NatsListener:
         """Never raises: the next message is answered in any case."""
         started = now_ns()
         stats.requests += 1
+        headers: dict[str, str] | None = None
         try:
             response = await endpoint.handler(Request(subject, data, reply, self))
         except (Exception, asyncio.CancelledError) as error:
             # CancelledError comes from something it awaited: nobody cancels this coroutine
-            response = self._failed(stats, subject, error)
+            response, headers = self._failed(stats, subject, error), error_headers(error)
         stats.nanoseconds += now_ns() - started
-        if response is not None and reply and not self._client.try_publish(reply, response):
-            await self._publish_reply(reply, response)
+        if response is None or not reply:
+            return
+        if not self._client.try_publish(reply, response, headers):
+            await self._publish_reply(reply, response, headers)
 
     def _failed(self, stats: EndpointStats, subject: str, error: BaseException) -> bytes:
         stats.errors += 1
@@ -227,17 +209,20 @@ class NatsListener:
             self._log.error("unhandled exception", subject=subject, exc_info=error)
         return error_reply(error)
 
-    async def _publish_reply(self, reply: str, response: bytes) -> None:
+    async def _publish_reply(
+        self, reply: str, response: bytes, headers: dict[str, str] | None
+    ) -> None:
         try:
             await self._client.wait_for_space()
-            await self._client.publish(reply, response)
+            usable = headers if self._client.has_headers else None
+            await self._client.publish(reply, response, headers=usable)
         except MaxPayloadError:
             too_large = LimitError(
                 "The reply exceeds the max_payload of the NATS server.",
                 bytes=len(response),
                 limit=self._client.max_payload,
             )
-            await self._publish_reply(reply, error_reply(too_large))
+            await self._publish_reply(reply, error_reply(too_large), error_headers(too_large))
         except (NatsError, OSError) as error:
             self._log.warning("nats reply lost", reason=str(error) or type(error).__name__)
 
@@ -248,15 +233,14 @@ class NatsListener:
             self._log.warning(
                 "nats overflow",
                 subject=subject,
-                pending_max=self._pending_max,
+                pending_max=self._messages.pending_max,
                 rejected=self._rejected,
             )
         if endpoint.rejected is not None and not endpoint.rejected(subject, reply):
             return
         if reply:
-            busy = BusyError("Too many pending requests: try again.", waiting=self._pending_max)
-            self._client.try_publish(reply, error_reply(busy))  # no reply if there is no space
-
-
-_Message = tuple[Endpoint, EndpointStats, str, str, bytes]
-"""A pending message: its endpoint and statistics, subject, reply subject and data."""
+            busy = BusyError(
+                "Too many pending requests: try again.", waiting=self._messages.pending_max
+            )
+            # without a reply if there is no space for it
+            self._client.try_publish(reply, error_reply(busy), error_headers(busy))

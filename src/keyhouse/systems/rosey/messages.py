@@ -1,11 +1,12 @@
 """Requests of each operation: their fields, and which are required."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keyhouse.limits import TTL_SECONDS_MAX
+from keyhouse.limits import PAGE_ROWS_MAX, TTL_SECONDS_MAX
 from keyhouse.nats.endpoint import Body
 
 Ttl = Annotated[int, msgspec.Meta(ge=1, le=TTL_SECONDS_MAX)]
@@ -125,13 +126,14 @@ BATCH_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 """The operations of a batch, each with its required fields."""
 
 
-def cost(body: Any) -> int:
-    """Return how many operations a request counts as towards its plugin's rate."""
-    if isinstance(body, PluginBatchRequest) and isinstance(body.ops, list):
-        return max(1, len(body.ops))
-    if isinstance(body, Mget) and isinstance(body.keys, list):
-        return max(1, len(body.keys))
-    return 1
+COSTS: Final[dict[str, Callable[[Any], int]]] = {
+    "batch": lambda body: max(0, len(body.ops) - 1),
+    "mget": lambda body: max(0, len(body.keys) - 1),
+    "list": lambda body: min(body.limit, PAGE_ROWS_MAX) // 100,
+    "scan": lambda body: min(body.limit, PAGE_ROWS_MAX) // 100,
+    "count": lambda body: 10,
+}
+"""Cost of a request in the rate of its plugin, by operation, beside one for each request."""
 
 
 def log_fields(operation: str, body: Any, reply: bytes) -> dict[str, Any]:

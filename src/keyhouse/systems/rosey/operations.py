@@ -152,25 +152,23 @@ class Plugin(Tenant):
     async def set(self, body: messages.Set) -> bytes:
         key = _required(body.key)
         value = _compact(body.value)
-        if self.usage is not None:
-            await self._commit(
-                [_build({"key": key})], lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key)
+        if self.usage is None and not self.locks.is_written(key):
+            with self.locks.write(key):
+                await self.store.put(VALUE, value, ttl=body.ttl, key=key)
+        else:
+            await self._write(
+                _build({"key": key}), lambda tx: tx.put(VALUE, value, ttl=body.ttl, key=key)
             )
-            return _OK
-        with self.locks.write(key) as earlier:
-            for write in earlier:
-                await write.finished()
-            await self.store.put(VALUE, value, ttl=body.ttl, key=key)
         return _OK
 
     async def delete(self, body: messages.DeleteRequest) -> bytes:
         key = _build({"key": body.key})
-        deleted, _ = await self._commit([key], lambda tx: tx.delete(VALUE, key=key))
+        deleted = await self._write(key, lambda tx: tx.delete(VALUE, key=key))
         return b'{"success":true,"deleted":%b}' % (b"true" if deleted else b"false")
 
     async def incr(self, body: messages.Incr) -> bytes:
         key = _build({"key": body.key})
-        value, _ = await self._commit([key], lambda tx: _incremented(tx, key, body.by, body.ttl))
+        value = await self._write(key, lambda tx: _incremented(tx, key, body.by, body.ttl))
         return b'{"success":true,"value":%d}' % value
 
     async def cas(self, body: messages.Cas) -> bytes:
@@ -184,7 +182,7 @@ class Plugin(Tenant):
 
     async def touch(self, body: messages.Touch) -> bytes:
         key = _build({"key": body.key})
-        touched, _ = await self._commit([key], lambda tx: _touched(tx, key, body.ttl))
+        touched = await self._write(key, lambda tx: _touched(tx, key, body.ttl))
         return b'{"success":true,"exists":%b}' % (b"true" if touched else b"false")
 
     async def batch(self, body: messages.PluginBatchRequest) -> bytes:
@@ -198,6 +196,16 @@ class Plugin(Tenant):
         results, revision = await self._commit(keys, work)
         reply = {"success": True, "results": results}
         return self._check_size(_encode(reply | {"revision": revision} if revision else reply))
+
+    async def _write(self, key: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Return the result of `work` on one key. It may share its commit with other writes of the
+        key, but not where there is a quota: each is within the quota or not."""
+        if self.usage is None and self.locks.is_written(key):
+            return await self.locks.write_grouped(key, work, self._result)
+        return (await self._commit([key], work))[0]
+
+    async def _result(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return (await self.transact(work))[0]
 
     async def _commit(
         self, keys: Sequence[str], work: Callable[[Transaction], Awaitable[T]]
@@ -261,7 +269,7 @@ def _compact(value: Any) -> Compact:
     document = compact(value)
     if len(document.text) > PLUGIN_VALUE_BYTES_MAX:
         raise LimitError(
-            "The value is larger than 64 KiB.",
+            "Value size exceeds 64KB limit.",
             bytes=len(document.text),
             limit=PLUGIN_VALUE_BYTES_MAX,
         )
@@ -304,7 +312,7 @@ async def _touched(tx: Transaction, key: str, ttl: Any) -> bool:
 
 def _checked(op: messages.Operation) -> messages.Operation:
     if op.op is UNSET:
-        raise MissingFieldError("Missing required field.", field="op")
+        raise MissingFieldError("Missing required field: op")
     required = messages.BATCH_REQUIRED.get(op.op)
     if required is None:
         raise RecordError(
@@ -312,7 +320,7 @@ def _checked(op: messages.Operation) -> messages.Operation:
         )
     for name in required:
         if getattr(op, name) is UNSET:
-            raise MissingFieldError("Missing required field.", field=name, op=op.op)
+            raise MissingFieldError(f"Missing required field: {name}", op=op.op)
     _build({"key": op.key})
     if op.value is not UNSET:
         op.value = _compact(op.value)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from keyhouse.errors import UsageError
-from keyhouse.service.settings import JwtTenantSettings, UsageScanSeconds
+from keyhouse.service.settings import JwtTenantSettings, RateBurst, RatePerSecond, UsageScanSeconds
 from keyhouse.settings import setting
 
 __all__ = ["OPERATOR_PATTERN", "RoseySettings"]
@@ -39,6 +39,8 @@ class RoseySettings(JwtTenantSettings, frozen=True, kw_only=True):
         str, PREFIX, setting("Queue group shared by the processes of one service.")
     ] = "rosey"
     usage_scan_seconds: UsageScanSeconds = 300.0
+    rate_per_second: RatePerSecond = 5_000.0
+    rate_burst: RateBurst = 20_000
     reply_bytes_max: Annotated[
         int,
         Positive,

@@ -20,7 +20,7 @@ from keyhouse.service.nats_watches import Watches
 from keyhouse.service.operation_log import error_code
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.systems.rosey.errors import PluginNameError
-from keyhouse.systems.rosey.messages import BODIES, OPERATIONS, Watch, cost, log_fields
+from keyhouse.systems.rosey.messages import BODIES, COSTS, OPERATIONS, Watch, log_fields
 from keyhouse.systems.rosey.operations import Plugin
 from keyhouse.systems.rosey.schema import VALUE
 from keyhouse.systems.rosey.settings import RoseySettings
@@ -34,13 +34,14 @@ _encode = msgspec.json.Encoder().encode
 class ResolvedSubject:
     """The plugin and operation of one subject, cached: one lookup per message."""
 
-    __slots__ = ("operation", "plugin", "read", "run", "timing")
+    __slots__ = ("cost", "operation", "plugin", "read", "run", "timing")
 
     def __init__(self, plugin: Plugin, operation: str) -> None:
         self.plugin = plugin
         self.operation = operation
         self.timing: Timing | None = None
         self.read = BODIES[operation].read
+        self.cost = COSTS.get(operation)
         self.run: Callable[[Any], Awaitable[bytes]] | None = (
             None if operation == "watch" else getattr(plugin, operation)
         )
@@ -67,11 +68,12 @@ class Subjects:
         return [
             Endpoint(
                 name=prefix.replace(".", "-"),
-                subject=f"{prefix}.>",
+                subject=f"{prefix}.*.*",
                 handler=self._handler(len(prefix) + 1),
                 operations={name: f"{prefix}.*.{name}" for name in OPERATIONS},
                 rejected=partial(self._rejected, len(prefix) + 1),
                 queue=self._settings.queue,
+                tenant=partial(_plugin_of, len(prefix) + 1),
             )
             for prefix in self._settings.prefixes
         ]
@@ -89,9 +91,12 @@ class Subjects:
                 return None
             if resolved is None:
                 resolved = self._resolve(request.subject, start)
+            rates = self._rates
+            if rates is not None:  # before the body is read: a malformed one counts too
+                rates.check(resolved.plugin.name)
             body = resolved.read(request.data)
-            if self._rates is not None:
-                self._rates.check(resolved.plugin.name, cost=cost(body))
+            if rates is not None and resolved.cost is not None:
+                rates.check(resolved.plugin.name, resolved.cost(body))
             if resolved.run is None:
                 reply = await self._watch(resolved.plugin, body, request)
             else:
@@ -176,6 +181,10 @@ class Subjects:
         told."""
         self._metrics.failed("", "RATE_LIMITED")
         return self._may_receive(subject[start:].partition(".")[0], reply)
+
+
+def _plugin_of(start: int, subject: str) -> str:
+    return subject[start:].partition(".")[0]
 
 
 def _parse(subject: str, start: int) -> tuple[str, str]:
