@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from keyhouse.keys import (
     PLAIN,
     Choice,
     Day,
+    Descending,
     Escape,
     FixedPoint,
     Integer,
@@ -22,9 +23,11 @@ from keyhouse.keys import (
     Segment,
     Template,
     Text,
+    Timestamp,
     Ulid,
     normal,
 )
+from keyhouse.keys.ranges import KeyRange
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -70,6 +73,9 @@ ulids = st.builds(
     st.text(CROCKFORD, min_size=25, max_size=25),
 )
 days = st.dates(min_value=date(1, 1, 1), max_value=date(9999, 12, 31))
+times = st.integers(0, 9_999_999_999_999).map(
+    lambda milliseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+)
 
 
 class Kind(NamedTuple):
@@ -108,6 +114,9 @@ KINDS = [
         st.from_regex("[a-y]{1,6}", fullmatch=True),
     ),
     Kind("date", Day(), days),
+    Kind("time", Timestamp(), times),
+    Kind("-time", Descending(Timestamp()), times),
+    Kind("-integer", Descending(Integer(4)), st.integers(0, 9_999)),
     Kind("ulid?", OptionalSegment(Ulid()), _null_safe(ulids)),
     Kind("integer?", OptionalSegment(Integer(4)), _null_safe(st.integers(0, 9_999))),
     Kind(
@@ -199,3 +208,10 @@ def mutations(draw: st.DrawFn, key: str) -> str:
             + key[at + cut :]
         )
     return key
+
+
+def covers(template: Template, found: KeyRange, key: str) -> bool:
+    """Tell whether a scan of the range returns the key."""
+    if key not in found.span:
+        return False
+    return found.accepts is None or found.accepts((template.parse(key) or {})[found.field])

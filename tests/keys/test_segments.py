@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from keyhouse.clock import ulid_text
 from keyhouse.errors import DeclarationError, KeyFieldError
 from keyhouse.keys import (
-    NATS,
     FixedPoint,
     NormalizedText,
     Regex,
@@ -301,14 +300,9 @@ def test_a_segment_has_a_description(kind: keys.Kind) -> None:
     assert at_end_of(kind, ":").description
 
 
-def test_text_in_the_nats_alphabet_cannot_be_searched_by_prefix() -> None:
-    with pytest.raises(ValueError, match="by prefix"):
-        Text(escape=NATS).format_prefix("a")
-
-
 def test_the_beginning_of_normal_text_keeps_a_space_that_divides_words() -> None:
-    assert NormalizedText().format_prefix("The ") == "the "
-    assert NormalizedText().format_prefix("  ") == ""
+    assert NormalizedText().format_prefix("The ") == ("the ", True)
+    assert NormalizedText().format_prefix("  ") == ("", True)
 
 
 class Kind(str, Enum):  # noqa: UP042  # the str() of a StrEnum is its text

@@ -193,7 +193,17 @@ class Generator:
         fields = self._fields_of(by)
         fields = fields[: self._pick((0, 0, 0, 0, 0, 1, 1, 2, 3))]
         prefix = self._pick((None,) * 24 + ("", "a", "a:", "s", "fu", "Fun", "o", "u"))
-        return {"by": by, "fields": fields, "prefix": prefix, "reverse": self._half()}
+        between = self._pick(
+            (None,) * 24
+            + (["a", "f"], [None, "s"], ["b", None], ["A", "T"], ["s", "a"], ["a", "b:"])
+        )
+        return {
+            "by": by,
+            "fields": fields,
+            "prefix": prefix,
+            "between": between,
+            "reverse": self._half(),
+        }
 
     def _fields_of(self, by: str) -> list[Any]:
         """Return values for the fields of a key, in order; for a log, only its stream."""

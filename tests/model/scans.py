@@ -82,7 +82,7 @@ class Scans:
     async def _paged(self, scan: dict[str, Any], cursor: str | None) -> Any:
         by, store = scan["by"], self._stores[scan["home"]]
         record, index = DERIVED[by] if by in DERIVED else (RECORDS[by], None)
-        how = {name: scan[name] for name in ("reverse", "prefix", "limit")}
+        how = {name: scan[name] for name in ("reverse", "prefix", "between", "limit")}
         fields = self._leading(scan)
         return await store.page(
             record, by=None if index is None else index_of(index), cursor=cursor, **how, **fields
@@ -96,14 +96,15 @@ class Scans:
         cursor = None
         try:
             while True:
-                how = {name: scan[name] for name in ("reverse", "prefix", "limit")}
+                how = {name: scan[name] for name in ("reverse", "prefix", "between", "limit")}
                 keys, cursor = await store.keys(
                     declared, cursor=cursor, **how, **self._leading(scan)
                 )
                 found += keys
                 if cursor is None:
                     break
-            count = await store.count(declared, prefix=scan["prefix"], **self._leading(scan))
+            how = {name: scan[name] for name in ("prefix", "between")}
+            count = await store.count(declared, **how, **self._leading(scan))
         except UsageError:
             same(self._refuses(scan), True, f"keys {scan} refused")
             return
@@ -117,20 +118,25 @@ class Scans:
         return dict(zip(template.fields[1:], scan["fields"], strict=False))
 
     def _refuses(self, scan: dict[str, Any]) -> bool:
-        """Return True if the scan has a prefix for a field that is not text, or for none."""
+        """Return True if the scan has a prefix or a range for a field that is not text, or for
+        none."""
         texts = TEXT.get(
             scan["by"], (True, True) if scan["by"].endswith(("-owner", "-tag")) else (True,)
         )
         given = len(scan["fields"])
-        return scan["prefix"] is not None and (given >= len(texts) or not texts[given])
+        narrowed = [scan[name] for name in ("prefix", "between") if scan[name] is not None]
+        return len(narrowed) == 2 or (bool(narrowed) and (given >= len(texts) or not texts[given]))
 
     def _rows(self, scan: dict[str, Any], last: str) -> list[Listed]:
         """Return the expected rest of the scan."""
         by, fields, prefix = scan["by"], list(scan["fields"]), scan["prefix"]
+        low, high = scan["between"] or (None, None)
         if by in FOLDED and fields:
             fields[0] = folded(fields[0])
         if by in FOLDED and prefix and not fields:
             prefix = folded(prefix)
+        if by in FOLDED and not fields:
+            low, high = (None if each is None else folded(each) for each in (low, high))
         rows = [
             r
             for r in self._homes[scan["home"]].listed(by, self._clock.now())
@@ -138,6 +144,10 @@ class Scans:
         ]
         if prefix:
             rows = [row for row in rows if row.fields[len(fields)].startswith(prefix)]
+        if low is not None:
+            rows = [row for row in rows if row.fields[len(fields)] >= low]
+        if high is not None:
+            rows = [row for row in rows if row.fields[len(fields)] < high]
         if scan["reverse"]:
             return [row for row in reversed(rows) if not last or row.key < last]
         return [row for row in rows if row.key > last]

@@ -333,3 +333,34 @@ async def test_literal_prefixes_mean_what_they_say(harness: Harness) -> None:
     for prefix in ("a%", "a_", "a*", "a.", "a", "a\ud7ff", "a\U0010ffff", "", "\U0010ffff"):
         found = [entry.record async for entry in store.scan(plain, prefix=prefix)]
         assert found == sorted(key for key in keys if key.startswith(prefix))
+
+
+@everywhere
+async def test_a_range_lists_the_records_between_two_positions(harness: Harness) -> None:
+    store = await filled(harness)
+    found = await ids(store, by=BY_SERIES, series="s", between=(1, 3))
+    assert found == ["6", "5", "3"]  # positions 1, 1.5 and 2.5; 3 is excluded, 7 has none
+    assert await ids(store, by=BY_SERIES, series="s", between=(3, None), reverse=True) == ["1", "2"]
+    assert await store.count(BY_SERIES, series="s", between=(None, 3)) == 3
+
+
+@everywhere
+async def test_a_range_of_text_is_by_its_value_and_pages_by_cursor(harness: Harness) -> None:
+    store = await filled(harness)
+    tags: dict[str, Any] = {"by": BY_TAG, "between": ("T3", "t6")}
+    assert await ids(store, **tags) == ["3", "4", "5"]
+    assert await paged(store, 2, **tags) == [["3", "4"], ["5"]]
+    page = await store.page(BOOK, limit=1, **tags)
+    with pytest.raises(CursorError, match="another scan"):
+        await store.page(BOOK, limit=1, cursor=page.cursor, by=BY_TAG, between=("t3", "t7"))
+
+
+@everywhere
+async def test_a_scan_ends_after_its_limit(harness: Harness) -> None:
+    store = await filled(harness)
+    assert await ids(store, limit=3) == ["1", "2", "3"]
+    assert await ids(store, limit=3, reverse=True) == ["7", "6", "5"]
+    assert await ids(store, limit=100) == ["1", "2", "3", "4", "5", "6", "7"]
+    for limit in (0, -1, True, 1.5):
+        with pytest.raises(UsageError, match="limit of a scan"):
+            await ids(store, limit=limit)

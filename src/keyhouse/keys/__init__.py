@@ -5,15 +5,13 @@ Pure: no I/O, no clock, no async.
 
 from keyhouse.keys.escape import NATS, NATS_KEY, PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
+from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
+from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
     Choice,
-    Day,
-    FixedPoint,
-    Integer,
     NormalizedText,
     OptionalSegment,
     Regex,
-    Segment,
     Text,
     Ulid,
     normal,
@@ -27,6 +25,7 @@ __all__ = [
     "PLAIN",
     "Choice",
     "Day",
+    "Descending",
     "Escape",
     "FixedPoint",
     "Integer",
@@ -37,6 +36,7 @@ __all__ = [
     "Span",
     "Template",
     "Text",
+    "Timestamp",
     "Ulid",
     "check_key",
     "normal",

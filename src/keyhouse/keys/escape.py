@@ -16,7 +16,8 @@ NOTHING = r"(?!)"
 class Escape:
     """The characters to escape, and the mark to escape them with.
 
-    `bad` is a regular expression of one character; with `looks_around` it uses lookaround.
+    `bad` is a regular expression of one character; with `looks_around` it uses lookaround, to tell
+    whether a dot is escaped by what stands next to it.
     `alphabet` is the regular expression class of escaped text; None: every character that is not
     escaped.
     """
@@ -52,6 +53,22 @@ class Escape:
 
     def escape(self, text: str) -> str:
         return self._bad.sub(self._escaped, text) if self._finds(text) else text
+
+    def escape_prefix(self, text: str) -> tuple[str, bool]:
+        """Return what the escaped form of every text that starts with `text` starts with, and
+        whether only theirs does."""
+        if self.looks_around and text.endswith(".") and not text.endswith("..") and text != ".":
+            return self.escape(text[:-1]), False  # the dot is escaped or not, by what follows it
+        return self.escape(text), True
+
+    def escapes_from(self, character: str) -> bool:
+        """Tell whether this character, or a greater one, may be escaped."""
+        if self.alphabet is not None or self.looks_around:
+            return True
+        return any(
+            self._finds(chr(code)) is not None
+            for code in range(ord(character), max(128, ord(character) + 1))
+        )
 
     def unescape(self, text: str) -> str | None:
         """Return the text whose escaped form this is, or None if there is none."""

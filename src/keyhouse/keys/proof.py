@@ -21,7 +21,12 @@ from typing import Any
 from interegular import FSM, parse_pattern
 from interegular.fsm import OblivionError, anything_else, crawl
 
-from keyhouse.keys.segments import OptionalSegment, Regex, Segment, Text
+from keyhouse.keys.segment_protocol import Segment
+from keyhouse.keys.segments import (
+    OptionalSegment,
+    Regex,
+    Text,
+)
 from keyhouse.keys.template import Template
 
 _concatenation: Any = FSM.concatenate

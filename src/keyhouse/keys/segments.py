@@ -8,49 +8,19 @@ delimiter is needed.
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable
-from datetime import date
-from decimal import Context, Decimal, Inexact
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
 
 from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
-
-
-@runtime_checkable
-class Segment(Hashable, Protocol):
-    @property
-    def pattern(self) -> str: ...
-
-    @property
-    def fixed(self) -> bool: ...
-
-    @property
-    def description(self) -> str:
-        """The type in words: `a ULID`."""
-        ...
-
-    def format(self, value: object) -> str:
-        """Return the value's text in the key; raises ValueError if it is invalid."""
-        ...
-
-    def parse(self, text: str) -> object:
-        """Return the value of a text that the pattern matches; raises ValueError if it has none."""
-        ...
-
-    def followed_by(self, literal: str, escape: Escape) -> "Segment":
-        """Return the type as it is when `literal` follows it, in a template of that alphabet."""
-        ...
-
-
-class _Plain:
-    """Base of the types whose text does not depend on the delimiter that follows."""
-
-    fixed = False
-
-    def followed_by(self, literal: str, escape: Escape) -> "Segment":
-        return self  # type: ignore[return-value]  # each subclass is a Segment
+from keyhouse.keys.number_segments import (
+    Day,
+    Descending,
+    FixedPoint,
+    Integer,
+    Timestamp,
+)
+from keyhouse.keys.segment_protocol import PlainSegment, Segment
 
 
 def text_of(value: object) -> str:
@@ -134,13 +104,30 @@ class Text:
             raise ValueError("is not in its canonical form")
         return plain
 
-    def format_prefix(self, value: str) -> str:
-        """Return the text that every value starting with `value` starts with."""
-        if self._escape.looks_around:
-            raise ValueError("cannot be searched by prefix in this alphabet")
+    def format_prefix(self, value: str) -> tuple[str, bool]:
+        """Return what the text of every value that starts with `value` starts with, and whether
+        only theirs does."""
         if not value:
-            return ""
-        return text_of(value) if self._verbatim else self._escape.escape(text_of(value))
+            return "", True
+        return (
+            (text_of(value), True) if self._verbatim else self._escape.escape_prefix(text_of(value))
+        )
+
+    def bound(self, value: str) -> str:
+        """Return a bound of a range as values are compared with it."""
+        return value
+
+    def lowest_from(self, character: str) -> str:
+        """Return a character that no text of a value starting with this one, or a greater one, is
+        less than."""
+        if self._verbatim or not self._escape.escapes_from(character):
+            return character
+        return min(character, self._escape.mark)
+
+    def highest_to(self, character: str) -> str:
+        """Return a character that no text of a value starting with this one, or a lesser one, is
+        greater than."""
+        return character if self._verbatim else max(character, self._escape.mark)
 
 
 def normal(text: str) -> str:
@@ -171,13 +158,14 @@ class NormalizedText(Text):
             raise ValueError("is only white space")
         return self._escaped(folded)
 
-    def format_prefix(self, value: str) -> str:
-        return super().format_prefix(
-            normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
-        )
+    def format_prefix(self, value: str) -> tuple[str, bool]:
+        return super().format_prefix(self.bound(value))
+
+    def bound(self, value: str) -> str:
+        return normal(value) + (" " if value.strip() and value[-1:].isspace() else "")
 
 
-class Regex(_Plain):
+class Regex(PlainSegment):
     """Text that matches a pattern, never escaped.
 
     `without` lists texts that it must not contain, not even together with the first characters of
@@ -235,7 +223,7 @@ class Regex(_Plain):
         return self.format(text)
 
 
-class Ulid(_Plain):
+class Ulid(PlainSegment):
     """A canonical ULID: 26 characters of upper-case Crockford base 32, ordered by time."""
 
     pattern = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
@@ -257,88 +245,7 @@ class Ulid(_Plain):
 _ULID = re.compile(Ulid.pattern).fullmatch
 
 
-_DIGITS_MAX = 100
-"""Digits of a number in a key: short enough to be printed in an error."""
-
-
-class Integer(_Plain):
-    """A whole number from 0, padded with zeros so that it sorts as a number."""
-
-    fixed = True
-
-    @checked(DeclarationError)
-    def __init__(self, width: int) -> None:
-        if not 1 <= width <= _DIGITS_MAX:
-            raise DeclarationError("A number has 1 to 100 digits.", width=width)
-        self._width = width
-        self.description = f"a whole number in {width} digits"
-        self._stop = 10**width
-        self.pattern = f"[0-9]{{{width}}}"
-
-    def format(self, value: object) -> str:
-        if type(value) is not int:
-            raise ValueError("must be a whole number")
-        if not 0 <= value < self._stop:
-            raise ValueError(f"must be from 0 to {self._stop - 1}")
-        return str(value).zfill(self._width)
-
-    def parse(self, text: str) -> int:
-        return int(text)
-
-
-_FLOAT_DIGITS = 15
-"""Decimal digits that a float represents exactly."""
-
-_EXACT = Context(prec=50, traps=[Inexact])
-"""Arithmetic that raises instead of rounding; precise enough for every number in range."""
-
-
-class FixedPoint(_Plain):
-    """A number with a few decimals, scaled by a power of ten and padded: 1.5 is `0000001500`.
-
-    It parses to a float where it has decimals, so it has no more digits than a float represents.
-    """
-
-    fixed = True
-
-    @checked(DeclarationError)
-    def __init__(self, width: int, decimals: int) -> None:
-        if width > _FLOAT_DIGITS:
-            raise DeclarationError("A number with decimals has at most 15 digits.", width=width)
-        if not 0 <= decimals <= width:
-            raise DeclarationError(
-                "A number cannot have more decimals than digits.", decimals=decimals, width=width
-            )
-        self._whole = Integer(width)
-        self._decimals = decimals
-        self._stop = Decimal(1).scaleb(width - decimals)
-        self._least = Decimal(1).scaleb(-decimals)
-        self.description = f"a number in {width} digits, the last {decimals} of them decimals"
-        self._scale: int = 10**decimals
-        self.pattern = self._whole.pattern
-
-    def format(self, value: object) -> str:
-        if type(value) is int and 0 <= value < self._stop:
-            return self._whole.format(value * self._scale)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise ValueError("must be a number")
-        number = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
-        if not number.is_finite():
-            raise ValueError("must be a finite number")
-        if not 0 <= number < self._stop:
-            raise ValueError(f"must be at least 0 and less than {self._stop}")
-        try:
-            exact = number.quantize(self._least, context=_EXACT)
-        except Inexact:
-            raise ValueError(f"can have at most {self._decimals} decimals") from None
-        return self._whole.format(int(exact * self._scale))
-
-    def parse(self, text: str) -> int | float:
-        whole, rest = divmod(int(text), self._scale)
-        return whole if not rest else int(text) / self._scale
-
-
-class Choice(_Plain):
+class Choice(PlainSegment):
     """One of a closed list of words. A word may contain the delimiter: the list is closed."""
 
     @checked(DeclarationError)
@@ -365,22 +272,6 @@ class Choice(_Plain):
 
     def parse(self, text: str) -> str:
         return text
-
-
-class Day(_Plain):
-    """A calendar day, `2026-01-18`."""
-
-    pattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    fixed = True
-    description = "a day"
-
-    def format(self, value: object) -> str:
-        if type(value) is not date:
-            raise ValueError("must be a datetime.date")
-        return value.isoformat()
-
-    def parse(self, text: str) -> date:
-        return date.fromisoformat(text)
 
 
 class OptionalSegment:
@@ -416,6 +307,7 @@ _NAMED: dict[str, Callable[[], Segment]] = {
     "norm": NormalizedText,
     "ulid": Ulid,
     "date": Day,
+    "time": Timestamp,
 }
 _INTEGER = re.compile(r"0(\d+)d")
 _SCALED = re.compile(r"0(\d+)\.(\d+)f")
@@ -423,9 +315,11 @@ _SCALED = re.compile(r"0(\d+)\.(\d+)f")
 
 @checked(DeclarationError)
 def segment(spec: str) -> Segment:
-    """Return the type with this short name: `ulid`, `010d`, `010.3f`, `a|b|c`, `ulid?`, …"""
+    """Return the type with this short name: `ulid`, `010d`, `-010d`, `a|b|c`, `ulid?`, …"""
     if spec.endswith("?"):
         return OptionalSegment(segment(spec[:-1]))
+    if spec.startswith("-"):
+        return Descending(segment(spec[1:]))
     if named := _NAMED.get(spec):
         return named()
     if match := _INTEGER.fullmatch(spec):
@@ -437,5 +331,5 @@ def segment(spec: str) -> Segment:
     raise DeclarationError(
         "No such segment type.",
         spec=spec,
-        known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "a|b|c", "…?"],
+        known=[*sorted(filter(None, _NAMED)), "0Nd", "0N.Mf", "-…", "a|b|c", "…?"],
     )

@@ -24,12 +24,14 @@ from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, KeyFieldError, UsageError
 from keyhouse.keys.escape import PLAIN, Escape
 from keyhouse.keys.key import Span, check_key
+from keyhouse.keys.number_segments import Descending, Timestamp
+from keyhouse.keys.ranges import KeyRange, with_prefix, within
+from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
     Choice,
     NormalizedText,
     OptionalSegment,
     Regex,
-    Segment,
     Text,
     Ulid,
     segment,
@@ -83,7 +85,7 @@ class Template:
         self._join: Callable[[Any], str] = self._first_join
         self._match: Callable[[str], re.Match[str] | None] = self._first_match
         self.normalizes = any(
-            isinstance(_inner(segment_), NormalizedText) for segment_ in self.segments
+            isinstance(_inner(segment_), (NormalizedText, Timestamp)) for segment_ in self.segments
         )
         self._read: Callable[[Any], tuple[object, ...]] = self._first_read
 
@@ -187,24 +189,36 @@ class Template:
         """Return the values as `split` returns them: normalized where the type does so."""
         return self.split(key) or values if self.normalizes else values
 
-    def span(self, values: Mapping[str, object], *, prefix: str | None = None) -> Span:
-        """Return the span of the keys whose leading fields have these values.
+    def span(self, values: Mapping[str, object]) -> Span:
+        """Return the span of the keys whose leading fields have these values."""
+        lead = self._lead(values)
+        return Span.only(lead) if len(values) == len(self.fields) else Span.prefix(lead)
 
-        With `prefix`, the next field must start with this text.
-        """
-        count = len(values)
-        if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
-            self._reject_unknown(values)
+    def range(
+        self,
+        values: Mapping[str, object],
+        *,
+        prefix: str | None = None,
+        between: tuple[object, object] | None = None,
+    ) -> KeyRange:
+        """Return the keys whose leading fields have these values and whose next field starts with
+        `prefix`, or is `between` two values (the second excluded; None: without that bound)."""
+        if prefix is None and between is None:
+            return KeyRange(self.span(values))
+        if prefix is not None and between is not None:
+            raise UsageError("A scan takes `prefix` or `between`, not both.", key=self.text)
+        lead, index = self._lead(values), len(values)
+        if index == len(self.fields):
             raise UsageError(
-                "A scan needs its leading fields: a field before those given is missing.",
-                given=list(values),
-                order=list(self.fields),
-                key=self.text,
+                "A range or prefix needs a field: all fields of the key are given.", key=self.text
             )
-        lead = self._lead(count, values)
-        if prefix is not None:
-            return Span.prefix(lead + self._format_prefix(count, prefix))
-        return Span.only(lead) if count == len(self.fields) else Span.prefix(lead)
+        name, bound, tail = self.fields[index], self.segments[index], self.literals[index + 1]
+        try:
+            if between is None:
+                return with_prefix(name, bound, lead, prefix)
+            return within(name, bound, lead, tail, between)
+        except ValueError as error:
+            raise UsageError(f"The next field {error}.", field=name, key=self.text) from None
 
     def check(self, values: Mapping[str, object]) -> None:
         """Raise KeyFieldError for values, of some of its fields, that `bind` would reject."""
@@ -236,30 +250,23 @@ class Template:
         template._reset_compiled()
         return template
 
-    def _lead(self, count: int, values: Mapping[str, object]) -> str:
-        prefix = self.head
+    def _lead(self, values: Mapping[str, object]) -> str:
+        """Return the text of a key up to the first field that is not given."""
+        count = len(values)
+        if count > len(self.fields) or any(name not in values for name in self.fields[:count]):
+            self._reject_unknown(values)
+            raise UsageError(
+                "A scan needs its leading fields: a field before those given is missing.",
+                given=list(values),
+                order=list(self.fields),
+                key=self.text,
+            )
+        lead = self.head
         for name, bound, tail in zip(
             self.fields[:count], self.segments, self.literals[1:], strict=False
         ):
-            prefix += self._format(name, bound, values[name]) + tail
-        return prefix
-
-    def _format_prefix(self, index: int, prefix: str) -> str:
-        if index == len(self.fields):
-            raise UsageError(
-                "A prefix needs a field: all fields of the key are given.", key=self.text
-            )
-        bound = self.segments[index]
-        try:
-            if not isinstance(bound, Text):
-                raise ValueError("is not text, so it cannot be searched by prefix")
-            if not isinstance(prefix, str):
-                raise ValueError("is text: its prefix must be text too")
-            return bound.format_prefix(prefix)
-        except ValueError as error:
-            raise UsageError(
-                f"The next field {error}.", field=self.fields[index], key=self.text
-            ) from None
+            lead += self._format(name, bound, values[name]) + tail
+        return lead
 
     def _format(self, name: str, bound: Segment, value: object) -> str:
         try:
@@ -340,7 +347,9 @@ class Template:
 
 
 def _inner(segment_: Segment) -> Segment:
-    return segment_.inner if isinstance(segment_, OptionalSegment) else segment_
+    while isinstance(segment_, (OptionalSegment, Descending)):
+        segment_ = segment_.inner
+    return segment_
 
 
 def evaluated(expression: str, scope: dict[str, Any]) -> Any:

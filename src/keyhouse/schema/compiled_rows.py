@@ -28,7 +28,7 @@ from operator import attrgetter
 from types import CodeType
 from typing import Any, NamedTuple
 
-from keyhouse.keys.segments import Segment
+from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.template import Template
 
 Keys = tuple[object, ...]

@@ -27,13 +27,11 @@ from keyhouse.errors import (
     UniqueError,
     UnreadableError,
 )
+from keyhouse.keys.number_segments import Day, Descending, FixedPoint, Integer, Timestamp
+from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.segments import (
     Choice,
-    Day,
-    FixedPoint,
-    Integer,
     OptionalSegment,
-    Segment,
     Ulid,
 )
 from keyhouse.keys.template import Template, evaluated
@@ -42,7 +40,14 @@ from keyhouse.schema.compiled_rows import FieldSource, Keys, RowRule, RowSet, So
 
 Strategy = Literal["put", "merge", "add"]
 
-NOT_TEXT: tuple[type[Segment], ...] = (Integer, FixedPoint, Day, OptionalSegment)
+NOT_TEXT: tuple[type[Segment], ...] = (
+    Integer,
+    FixedPoint,
+    Day,
+    Timestamp,
+    Descending,
+    OptionalSegment,
+)
 """Types of key fields whose values are not text, so that names of JSON members do not hold them."""
 
 

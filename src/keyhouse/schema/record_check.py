@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeGuard
 from msgspec import inspect
 
 from keyhouse.errors import DeclarationError
-from keyhouse.keys.segments import Day
+from keyhouse.keys.number_segments import Day, Descending, Timestamp
 from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Count, Derived, First, Index, Summary
@@ -101,9 +101,11 @@ def _is_attribute(record: Declaration, value: str | None) -> TypeGuard[str]:
     key."""
     if value is None or value not in record.template.fields:
         return value is not None
-    if isinstance(record.template.segment(value), Day):
+    if isinstance(record.template.segment(value), (Day, Timestamp, Descending)):
         raise DeclarationError(
-            "A day does not come back from an index's value.", record=record.name, field=value
+            "A day or time does not come back from an index's value.",
+            record=record.name,
+            field=value,
         )
     return False
 

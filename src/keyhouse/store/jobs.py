@@ -154,8 +154,8 @@ async def _advance(
     store: Store, tx: Transaction, state: JobState, over: Record[T], step: Step[T], chunk_rows: int
 ) -> JobState:
     bound = store.binding.record(over)
-    span = bound.template.span({})
-    scan = Scan(store.engine, store.space, store.binding, bound, span, reverse=False)
+    keys = bound.template.range({})
+    scan = Scan(store.engine, store.space, store.binding, bound, keys, reverse=False)
     page, position = await scan.rows_after(chunk_rows, state.cursor or None)
     await tx.prefetch([row.key for row in page.rows])
     for row in page.rows:

@@ -7,7 +7,7 @@ span of its scan, even if the key in the cursor was made up.
 import base64
 import binascii
 import zlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import msgspec
 
 from keyhouse.engine import Engine, Page, Row, Span
 from keyhouse.errors import CursorError, UsageError
+from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
@@ -29,7 +30,18 @@ class Scan:
     """One scan of a declaration's rows: its span and direction, and whether rows of other templates
     are left out."""
 
-    __slots__ = ("_binding", "_engine", "_legacy", "_space", "declared", "reverse", "span")
+    __slots__ = (
+        "_accepts",
+        "_binding",
+        "_engine",
+        "_field",
+        "_legacy",
+        "_mark",
+        "_space",
+        "declared",
+        "reverse",
+        "span",
+    )
 
     def __init__(
         self,
@@ -37,9 +49,10 @@ class Scan:
         space: str,
         binding: Binding,
         declared: Declared,
-        span: Span,
+        keys: KeyRange,
         *,
         reverse: bool,
+        mark: str = "",
     ) -> None:
         if type(reverse) is not bool:
             raise UsageError("A scan is `reverse` or not: True or False.", reverse=reverse)
@@ -50,7 +63,10 @@ class Scan:
         self._legacy: Record[Any] | None = None
         if isinstance(declared, Record) and declared.legacy is not None:
             self._legacy = declared
-        self.span = span
+        self.span = keys.span
+        self._field = keys.field
+        self._accepts = keys.accepts
+        self._mark = mark
         self.reverse = reverse
 
     async def rows(
@@ -129,7 +145,7 @@ class Scan:
         return Page([rows[key] for key in keys[:limit]], more, pages[0].revision)
 
     async def _page(self, declared: Declared, span: Span, limit: int, *, keys_only: bool) -> Page:
-        if self._binding.filters(declared):
+        if self._accepts is not None or self._binding.filters(declared):
             return await self._filtered(declared, span, limit, keys_only=keys_only)
         return await self._engine.scan(
             self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
@@ -139,7 +155,7 @@ class Scan:
         self, declared: Declared, span: Span, limit: int, *, keys_only: bool
     ) -> Page:
         matching: list[Row] = []
-        split = declared.template.split
+        matches = self._matcher(declared)
         first: Page | None = None
         read = LongRead(self._space)
         while len(matching) <= limit:
@@ -148,19 +164,29 @@ class Scan:
                 self._space, span, limit=limit + 1, reverse=self.reverse, keys_only=keys_only
             )
             first = first or page
-            matching += [row for row in page.rows if split(row.key) is not None]
+            matching += [row for row in page.rows if matches(row.key)]
             if not page.more:
                 break
             span = self._rest(span, page.rows[-1].key)
         assert first is not None
         return Page(matching[:limit], len(matching) > limit, first.revision)
 
+    def _matcher(self, declared: Declared) -> Callable[[str], bool]:
+        """Return the test of a key: it is of the declaration, and its field is in the range."""
+        split, accepts = declared.template.split, self._accepts
+        if accepts is None:
+            return lambda key: split(key) is not None
+        at = declared.template.fields.index(self._field)
+        return lambda key: (values := split(key)) is not None and accepts(values[at])
+
     def _rest(self, span: Span, key: str) -> Span:
         return span.before(key) if self.reverse else span.after(key)
 
     def _cursor(self, key: str) -> str:
         return (
-            base64.urlsafe_b64encode(msgspec.json.encode([self._mark(), key])).decode().rstrip("=")
+            base64.urlsafe_b64encode(msgspec.json.encode([self._checksum(), key]))
+            .decode()
+            .rstrip("=")
         )
 
     def _decode(self, cursor: str) -> str:
@@ -173,14 +199,14 @@ class Scan:
             raise CursorError(
                 "Not a cursor: pass one exactly as a page gave it.", cursor=cursor
             ) from None
-        if mark != self._mark():
+        if mark != self._checksum():
             raise CursorError(
                 "The cursor is of another scan: pass the same fields and direction.", cursor=cursor
             )
         return key
 
-    def _mark(self) -> int:
-        named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}"
+    def _checksum(self) -> int:
+        named = f"{self._space}\0{self.span.start}\0{self.span.stop}\0{self.reverse}{self._mark}"
         return zlib.crc32(named.encode())
 
 

@@ -68,6 +68,9 @@ from keyhouse.store.transaction import Transaction, appended_error
 T = TypeVar("T")
 R = TypeVar("R")
 
+Between = tuple[Any, Any]
+"""The bounds of a range, the second excluded; None is no bound."""
+
 _REVISION_MAX = 2**63 - 1
 _USAGE_PAGE_ROWS = 250
 _VERSION_CHECK_MS = 10_000
@@ -191,18 +194,21 @@ class Store(RawRows):
         cursor: str | None = None,
         reverse: bool = False,
         prefix: str | None = None,
+        between: Between | None = None,
         **fields: Any,
     ) -> RecordPage[T]:
         """Return some records whose leading key fields have these values, in key order.
 
-        With `by`, the key is that of the index. With `prefix`, the next field must start with this
-        text.
+        With `by`, the key is that of the index. The next field may be narrowed further: with
+        `prefix`, it starts with this text; with `between=(low, high)`, it is at least `low` and
+        less than `high`, where None is no bound.
         """
         if by is None:
             bound = self.binding.record(record)
-            return await records(self._scan(bound, prefix, reverse, fields), bound, limit, cursor)
+            scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
+            return await records(scan, bound, limit, cursor)
         bound, index = self.binding.index(record, by)
-        scan = self._scan(index, prefix, reverse, fields)
+        scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
         return await records_by(self.engine, self.space, scan, bound, index, limit, cursor)
 
     async def scan(
@@ -211,23 +217,31 @@ class Store(RawRows):
         /,
         *,
         by: Index | None = None,
+        limit: int | None = None,
         reverse: bool = False,
         prefix: str | None = None,
+        between: Between | None = None,
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
-        """Iterate over all records of `page`. Each page is read at its own revision; between two of
-        them other tasks run."""
+        """Iterate over all records of `page`, or over the first `limit` of them. Each page is read
+        at its own revision; between two of them other tasks run."""
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise UsageError("The limit of a scan is a whole number from 1.", limit=limit)
         if by is None:
             bound = self.binding.record(record)
-            pages = all_records(self._scan(bound, prefix, reverse, fields), bound)
+            scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
+            pages = all_records(scan, bound)
         else:
             bound, index = self.binding.index(record, by)
-            scan = self._scan(index, prefix, reverse, fields)
+            scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
             pages = all_records_by(self.engine, self.space, scan, bound, index)
+        left = limit
         async with aclosing(pages):
             async for entries in pages:
-                for entry in entries:
+                for entry in entries[:left]:
                     yield entry
+                if left is not None and (left := left - len(entries)) <= 0:
+                    return
 
     async def keys(
         self,
@@ -238,18 +252,27 @@ class Store(RawRows):
         cursor: str | None = None,
         reverse: bool = False,
         prefix: str | None = None,
+        between: Between | None = None,
         **fields: Any,
     ) -> tuple[list[str], str | None]:
         """Return some keys without their values, and the cursor of the next page."""
-        scan = self._scan(self._bound(declared), prefix, reverse, fields)
+        scan = self._scan(
+            self._bound(declared), fields, prefix=prefix, between=between, reverse=reverse
+        )
         page, following = await scan.rows(limit, cursor, keys_only=True)
         return [row.key for row in page.rows], following
 
     async def count(
-        self, declared: Declared, /, *, prefix: str | None = None, **fields: Any
+        self,
+        declared: Declared,
+        /,
+        *,
+        prefix: str | None = None,
+        between: Between | None = None,
+        **fields: Any,
     ) -> int:
-        """Count the rows by reading their keys."""
-        scan = self._scan(self._bound(declared), prefix, False, fields)
+        """Count the rows of `page` by reading their keys."""
+        scan = self._scan(self._bound(declared), fields, prefix=prefix, between=between)
         total = 0
         async with aclosing(scan.pages(keys_only=True)) as pages:
             async for page in pages:
@@ -273,7 +296,9 @@ class Store(RawRows):
         `revision`, and a watch since that resumes after it.
         """
         bound = self.binding.record(declared)
-        span = bound.template.span(fields, prefix=prefix)
+        keys = bound.template.range(fields, prefix=prefix)
+        span, accepts = keys.span, keys.accepts
+        at = 0 if accepts is None else bound.template.fields.index(keys.field)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
                 "A watch starts after a revision: a whole number, as an entry or a page has it.",
@@ -285,7 +310,8 @@ class Store(RawRows):
             async for change in changes:
                 if legacy and await self._is_shadowed(bound, span, change.key):
                     continue
-                if (values := bound.template.split(bound.current_key(change.key))) is not None:
+                values = bound.template.split(bound.current_key(change.key))
+                if values is not None and (accepts is None or accepts(values[at])):
                     gone = change.value is None
                     try:
                         record = (
@@ -329,16 +355,16 @@ class Store(RawRows):
         of these values.
         """
         bound = self.binding.record(record)
-        scan = self._scan(bound, None, False, fields)
+        scan = self._scan(bound, fields)
         position = None if after is None else bound.template.join(after)
         async with aclosing(scan.pages(position, keys_only=keys_only)) as pages:
             async for page in pages:
                 for row in page.rows:
                     yield scan.values(row.key), row
 
-    def span(self, declared: Declared, /, *, prefix: str | None = None, **fields: Any) -> Span:
+    def span(self, declared: Declared, /, **fields: Any) -> Span:
         """Return the span of a declaration's keys that begin with these fields: for `row_page`."""
-        return self._bound(declared).template.span(fields, prefix=prefix)
+        return self._bound(declared).template.span(fields)
 
     async def usage(
         self, *declared: Declared, page_rows: int = _USAGE_PAGE_ROWS
@@ -478,10 +504,18 @@ class Store(RawRows):
         self._version_checked_at = now
 
     def _scan(
-        self, bound: Declared, prefix: str | None, reverse: bool, fields: dict[str, Any]
+        self,
+        bound: Declared,
+        fields: dict[str, Any],
+        *,
+        prefix: str | None = None,
+        between: Between | None = None,
+        reverse: bool = False,
     ) -> Scan:
-        span = bound.template.span(fields, prefix=prefix)
-        return Scan(self.engine, self.space, self.binding, bound, span, reverse=reverse)
+        keys = bound.template.range(fields, prefix=prefix, between=between)
+        # a range that a span alone does not tell apart is part of what a cursor belongs to
+        mark = "" if keys.accepts is None else f"\0{prefix}\0{between}"
+        return Scan(self.engine, self.space, self.binding, bound, keys, reverse=reverse, mark=mark)
 
     def _bound(self, declared: Declared) -> Declared:
         return (
