@@ -26,6 +26,21 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class MonotonicClock:
+    """Milliseconds since some moment. It is never set, so it measures intervals."""
+
+    __slots__ = ()
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+def monotonic(clock: Clock) -> Clock:
+    """Return a clock for intervals beside this one: a monotonic one for the system's clock, else
+    the same."""
+    return MonotonicClock() if isinstance(clock, SystemClock) else clock
+
+
 class ManualClock:
     """A clock that moves only by `advance` and `set`, for tests and replays."""
 

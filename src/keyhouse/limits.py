@@ -59,6 +59,21 @@ HTTP_BODY_BYTES_MAX: Final = 1_024 * 1_024
 HTTP_BODY_BYTES_PER_REQUEST: Final = 32 * 1_024
 """A body costs its tenant one request more for each of these: large bodies take memory and time."""
 
+READ_ROWS_PER_REQUEST: Final = 100
+"""Rows of a long read that cost their tenant one request more."""
+
+READ_BYTES_PER_REQUEST: Final = 64 * 1_024
+"""Bytes of a long read that cost their tenant one request more, if they are more than its rows."""
+
+HTTP_PLACES: Final = 256
+"""HTTP requests of all tenants of a service that are handled at once. Others wait, by turns."""
+
+HTTP_TENANT_PLACES: Final = 16
+"""HTTP requests of one tenant that are handled at once: more clients than a browser opens."""
+
+HTTP_TENANT_WAITING_MAX: Final = 1_000
+"""HTTP requests of one tenant that wait for a place. Further ones are rejected."""
+
 HTTP_BODY_VALUES_MAX: Final = 1_000_000
 """JSON values in the body of an HTTP request: each takes up to 100 bytes of memory, and loop time.
 Only a large import or batch may have more."""
@@ -81,6 +96,10 @@ HTTP_WRITE_TIMEOUT_SECONDS: Final = 60.0
 
 HTTP_WRITE_BUFFER_BYTES_MAX: Final = 128 * 1_024 * 1_024
 """Unsent bytes of all responses. Beyond it, the slowest client is disconnected."""
+
+HTTP_STREAM_BYTES: Final = 1_024 * 1_024
+"""Counted as unsent for each streamed response that waits for its client: the page that it has read,
+the piece that it has encoded, and the objects in between."""
 
 REQUEST_ID_CHARS_MAX: Final = 64
 """A request id sent by a client. A longer one is ignored: it would fill the log."""
@@ -133,6 +152,10 @@ exhaust the memory with names."""
 USAGE_AGE_SECONDS_MAX: Final = 300
 """Age of a tenant's count of keys and bytes at which a write counts again: other processes write
 too, and rows expire."""
+
+USAGE_NEAR_SECONDS_MAX: Final = 10
+"""Age of the count of a tenant that has used nine tenths of its quota at which a write counts again:
+each further process exceeds the quota by what it writes in this time."""
 
 USAGE_RECOUNT_SECONDS_MIN: Final = 1
 """Age of a count at which it is repeated before a quota rejects a write."""

@@ -4,9 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from keyhouse.clock import ManualClock
+from keyhouse.clock import ManualClock, MonotonicClock, SystemClock, monotonic
 from keyhouse.errors import RateError, UsageError
+from keyhouse.limits import READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
 from keyhouse.service.rates import RateLimiter
+from keyhouse.service.settings import TenantSettings, rate_limiter
 
 
 def test_a_burst_is_allowed_and_then_the_rate() -> None:
@@ -70,6 +72,38 @@ def test_the_error_has_whole_seconds_to_wait() -> None:
     with pytest.raises(RateError) as refused:
         rates.check("ann")
     assert refused.value.fields == {"retry_after": 3} and refused.value.status == 429
+
+
+def test_rates_do_not_go_by_the_time_of_day() -> None:
+    """Set back, the clock emptied the bucket of every tenant that had asked lately."""
+    assert isinstance(monotonic(SystemClock()), MonotonicClock)
+    assert isinstance(monotonic(clock := ManualClock()), ManualClock)
+    assert monotonic(clock) is clock
+    settings = TenantSettings(rate_per_second=1)
+    limiter = rate_limiter(settings, SystemClock())
+    assert limiter is not None and isinstance(limiter._clock, MonotonicClock)
+
+
+def test_what_is_spent_without_a_check_is_owed_up_to_a_burst() -> None:
+    clock = ManualClock()
+    rates = RateLimiter(10, burst=20, clock=clock)
+    rates.spend("ann", 25)
+    assert rates.left("ann") == 0
+    assert rates.take("ann") == pytest.approx(0.6)
+    rates.spend("ann", 1_000_000)
+    assert rates.take("ann") == pytest.approx(2.1)
+    clock.advance(seconds=2.1)
+    assert rates.take("ann") == 0
+    assert rates.take("bob") == 0
+
+
+def test_a_long_read_costs_by_rows_or_by_bytes() -> None:
+    rates = RateLimiter(1, burst=100, clock=ManualClock())
+    meter = rates.meter("ann")
+    meter.add(10 * READ_ROWS_PER_REQUEST, 1_000)
+    assert rates.left("ann") == 90
+    meter.add(1, 20 * READ_BYTES_PER_REQUEST)
+    assert rates.left("ann") == 70
 
 
 def test_a_clock_set_back_locks_no_tenant_out() -> None:

@@ -37,6 +37,7 @@ from keyhouse.http.response import EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import docs_routes, redirect
+from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.metrics import HttpMetrics
 
 _UNMATCHED = "unmatched"
@@ -86,8 +87,9 @@ class App:
             self._add(route, None, "")
         for section in sections:
             prefix = "" if alone else f"/{section.name}"
+            places = TenantPlaces()
             for route in section.routes:
-                self._add(route, section, prefix)
+                self._add(route, section, prefix, places)
                 if route.path == "/" and not alone:
                     self._add(redirect(prefix, f"{prefix}/", "To its page."), None, "")
         self._log = structlog.get_logger("keyhouse.http")
@@ -102,8 +104,10 @@ class App:
         )
         self._entry: Any = self._cors or self._serve
 
-    def _add(self, route: Route, section: Section | None, prefix: str) -> None:
-        endpoint = HttpEndpoint(route, section, prefix, self.settings)
+    def _add(
+        self, route: Route, section: Section | None, prefix: str, places: TenantPlaces | None = None
+    ) -> None:
+        endpoint = HttpEndpoint(route, section, prefix, self.settings, places or TenantPlaces())
         self._router.add(route.method, endpoint.template, endpoint)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

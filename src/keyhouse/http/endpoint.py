@@ -30,7 +30,9 @@ from keyhouse.http.signature import (
     known_values,
     query_pairs,
 )
+from keyhouse.http.tenant_places import TenantPlaces
 from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST, REQUEST_ID_CHARS_MAX
+from keyhouse.read_meter import ReadMeter, read_meter
 from keyhouse.schema import document
 
 _JSON_TYPE = (b"content-type", b"application/json")
@@ -42,6 +44,10 @@ _VALID_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,%d}" % (REQUEST_ID_CHA
 class RateLimit(Protocol):
     def check(self, tenant: str, cost: int = 1) -> None:
         """Raise RateError if the tenant has made too many requests."""
+        ...
+
+    def meter(self, tenant: str) -> ReadMeter:
+        """Return a meter that counts long reads towards the tenant's rate."""
         ...
 
 
@@ -164,6 +170,7 @@ class HttpEndpoint:
         "_json_headers",
         "_media_type",
         "_names",
+        "_places",
         "_proxies",
         "_query",
         "_rates",
@@ -178,9 +185,15 @@ class HttpEndpoint:
     )
 
     def __init__(
-        self, route: Route, section: Section | None, prefix: str, settings: HttpSettings
+        self,
+        route: Route,
+        section: Section | None,
+        prefix: str,
+        settings: HttpSettings,
+        places: TenantPlaces,
     ) -> None:
         self.route = route
+        self._places = places
         self.template = prefix + route.path
         self.error_format = PROBLEM if section is None else section.error_format
         self.realm = "keyhouse" if section is None else section.name
@@ -237,6 +250,7 @@ class HttpEndpoint:
                 check_csrf(request.method, sent, self._cors_origins)
             if self._rates is not None:
                 self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
+                read_meter.set(self._rates.meter(caller.tenant))
         elif self._address_rates is not None:
             network = request.client(self._proxies).network
             self._address_rates.check(network, self._cost(sent) if self._has_body else 1)
@@ -247,9 +261,16 @@ class HttpEndpoint:
         if b"if-match" in sent or b"if-none-match" in sent:
             given = conditions(_joined(request, b"if-match"), _joined(request, b"if-none-match"))
         arguments = self._arguments(request, values, caller, given)
-        if self._has_body:
-            arguments["body"] = await self._body(request)
-        value = await self._handler(**arguments)
+        places = self._places
+        if caller is not None and (place := places.enter(caller.tenant)) is not None:
+            await places.wait(caller.tenant, place)
+        try:
+            if self._has_body:
+                arguments["body"] = await self._body(request)
+            value = await self._handler(**arguments)
+        finally:
+            if caller is not None:
+                places.leave(caller.tenant)
         if type(value) is Response:
             return self._encoded(value, given)
         if value is None:

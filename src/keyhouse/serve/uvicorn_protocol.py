@@ -46,6 +46,7 @@ from keyhouse.http.response import EncodedResponse
 from keyhouse.limits import (
     HTTP_DISCARD_BYTES_MAX,
     HTTP_HEAD_BYTES_MAX,
+    HTTP_STREAM_BYTES,
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 
@@ -349,7 +350,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().pause_writing()
         size = self.transport.get_write_buffer_size()
         self._start_write_timer(size)
-        self._write_buffer_limit.add(self, size)
+        is_stream = self.cycle is not None and not self.cycle.response_complete
+        self._write_buffer_limit.add(self, size + HTTP_STREAM_BYTES if is_stream else size)
 
     def resume_writing(self) -> None:
         self._write_buffer_limit.remove(self)

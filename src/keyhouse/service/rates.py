@@ -2,14 +2,18 @@
 
 One number is stored per tenant: the time at which its bucket will be full again. A tenant with a
 full bucket needs no entry, which bounds the memory.
+
+The cost of a long read is known while it runs: it is spent without being checked, and the tenant's
+next requests wait for it. The debt is at most one burst.
 """
 
 import math
 from itertools import islice
 
-from keyhouse.clock import Clock, SystemClock
+from keyhouse.clock import Clock, MonotonicClock
 from keyhouse.errors import RateError, UsageError
-from keyhouse.limits import RATE_TENANTS_MAX
+from keyhouse.limits import RATE_TENANTS_MAX, READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
+from keyhouse.read_meter import ReadMeter
 
 __all__ = ["RateLimiter"]
 
@@ -45,7 +49,7 @@ class RateLimiter:
             )
         self._step_ms = 1_000 / per_second
         self._burst_ms = self._step_ms * self.burst
-        self._clock = clock or SystemClock()
+        self._clock = clock or MonotonicClock()
         self._tenants_max = tenants_max
         self._full_at: dict[str, float] = {}
 
@@ -64,8 +68,8 @@ class RateLimiter:
         full_at = entries.pop(tenant, 0.0)
         if full_at < now:
             full_at = now
-        elif full_at - now > burst_ms:
-            full_at = now + burst_ms  # the clock was set back: treat the bucket as empty
+        elif full_at - now > 2 * burst_ms:
+            full_at = now + burst_ms  # a clock that was set back: treat the bucket as empty
         after = full_at + self._step_ms * (cost if cost < self.burst else self.burst)
         wait = after - now - burst_ms
         if wait <= 1e-6:
@@ -83,6 +87,18 @@ class RateLimiter:
         if wait:
             raise RateError("Too many requests: wait before the next.", retry_after=math.ceil(wait))
 
+    def spend(self, tenant: str, cost: float) -> None:
+        """Take `cost` tokens, which are owed if there are not enough."""
+        now = self._clock.now()
+        full_at = max(self._full_at.pop(tenant, 0.0), now) + self._step_ms * cost
+        self._full_at[tenant] = min(full_at, now + 2 * self._burst_ms)
+        if len(self._full_at) > self._tenants_max:
+            self._evict(now)
+
+    def meter(self, tenant: str) -> ReadMeter:
+        """Return a meter that spends a tenant's tokens for long reads."""
+        return _TenantMeter(self, tenant)
+
     def left(self, tenant: str) -> int:
         """Return the number of tokens that a tenant has now, without taking any."""
         owed = max(0.0, self._full_at.get(tenant, 0.0) - self._clock.now())
@@ -98,3 +114,15 @@ class RateLimiter:
         idle = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
         for tenant in idle or list(islice(self._full_at, max(1, self._tenants_max // 8))):
             del self._full_at[tenant]
+
+
+class _TenantMeter:
+    __slots__ = ("_rates", "_tenant")
+
+    def __init__(self, rates: RateLimiter, tenant: str) -> None:
+        self._rates = rates
+        self._tenant = tenant
+
+    def add(self, rows: int, size: int) -> None:
+        cost = max(rows / READ_ROWS_PER_REQUEST, size / READ_BYTES_PER_REQUEST)
+        self._rates.spend(self._tenant, cost)

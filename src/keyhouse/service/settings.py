@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from keyhouse.auth import JwtSettings
-from keyhouse.clock import Clock
+from keyhouse.clock import Clock, monotonic
 from keyhouse.service.rates import RateLimiter
 from keyhouse.service.usage import Quota
 from keyhouse.settings import setting
@@ -90,4 +90,5 @@ def rate_limiter(settings: AnyTenantSettings, clock: Clock) -> RateLimiter | Non
     """Return the rate limiter of the settings; None if rates are unlimited."""
     if not settings.rate_per_second:
         return None
-    return RateLimiter(settings.rate_per_second, burst=settings.rate_burst or None, clock=clock)
+    burst = settings.rate_burst or None
+    return RateLimiter(settings.rate_per_second, burst=burst, clock=monotonic(clock))

@@ -14,8 +14,10 @@ No row is stored for it, so the keyspace stays the schema's own.
 - *Unknown outcomes.* After a timeout or a cancelled write, its growth counts as stored until the next
   count.
 - *Staleness.* Writes of other processes and expired rows are seen by the next count. A count is
-  repeated when it is older than `USAGE_AGE_SECONDS_MAX`, and before a write is rejected, unless it was
-  made within the last second.
+  repeated when it is older than `USAGE_AGE_SECONDS_MAX`, near the quota (nine tenths of it) when it
+  is older than `USAGE_NEAR_SECONDS_MAX`, and before a write is rejected, unless it was made within
+  the last second. A count takes at most a twentieth of the time: one that took long is repeated
+  later, so that a rejection is not more expensive than a write.
 
 | state of `Usage` | `current` | a write |
 |---|---|---|
@@ -28,17 +30,26 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
+from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from keyhouse.errors import QuotaError, UnknownOutcomeError
-from keyhouse.limits import USAGE_AGE_SECONDS_MAX, USAGE_RECOUNT_SECONDS_MIN
+from keyhouse.limits import (
+    USAGE_AGE_SECONDS_MAX,
+    USAGE_NEAR_SECONDS_MAX,
+    USAGE_RECOUNT_SECONDS_MIN,
+)
 from keyhouse.store import RowChange, Store, Transaction, UsagePage
 
 __all__ = ["Quota", "Reservation", "Size", "Usage", "UsageDelta", "measure", "row_size"]
 
 T = TypeVar("T")
+
+_COUNT_PAUSE_FACTOR: Final = 20
+"""A count is not repeated before this many times the time it took: it includes the turns of other
+long reads, so counts give way under load."""
 
 _RETRY_AFTER_SECONDS: Final = 3_600
 """Sent with a rejection: space is freed by deleting, or by rows that expire, and neither is a
@@ -74,6 +85,10 @@ class Quota(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.bytes)
+
+    def is_near(self, used: Size) -> bool:
+        """True if nine tenths of it are used."""
+        return (0 < self.keys * 9 <= used.keys * 10) or (0 < self.bytes * 9 <= used.bytes * 10)
 
     def check(self, used: Size, added: Size) -> None:
         """Raise QuotaError if `added` does not fit. A write that does not grow is always
@@ -111,11 +126,12 @@ class Reservation:
 class _Count:
     """The result of one scan, adjusted by later writes of this process."""
 
-    __slots__ = ("_revisions", "_throughs", "counted_at", "size")
+    __slots__ = ("_revisions", "_throughs", "counted_at", "seconds", "size")
 
     def __init__(self, counted_at: int) -> None:
         self.size = EMPTY
         self.counted_at = counted_at
+        self.seconds = 0.0  # that it took
         self._throughs: list[str] = []
         self._revisions: list[int] = []
 
@@ -175,7 +191,7 @@ class Usage:
         """
         self._pending += 1
         try:
-            await self._refresh(USAGE_AGE_SECONDS_MAX)
+            await self._refresh(self._age_seconds_max())
             try:
                 return await self._transact(work, reservation)
             except QuotaError:
@@ -188,7 +204,7 @@ class Usage:
     async def reserve(self, size: Size) -> Reservation:
         """Hold space for several transactions; QuotaError if there is not enough. Release it
         afterwards."""
-        await self._refresh(USAGE_AGE_SECONDS_MAX)
+        await self._refresh(self._age_seconds_max())
         try:
             return self._hold(Reservation(), size)
         except QuotaError:
@@ -258,9 +274,17 @@ class Usage:
                 await self._scan()
         return True
 
+    def _age_seconds_max(self) -> float:
+        """Return the age at which a write counts again."""
+        near = self._count is not None and self._quota.is_near(self._count.size)
+        return USAGE_NEAR_SECONDS_MAX if near else USAGE_AGE_SECONDS_MAX
+
     def _is_older_than(self, seconds: float) -> bool:
-        now = self._store.engine.clock.now()
-        return self._count is None or not 0 <= now - self._count.counted_at < seconds * 1_000
+        count = self._count
+        if count is None:
+            return True
+        least = max(seconds, count.seconds * _COUNT_PAUSE_FACTOR)
+        return not 0 <= self._store.engine.clock.now() - count.counted_at < least * 1_000
 
     async def _scan(self) -> Size:
         since: list[UsageDelta] = []
@@ -281,10 +305,12 @@ async def measure(store: Store) -> Size:
 
 
 async def _count(store: Store) -> _Count:
+    start = perf_counter()
     count = _Count(store.engine.clock.now())
     async with aclosing(store.usage()) as pages:
         async for page in pages:
             count.add_page(page)
+    count.seconds = perf_counter() - start
     return count
 
 
