@@ -21,6 +21,7 @@ KeyhouseError
 ├── ConflictError           valid, but it conflicts with the stored state; nothing was written
 │   ├── RevisionError       the row is not at the expected revision
 │   ├── UniqueError         another record holds a unique value
+│   ├── LinkError      a record that is linked to is absent, or is still referred to
 │   ├── ContentionError     every attempt of a transaction lost a race
 │   └── LeaseError          another runner works on this migration or job
 ├── DataError               a stored row does not match the schema
@@ -173,6 +174,10 @@ class RevisionError(ConflictError):
 
 
 class UniqueError(ConflictError):
+    pass
+
+
+class LinkError(ConflictError):
     pass
 
 

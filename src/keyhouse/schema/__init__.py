@@ -7,8 +7,16 @@ from keyhouse.schema.compiled_rows import Keys
 from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.document import Compact, compact
 from keyhouse.schema.expiry import Expiry, at_field, fixed, per_write, sliding
+from keyhouse.schema.links import BoundLink, Owner, Reference
 from keyhouse.schema.log import Counter, FoldResult, Log, LogState
-from keyhouse.schema.meta import JobState, Meta, Migration, MigrationDone, migration_job
+from keyhouse.schema.meta import (
+    JobState,
+    Meta,
+    Migration,
+    MigrationDone,
+    deletion_job,
+    migration_job,
+)
 from keyhouse.schema.record import Declared, Record
 from keyhouse.schema.schema import KeyMatch, Schema, Space
 from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
@@ -16,6 +24,7 @@ from keyhouse.schema.times import MILLISECONDS, SECONDS, TimeFormat
 __all__ = [
     "MILLISECONDS",
     "SECONDS",
+    "BoundLink",
     "Compact",
     "Count",
     "Counter",
@@ -33,7 +42,9 @@ __all__ = [
     "Meta",
     "Migration",
     "MigrationDone",
+    "Owner",
     "Record",
+    "Reference",
     "Schema",
     "Space",
     "Summary",
@@ -41,6 +52,7 @@ __all__ = [
     "Unique",
     "at_field",
     "compact",
+    "deletion_job",
     "fixed",
     "migration_job",
     "per_write",

@@ -12,6 +12,7 @@ from keyhouse.keys.template import Template
 from keyhouse.schema.compiled_rows import Source
 from keyhouse.schema.derived import Count, Derived, First, Index, Summary, Unique
 from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.log import Counter, Log
 from keyhouse.schema.record import Record
 from keyhouse.schema.schema import Schema, Space
@@ -242,8 +243,17 @@ def _notes(record: Record[Any]) -> Iterator[tuple[str, str]]:
         yield "unknown members", "are stored unchanged"
     if record.private:
         yield "private", named(*record.private) + ": never visible outside the store"
+    for label, kind in (("belongs to", Owner), ("refers to", Reference)):
+        if linked := [link for link in record.links if isinstance(link, kind)]:
+            yield label, "; ".join(map(_link_text, linked))
     if isinstance(record, Log):
         yield from _log_notes(record)
+
+
+def _link_text(link: Link) -> str:
+    """Name the record at the other end of a link, and the rows by which it finds its dependents."""
+    by = "".join(f"`{index.template.text}`, " for index in link.by)
+    return f"`{link.record.template.text}`" + (f", found by {by[:-2]}" if by else "")
 
 
 def member_name(type_: Any, attribute: str) -> str:

@@ -10,6 +10,7 @@ from keyhouse.arguments import checked
 from keyhouse.errors import DeclarationError, RecordError
 from keyhouse.keys.template import Template
 from keyhouse.limits import COUNTER_MAX
+from keyhouse.schema.links import Owner
 from keyhouse.schema.record import Record
 
 T = TypeVar("T")
@@ -19,8 +20,15 @@ class Counter(Record[int]):
     """A row that holds a whole number and is changed by adding. An absent one is 0."""
 
     @checked(DeclarationError)
-    def __init__(self, at: str | Template, *, name: str, doc: str = "") -> None:
-        super().__init__(int, at, name=name, doc=doc)
+    def __init__(
+        self,
+        at: str | Template,
+        *,
+        name: str,
+        doc: str = "",
+        belongs_to: Owner | tuple[Owner, ...] = (),
+    ) -> None:
+        super().__init__(int, at, name=name, doc=doc, belongs_to=belongs_to)
 
     def written(self, value: int) -> tuple[bytes, int]:
         """Return JSON and value of a number. Raises RecordError if it could not be added to."""

@@ -1,6 +1,7 @@
 """Rows that a store keeps about itself in each space: its version, its migrations, its jobs."""
 
 from collections.abc import Awaitable, Callable
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -40,6 +41,18 @@ class JobState(msgspec.Struct, kw_only=True):
 def migration_job(id: int) -> str:
     """Return the name of the job that runs a migration."""
     return f"migrate-{id}"
+
+
+DELETION_JOBS = "delete-"
+"""The names of deletion jobs begin with this."""
+
+
+def deletion_job(record: str, key: str) -> str:
+    """Return the name of the job that deletes what belongs to the record at a key.
+
+    The key is hashed, since a job's name is part of a key itself; the job's `cursor` has it.
+    """
+    return f"{DELETION_JOBS}{record}-{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
 class Meta:

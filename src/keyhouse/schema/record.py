@@ -30,6 +30,7 @@ from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.links import Link, Owner, Reference
 from keyhouse.schema.record_check import check_declaration, members_to_check
 from keyhouse.schema.times import SECONDS, TimeFormat
 
@@ -52,6 +53,8 @@ class Record(Generic[T]):
       legacy row in the same commit (unless the store has `writes_legacy_keys`). Scans, pages and
       counts merge both. The two templates differ only before their first field. `current` and
       `legacy` are the record at one of its two keys alone, for code that migrates keys.
+    - `belongs_to`: the records that it is deleted with (see `links`).
+    - `references`: the records that it refers to, which cannot be deleted meanwhile.
     """
 
     appended: ClassVar[bool] = False
@@ -76,6 +79,8 @@ class Record(Generic[T]):
         expiry: Expiry | None = None,
         upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         legacy_at: str | Template | None = None,
+        belongs_to: Owner | tuple[Owner, ...] = (),
+        references: Reference | tuple[Reference, ...] = (),
     ) -> None:
         self.type = type
         self.name = name or getattr(type, "__name__", "value").lower()
@@ -92,6 +97,10 @@ class Record(Generic[T]):
         self.expiry = expiry
         self.upgrade = upgrade
         self.derived = derived
+        self.links: tuple[Link, ...] = (
+            *((belongs_to,) if isinstance(belongs_to, Owner) else belongs_to),
+            *((references,) if isinstance(references, Reference) else references),
+        )
         self._compiled_address: Callable[[T], tuple[Keys, str]] | None = None
         self._is_addressable = False
         self.legacy: Record[T] | None = None
@@ -152,7 +161,7 @@ class Record(Generic[T]):
 
     def _alone_at(self, template: Template) -> "Record[T]":
         alone = copy.copy(self)
-        alone.template, alone.derived = template, ()
+        alone.template, alone.derived, alone.links = template, (), ()
         alone._prepare_keys()
         alone._prepare_rows()
         return alone

@@ -17,6 +17,7 @@ from keyhouse.keys.segment_protocol import Segment
 from keyhouse.keys.template import Template
 from keyhouse.limits import SPACE_BYTES_MAX
 from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.links import check_links
 from keyhouse.schema.log import Log
 from keyhouse.schema.meta import Meta, Migration
 from keyhouse.schema.record import Declared, Record
@@ -118,7 +119,8 @@ class Schema:
 
     overlaps      known overlaps: pairs of (scanned, inside)
     fixed         key fields that a store sets, not a call, with their defaults
-    meta          the templates of the version and job rows; a schema with migrations has a default
+    meta          the templates of the version and job rows; a schema with migrations or links has a
+                  default
     writes_legacy_keys   the default of its stores: new records are written at their legacy keys
     """
 
@@ -140,7 +142,8 @@ class Schema:
         self.doc = doc
         self.space = space
         self.fixed = dict(fixed or {})
-        self.meta = meta = meta or (Meta() if migrations else None)
+        self.has_links = any(record.links for record in records)
+        self.meta = meta = meta or (Meta() if migrations or self.has_links else None)
         self.migrations = migrations
         self.records = records + (meta.records if meta is not None else ())
         self.overlaps = overlaps
@@ -151,6 +154,8 @@ class Schema:
         self._finder = Finder(self.records)
         self._check_names()
         self._check_migrations()
+        self._bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
+        check_links(self.records, self._bound)
         self._prove_no_conflicts()
 
     def __repr__(self) -> str:
@@ -217,7 +222,7 @@ class Schema:
         # Imported late: it loads the automata, which a program without a schema does not need.
         from keyhouse.schema.template_conflicts import prove
 
-        bound = frozenset(self.fixed) | frozenset(filter(None, [self.space.field]))
+        bound = self._bound
         for record in self.records:
             legacy = record.legacy
             if legacy is not None and legacy.template.tail(bound) != record.template.tail(bound):

@@ -25,6 +25,7 @@ from keyhouse.store.logs import append, append_in, fold, prune
 from keyhouse.store.migrate import MigrationResult, migrate, open_store, reindex, version
 from keyhouse.store.move import MARK_SPACE, MoveProgress, MoveResult, SpaceDigest, move
 from keyhouse.store.raw_rows import RawRows
+from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
@@ -73,6 +74,7 @@ __all__ = [
     "read_partial_export",
     "reindex",
     "restore",
+    "resume_deletions",
     "run_job",
     "sweep",
     "try_job",

@@ -1,14 +1,17 @@
 """Bindings: the declarations of a schema with the key fields of one space fixed."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from keyhouse.errors import UsageError
-from keyhouse.schema import Declared, Derived, Index, KeyMatch, Record, Schema
+from keyhouse.schema import BoundLink, Declared, Derived, Index, KeyMatch, Record, Schema
 from keyhouse.schema.schema import Finder
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Derived)
+Links = tuple[list[BoundLink], list[BoundLink]]
+
+_NO_LINKS: Links = ([], [])
 
 
 class Binding:
@@ -19,7 +22,16 @@ class Binding:
     once.
     """
 
-    __slots__ = ("_bound", "_finder", "_originals", "schema", "values", "writes_legacy_keys")
+    __slots__ = (
+        "_bound",
+        "_finder",
+        "_links",
+        "_originals",
+        "has_links",
+        "schema",
+        "values",
+        "writes_legacy_keys",
+    )
 
     def __init__(
         self, schema: Schema, values: Mapping[str, object], *, writes_legacy_keys: bool = False
@@ -30,6 +42,8 @@ class Binding:
         self._bound: dict[int, Declared] = {}
         self._originals: dict[int, Declared] = {}
         self._finder: Finder | None = None
+        self.has_links = schema.has_links
+        self._links: dict[int, Links] | None = None
         for _, declared in schema.declared():
             declared.template.check(self.values)
 
@@ -61,12 +75,34 @@ class Binding:
             self._originals[id(bound)] = original
         return self._bound[id(declared)]
 
+    def original(self, bound: Record[T]) -> Record[T]:
+        """Return the declaration of a bound record, as calls of a store take it."""
+        return self._originals[id(bound)]  # type: ignore[return-value]  # a copy of a Record is one
+
     def index(self, record: Record[T], by: Index) -> tuple[Record[T], Index]:
         """Return a bound record and one of its indexes."""
         bound, index = self.record(record), self.derived(by)
         if index not in [each for each in bound.derived if isinstance(each, Index)]:
             raise UsageError("The record has no such index.", record=bound.name, given=repr(by))
         return bound, index
+
+    def links(self, bound: Record[Any]) -> Links:
+        """Return the links of a bound record to others, and those of others to it."""
+        if self._links is None:
+            self._links = self._bind_links()
+        return self._links.get(id(bound), _NO_LINKS)
+
+    def _bind_links(self) -> dict[int, Links]:
+        found: dict[int, Links] = {}
+        for record in self.schema.records if self.has_links else ():
+            for link in record.links:
+                child, owner = self.record(record), self.record(link.record)
+                bound = BoundLink(
+                    link, child, owner, tuple([self.derived(index) for index in link.by])
+                )
+                found.setdefault(id(child), ([], []))[0].append(bound)
+                found.setdefault(id(owner), ([], []))[1].append(bound)
+        return found
 
     def records(self) -> list[Record[object]]:
         return [self.record(record) for record in self.schema.records]

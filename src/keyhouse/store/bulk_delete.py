@@ -68,24 +68,30 @@ class BulkDelete:
                 yield row, found
 
     async def run(self, span: Span) -> BulkDeleteResult:
-        """Delete the records of the span, with their derived rows."""
+        """Delete the records of the span, with their derived rows and all that belongs to them.
+
+        Raises LinkError if records outside the group refer to one of them.
+        """
+        return await self._run(span, linked=True)
+
+    async def _run(self, span: Span, *, linked: bool) -> BulkDeleteResult:
         result = BulkDeleteResult()
         pending: list[tuple[Row, KeyMatch]] = []
         async for each in self.records(span):
             pending.append(each)
             if len(pending) == _GROUP_RECORDS:
-                await self._delete(pending, result)
+                await self._delete(pending, result, linked)
                 pending = []
             if self._is_stopped:
                 return result
-        await self._delete(pending, result)
+        await self._delete(pending, result, linked)
         return result
 
     async def empty(self) -> BulkDeleteResult:
         """Empty the space: delete every record with its rows, then all rows that are left."""
         result = BulkDeleteResult()
         for _ in range(_PASSES_MAX):
-            once = await self.run(Span())
+            once = await self._run(Span(), linked=False)
             result.records += once.records
             if self._is_stopped or not await self._delete_rest():
                 return result
@@ -116,23 +122,30 @@ class BulkDelete:
                 self._space, Batch(checks, deletes=tuple(row.key for row in batch))
             )
 
-    async def _delete(self, pending: list[tuple[Row, KeyMatch]], result: BulkDeleteResult) -> None:
+    async def _delete(
+        self, pending: list[tuple[Row, KeyMatch]], result: BulkDeleteResult, linked: bool
+    ) -> None:
         by_store: dict[int, tuple[Store, list[tuple[Row, KeyMatch]]]] = {}
         for row, found in pending:
             store = self._store(found)
             by_store.setdefault(id(store), (store, []))[1].append((row, found))
         for store, group in by_store.values():
-            await self._delete_group(store, group, result)
+            await self._delete_group(store, group, result, linked)
 
     async def _delete_group(
-        self, store: Store, group: list[tuple[Row, KeyMatch]], result: BulkDeleteResult
+        self,
+        store: Store,
+        group: list[tuple[Row, KeyMatch]],
+        result: BulkDeleteResult,
+        linked: bool,
     ) -> None:
         """Delete in one commit; in halves, if that is too large or a record does not decode."""
 
         async def work(tx: Transaction) -> int:
             await tx.prefetch([row.key for row, _ in group])
+            delete = tx.delete if linked else tx.delete_alone
             return sum(
-                [await tx.delete(found.record, **self._fields(store, found)) for _, found in group]
+                [await delete(found.record, **self._fields(store, found)) for _, found in group]
             )
 
         try:
@@ -141,10 +154,13 @@ class BulkDelete:
         except (LimitError, DataError) as error:
             if len(group) > 1:
                 half = len(group) // 2
-                await self._delete_group(store, group[:half], result)
-                await self._delete_group(store, group[half:], result)
+                await self._delete_group(store, group[:half], result, linked)
+                await self._delete_group(store, group[half:], result, linked)
             elif isinstance(error, DataError):
                 result.left += 1
+            elif linked and store.schema.has_links:
+                [(_, found)] = group
+                result.records += await store.delete(found.record, **self._fields(store, found))
             else:
                 raise
 

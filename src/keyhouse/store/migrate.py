@@ -18,6 +18,7 @@ from keyhouse.errors import DeclarationError, NewerError, UsageError
 from keyhouse.schema import JobState, Meta, Migration, MigrationDone, Record, Schema, migration_job
 from keyhouse.store.entry import Entry
 from keyhouse.store.jobs import forget_job, run_job, try_job
+from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
 
@@ -45,11 +46,12 @@ async def open_store(
 ) -> Store:
     """Open a store at the version of its schema, migrating it if it is older.
 
-    Raises NewerError if it is newer.
+    Finishes deletions that were interrupted. Raises NewerError if the store is newer.
     """
     store = Store(schema, engine, space, ids=ids, writes_legacy_keys=writes_legacy_keys, **fixed)
     if schema.migrations:
         await migrate(store)
+    await resume_deletions(store)
     return store
 
 

@@ -7,15 +7,48 @@ together.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Add, Batch, Check, Engine, Put, Row, check_limits
 from keyhouse.errors import UsageError
+from keyhouse.schema import BoundLink, JobState, Keys, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import RowChange, Written
 
-Buffers = tuple[dict[str, Put | None], dict[str, int]]
+
+class Removal(NamedTuple):
+    """A record that is deleted, and whose dependents must be dealt with. `job`: they are deleted
+    later, by this job."""
+
+    record: Record[Any]
+    values: Keys
+    job: JobState | None = None
+
+
+class LinkBuffer:
+    """What a commit must check about linked records, by key (see `linked_rows`).
+
+    needed     the records that a written one is linked to, by its key
+    created    new records that others may depend on
+    removed    deleted records that others may depend on
+    """
+
+    __slots__ = ("created", "needed", "removed")
+
+    def __init__(self) -> None:
+        self.needed: dict[str, dict[str, BoundLink]] = {}
+        self.created: dict[str, Record[Any]] = {}
+        self.removed: dict[str, Removal] = {}
+
+    def copy(self) -> "LinkBuffer":
+        copy = LinkBuffer()
+        copy.needed, copy.created = self.needed.copy(), self.created.copy()
+        copy.removed = self.removed.copy()
+        return copy
+
+
+Buffers = tuple[dict[str, Put | None], dict[str, int], LinkBuffer | None]
 
 
 class RowBuffer:
@@ -27,6 +60,7 @@ class RowBuffer:
         "_engine",
         "_in_savepoint",
         "_is_writing",
+        "_links",
         "_now",
         "_rows",
         "_space",
@@ -45,6 +79,7 @@ class RowBuffer:
         self._rows: dict[str, Row | None] = {}
         self._writes: dict[str, Put | None] = {}
         self._adds: dict[str, int] = {}
+        self._links: LinkBuffer | None = None
         self._is_writing = self._in_savepoint = False
         self.revision = 0
         """The revision of the commit, which is that of every row it wrote; 0 before."""
@@ -103,12 +138,21 @@ class RowBuffer:
         """Drop all buffered writes; what was read stays checked."""
         self._writes.clear()
         self._adds.clear()
+        self._links = None
 
     async def commit(self, *, batch_id: str | None = None) -> int | None:
         """Commit and return the revision; None when a row read here has changed since. Nothing to
         write: 0."""
         if not self._writes and not self._adds:
             return 0
+        if self._links is not None:
+            return await self._commit_linked(batch_id)
+        return await self._send(batch_id)
+
+    async def _commit_linked(self, batch_id: str | None) -> int | None:
+        raise AssertionError("only records are linked: see `LinkedRows`")
+
+    async def _send(self, batch_id: str | None) -> int | None:
         batch = self.batch(batch_id)
         revision = await self._engine.commit(self._space, batch)
         self.revision = revision or 0
@@ -196,10 +240,13 @@ class RowBuffer:
 
     def _saved(self) -> Buffers | None:
         """Return a copy of the buffered writes; None if there are none."""
-        return (self._writes.copy(), self._adds.copy()) if self._writes or self._adds else None
+        if not self._writes and not self._adds:
+            return None
+        links = None if self._links is None else self._links.copy()
+        return self._writes.copy(), self._adds.copy(), links
 
     def _restore(self, saved: Buffers | None) -> None:
-        self._writes, self._adds = ({}, {}) if saved is None else saved
+        self._writes, self._adds, self._links = ({}, {}, None) if saved is None else saved
 
 
 def concurrent_write() -> UsageError:

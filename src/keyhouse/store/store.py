@@ -54,6 +54,7 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.raw_rows import RawRows
 from keyhouse.store.record_reader import read_records
+from keyhouse.store.removal import delete_with_owned
 from keyhouse.store.scan import (
     Scan,
     all_records,
@@ -421,7 +422,14 @@ class Store(RawRows):
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
     ) -> bool:
-        """Delete a record and all that is derived from it; return whether it was there."""
+        """Delete a record, all that is derived from it and all that belongs to it; return whether
+        it was there.
+
+        What one commit cannot hold is deleted by a job, which another call resumes if this one is
+        interrupted (see `removal`). Raises LinkError if other records still refer to it.
+        """
+        if self.binding.has_links and self.binding.links(self.binding.record(record))[1]:
+            return await delete_with_owned(self, record, expect, fields)
         return await self.transact(lambda tx: tx.delete(record, expect=expect, **fields))
 
     async def add(self, counter: Counter, by: int, /, **fields: Any) -> None:

@@ -31,10 +31,11 @@ from keyhouse.counter import sum_of
 from keyhouse.engine import Put, Span, check_key
 from keyhouse.errors import RecordError, RevisionError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
-from keyhouse.schema import Counter, Derived, First, Index, Keys, Log, Record, Summary
+from keyhouse.schema import Counter, Derived, First, Index, JobState, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
 from keyhouse.store.entry import ANY, Entry, Unset
-from keyhouse.store.row_buffer import RowBuffer, concurrent_write
+from keyhouse.store.linked_rows import LinkedRows
+from keyhouse.store.row_buffer import Removal, concurrent_write
 from keyhouse.store.write_plan import stamped, stored_rows
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ Merge = tuple[Record[Any], Any, str, Keys, Any, Any, int | None]
 _SUCCESSOR_PAGE_ROWS = 8
 
 
-class Transaction(RowBuffer):
+class Transaction(LinkedRows):
     """Reads and buffered writes of one space, committed together. See the head of this module."""
 
     __slots__ = ()
@@ -218,6 +219,8 @@ class Transaction(RowBuffer):
             self._adds.pop(key, None)
         for merge in merges:
             await self.merge(*merge)
+        if self.binding.has_links and restored is None:
+            self._note_put(bound, before, after)
         return after
 
     async def _leave_one_key(self, bound: Record[Any], key: str) -> str:
@@ -238,21 +241,59 @@ class Transaction(RowBuffer):
     async def delete(
         self, record: Record[Any], /, *, expect: int | Unset | None = ANY, **fields: Any
     ) -> bool:
-        """Delete the record and every row derived from it; return whether it was there."""
+        """Delete the record, every row derived from it, and all that belongs to it; return whether
+        it was there.
+
+        Raises LinkError in `commit` if other records still refer to it.
+        """
         bound = self.binding.record(record)
         key = bound.template.build(fields)
         with self._one_write():
-            before = await self._entry(bound, key, _values(bound, key, fields))
-            if expect is not ANY:
-                self._check_expected(key, before, expect)
-            if before is None:
-                return False
-            self._writes[before.key] = None
-            if bound.legacy is not None and await self.row(bound.legacy_key(key)) is not None:
-                self._writes[bound.legacy_key(key)] = None
-            self._adds.pop(key, None)
-            for merge in self._derive(bound, before, None):
-                await self.merge(*merge)
+            keys = await self._delete(bound, key, expect, fields)
+            if keys is not None and self.binding.has_links:
+                await self._delete_owned(bound, key, keys)
+        return keys is not None
+
+    async def delete_alone(
+        self,
+        record: Record[Any],
+        /,
+        *,
+        expect: int | Unset | None = ANY,
+        job: JobState | None = None,
+        **fields: Any,
+    ) -> bool:
+        """Delete the record and every row derived from it, but not what belongs to it.
+
+        That is deleted by `job`, which the commit starts; without a job, links are not respected:
+        for work that deletes all records anyway.
+        """
+        bound = self.binding.record(record)
+        key = bound.template.build(fields)
+        with self._one_write():
+            keys = await self._delete(bound, key, expect, fields)
+            if keys is not None and job is not None:
+                self._noted().removed[key] = Removal(bound, keys, job)
+        return keys is not None
+
+    async def _delete(
+        self, bound: Record[Any], key: str, expect: int | Unset | None, fields: dict[str, Any]
+    ) -> Keys | None:
+        keys = _values(bound, key, fields)
+        if expect is not ANY:
+            self._check_expected(key, await self._entry(bound, key, keys), expect)
+        return keys if await self._delete_alone(bound, key, keys) else None
+
+    async def _delete_alone(self, bound: Record[Any], key: str, keys: Keys) -> bool:
+        before = await self._entry(bound, key, keys)
+        if before is None:
+            return False
+        self._writes[before.key] = None
+        if bound.legacy is not None and await self.row(bound.legacy_key(key)) is not None:
+            self._writes[bound.legacy_key(key)] = None
+        self._adds.pop(key, None)
+        for merge in self._derive(bound, before, None):
+            await self.merge(*merge)
         return True
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
@@ -261,10 +302,13 @@ class Transaction(RowBuffer):
             raise RecordError("A counter is changed by a whole number of 64 bits.", by=by)
         if not isinstance(counter, Counter):
             raise UsageError("Only a Counter can be added to.", record=repr(counter))
-        key = self.binding.record(counter).template.build(fields)
+        bound = self.binding.record(counter)
+        key = bound.template.build(fields)
         self._add(key, by)
         if self._adds.get(key) == 0:
             del self._adds[key]
+        elif self.binding.has_links:
+            self._note_add(bound, key, _values(bound, key, fields))
 
     async def rewrite(self, record: Record[T], entry: Entry[T], /) -> None:
         """Write a record's derived rows again, whether or not it had them: for migrations that

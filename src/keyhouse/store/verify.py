@@ -11,6 +11,9 @@ repaired in that same commit. Memory grows only with the number of Count rows.
     miscounted    a count differs from the number of records                    yes
     unfolded      events of a log that its state does not include               unless deferred
     foreign       a row that another program wrote past the engine              yes: adopted
+    orphan        a record whose owner does not exist                           yes: deleted
+    unfinished    a deletion that was interrupted                               yes: finished
+    unresolved    a record refers to one that does not exist                    no: a person decides
     conflict      two records claim one unique row, or a record differs         no: a person
                   at its current and legacy keys                                must decide
     unreadable    a row that does not decode as its record                      no, but deleted
@@ -40,6 +43,7 @@ from keyhouse.store.finding import Finding, Kind, confirmed
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.store import Store
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.verify_links import check_deletions, check_links
 from keyhouse.store.verify_logs import check_streams
 
 _PAGE_ROWS = 500
@@ -96,6 +100,8 @@ async def _findings(
     stored: set[str] = set()
     span: Span | None = Span()
     seen = 0
+    async for finding in check_deletions(store, repair=repair):
+        yield finding
     while span is not None:
         page = await store.engine.scan(store.space, span, limit=_PAGE_ROWS)
         for row in page.rows:
@@ -178,6 +184,11 @@ async def _check_record(
             work = partial(_repair_missing, record, derived, row.key, found.values, key, repair)
             if (finding := await confirmed(store, work)) is not None:
                 yield finding
+    if record.links:
+        async for finding in check_links(
+            store, record, row.key, value, found.values, repair=repair
+        ):
+            yield finding
 
 
 async def _has_current(store: Store, record: Record[Any], legacy_key: str) -> bool:

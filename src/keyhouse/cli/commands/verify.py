@@ -37,6 +37,9 @@ _ADVICE = {
     "unfolded": "check first: `--repair` folds the events, and counts them twice if the state was"
     " reset after it had counted them",
     "foreign": "`--repair` adopts the row, and writes the rows derived from it; or delete it",
+    "orphan": "`--repair` deletes the record, with all that belongs to it",
+    "unfinished": "`--repair` finishes the deletion",
+    "unresolved": "put the record that it refers to, or change the reference",
     "conflict": "two records claim one row: change one of them, then verify again",
     "unreadable": "inspect it with `keyhouse explain`; write the record again, or use"
     " `--delete-unreadable`",

@@ -1,0 +1,167 @@
+"""Links between records: what belongs together, and what must not be deleted while it is used.
+
+    SESSION = Record(Session, "sess:{id}", BY_USER, belongs_to=(Owner(USER, by=BY_USER),))
+    BOOK = Record(Book, "b:{id}", BY_AUTHOR, references=(Reference(AUTHOR, by=BY_AUTHOR),))
+
+A link is declared at the record that depends on the other one. The key of that other record is
+found in the leading fields of the dependent's own key, or of an index row that it has (`by`); so
+the same rows lead back from the other record to everything that depends on it. A record that has no
+such index row (its field is None) has no link.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from keyhouse.arguments import checked
+from keyhouse.errors import DeclarationError, KeyFieldError
+from keyhouse.keys.key import Span
+from keyhouse.keys.segments import OptionalSegment
+from keyhouse.keys.template import Template
+from keyhouse.schema.compiled_rows import Keys
+from keyhouse.schema.derived import Index
+
+
+class Link:
+    """Base of both kinds. `record` is the owner, or the record referred to.
+
+    With several indexes in `by`, a record is found by any of them: an index of the listed ones and
+    one of the others, say.
+    """
+
+    @checked(DeclarationError)
+    def __init__(self, record: Any, *, by: Index | tuple[Index, ...] = ()) -> None:
+        self.record = record
+        self.by = (by,) if isinstance(by, Index) else by
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self.record, 'name', self.record)!r})"
+
+
+class Owner(Link):
+    """The record belongs to its owner: it cannot be put without it, and is deleted with it."""
+
+
+class Reference(Link):
+    """The record refers to another one, which must exist, and cannot be deleted meanwhile."""
+
+
+class BoundLink:
+    """A link between two records of one store, with their key fields bound."""
+
+    __slots__ = ("by", "child", "link", "owner", "owns")
+
+    def __init__(self, link: Link, child: Any, owner: Any, by: tuple[Index, ...]) -> None:
+        self.link = link
+        self.owns = isinstance(link, Owner)
+        self.child = child
+        self.owner = owner
+        self.by = by
+
+    def owner_keys(self, value: Any, keys: Keys) -> list[str]:
+        """Return the keys of the records that a dependent one is linked to."""
+        return [self.owner.template.join(values) for values in self._owners(value, keys)]
+
+    def _owners(self, value: Any, keys: Keys) -> list[Keys]:
+        count = len(self.owner.template.fields)
+        if not self.by:
+            return [keys[:count]]
+        found: dict[Keys, None] = {}
+        for index in self.by:
+            try:
+                rows = index.rows(value, keys)
+            except KeyFieldError:
+                continue  # another program wrote a field that no key can hold
+            for key in rows:
+                found[(index.template.split(key) or ())[:count]] = None
+        return list(found)
+
+    def spans(self, values: Keys) -> Iterator[tuple[Any, Span]]:
+        """Yield the declarations whose rows lead to the dependents of a record, each with its span."""
+        for declared in self.by or (self.child,):
+            template: Template = declared.template
+            yield declared, template.span(dict(zip(template.fields, values, strict=False)))
+
+
+def check_links(records: Sequence[Any], bound: frozenset[str]) -> None:
+    """Raise DeclarationError unless every link leads from one record of the schema to another.
+
+    `bound` are the key fields that a store fixes.
+    """
+    linked = [(record, link) for record in records for link in record.links]
+    for record, link in linked:
+        if not any(link.record is each for each in records):
+            raise _invalid("A link leads to a record of the same schema.", record, link)
+        if link.record is record:
+            raise _invalid("A record cannot be linked to its own kind.", record, link)
+        for index in link.by:
+            if not any(index is each for each in record.derived):
+                raise _invalid("A link is found by an index of its own record.", record, link)
+        if link.record.expiry is not None:
+            raise _invalid(
+                "A record that expires cannot be linked to: what depends on it would outlive it.",
+                record,
+                link,
+            )
+        if link.record.legacy is not None or (record.legacy is not None and not link.by):
+            raise _invalid("A link cannot be found by a key that has a legacy key.", record, link)
+        for declared in link.by or (record,):
+            _check_fields(record, link, declared.template, bound)
+    _check_kinds(linked)
+
+
+def _check_fields(record: Any, link: Link, template: Template, bound: frozenset[str]) -> None:
+    needed, given = (_free_segments(each, bound) for each in (link.record.template, template))
+    if len(given) < len(needed) or any(
+        type(one) is not type(other) or isinstance(one, OptionalSegment)
+        for one, other in zip(needed, given, strict=False)
+    ):
+        raise _invalid(
+            "The key that a link is found by must begin with the key fields of the other record.",
+            record,
+            link,
+            template=template.text,
+            needed=link.record.template.text,
+        )
+
+
+def _free_segments(template: Template, bound: frozenset[str]) -> list[Any]:
+    return [
+        segment
+        for name, segment in zip(template.fields, template.segments, strict=True)
+        if name not in bound
+    ]
+
+
+def _check_kinds(linked: Iterable[tuple[Any, Link]]) -> None:
+    """Reject records that are owned and referred to: a refusal would come half way through the
+    deletion of their owner. Reject owners that belong to each other."""
+    linked = list(linked)
+    owned = {id(record) for record, link in linked if isinstance(link, Owner)}
+    for record, link in linked:
+        if isinstance(link, Reference) and id(link.record) in owned:
+            raise _invalid(
+                "A record that belongs to another is deleted with it, so nothing can refer to it.",
+                record,
+                link,
+            )
+        if isinstance(link, Owner) and _reaches(link.record, record, linked):
+            raise _invalid("Two records belong to each other.", record, link)
+
+
+def _reaches(start: Any, goal: Any, linked: list[tuple[Any, Link]]) -> bool:
+    """Tell whether `start` belongs to `goal`, directly or through others."""
+    pending, seen = [start], set()
+    while pending:
+        at = pending.pop()
+        if at is goal:
+            return True
+        if id(at) not in seen:
+            seen.add(id(at))
+            pending += [
+                link.record for record, link in linked if record is at and isinstance(link, Owner)
+            ]
+    return False
+
+
+def _invalid(sentence: str, record: Any, link: Link, **fields: object) -> DeclarationError:
+    return DeclarationError(sentence, record=record.name, link=repr(link), **fields)

@@ -1,0 +1,223 @@
+"""Deletion of a record that owns more than one commit holds, as a job that a kill does not lose.
+
+    1. One commit deletes the record, with its derived rows, and writes the job's row. From then on
+       readers do not find the record, nothing can be put that belongs to it, and the record cannot
+       be put again.
+    2. Each further commit deletes some of what belonged to it, and renews the job's lease. A
+       dependent that owns records itself is deleted like any other owner, before the job goes on.
+    3. The last commit deletes the job's row.
+
+The job needs no cursor: what is deleted is not found again. One that was killed is resumed by the
+next deletion of the same record, by `resume_deletions`, by `open_store`, and by the repair of
+`verify`. Work that was done is not repeated, so counts and summaries change once.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from keyhouse.clock import IdSource
+from keyhouse.engine import Engine
+from keyhouse.errors import LeaseError, LimitError
+from keyhouse.schema import JobState, Keys, Record, deletion_job
+from keyhouse.schema.meta import DELETION_JOBS
+from keyhouse.store.binding import Binding
+from keyhouse.store.entry import ANY, Entry, Unset
+from keyhouse.store.transaction import Transaction
+
+R = TypeVar("R")
+
+_CHUNK_ROWS = 100
+_LEASE_MS = 60_000
+
+Owned = tuple[Record[Any], Keys]
+
+
+class Linked(Protocol):
+    """The part of a Store that is used here."""
+
+    space: str
+    binding: Binding
+    ids: IdSource
+
+    @property
+    def engine(self) -> Engine: ...
+
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[R]], *, batch_id: str | None = None
+    ) -> R: ...
+
+    async def get(self, record: Record[Any], /, **fields: Any) -> Any: ...
+
+    def scan(self, record: Record[Any], /) -> AsyncIterator[Entry[Any]]: ...
+
+
+async def delete_with_owned(
+    store: Linked, record: Record[Any], expect: int | Unset | None, fields: dict[str, Any]
+) -> bool:
+    """Delete a record and all that belongs to it: in one commit if it can hold that, else by a job.
+
+    Returns whether the record was there, or was being deleted. Raises LeaseError while another
+    runner works on the job.
+    """
+    try:
+        if await store.transact(lambda tx: tx.delete(record, expect=expect, **fields)):
+            return True
+    except LimitError:
+        owner = store.ids.new()
+        if await store.transact(partial(_start, store, record, expect, fields, owner)):
+            await _run(store, record, fields, owner)
+            return True
+    return await _resume(store, record, fields)
+
+
+async def resume_deletions(store: Linked) -> int:
+    """Finish the deletions that were interrupted, and return their number.
+
+    Those that another runner works on are left to it.
+    """
+    meta = store.binding.schema.meta
+    if meta is None or not store.binding.has_links:
+        return 0
+    names = [
+        (entry.values[0], entry.record)
+        async for entry in store.scan(meta.job)
+        if str(entry.values[0]).startswith(DELETION_JOBS)
+    ]
+    resumed = 0
+    for name, state in names:
+        resumed += await _resume_job(store, str(name), state)
+    return resumed
+
+
+async def _resume_job(store: Linked, name: str, state: JobState) -> bool:
+    if state.lease_until > store.engine.clock.now():
+        return False
+    found = store.binding.find(state.cursor)
+    if found is None:
+        return False  # of a declaration that is no longer there
+    record, fields = store.binding.original(found.record), found.fields
+    if await store.get(record, **fields) is None:
+        return await _resume(store, record, fields)
+    await store.transact(partial(_forget_guard, store, name, state))
+    return False
+
+
+async def _forget_guard(store: Linked, name: str, state: JobState, tx: Transaction) -> None:
+    """Delete the guard of a deletion that died before it deleted anything."""
+    if await tx.get(_job_record(store), name=name) == state:
+        await tx.delete(_job_record(store), name=name)
+
+
+async def _start(
+    store: Linked,
+    record: Record[Any],
+    expect: int | Unset | None,
+    fields: dict[str, Any],
+    owner: str,
+    tx: Transaction,
+) -> bool:
+    job = JobState(
+        owner=owner,
+        lease_until=tx.now + _LEASE_MS,
+        started_at=tx.now,
+        cursor=store.binding.record(record).template.build(fields),
+    )
+    return await tx.delete_alone(record, expect=expect, job=job, **fields)
+
+
+async def _resume(store: Linked, record: Record[Any], fields: dict[str, Any]) -> bool:
+    """Continue the deletion of a record that is gone, if there is one."""
+    owner = store.ids.new()
+    if not await store.transact(partial(_claim, store, record, fields, owner)):
+        return False
+    await _run(store, record, fields, owner)
+    return True
+
+
+async def _claim(
+    store: Linked, record: Record[Any], fields: dict[str, Any], owner: str, tx: Transaction
+) -> bool:
+    name = _name(store, record, fields)
+    state = await tx.get(_job_record(store), name=name)
+    if state is None or await tx.get(record, **fields) is not None:
+        return False
+    if state.lease_until > tx.now:
+        raise LeaseError(
+            "Another runner deletes what belonged to this record: wait for it, or until its lease"
+            " expires.",
+            record=record.name,
+            seconds=(state.lease_until - tx.now + 999) // 1_000,
+        )
+    state.owner, state.lease_until = owner, tx.now + _LEASE_MS
+    await tx.put(_job_record(store), state, name=name)
+    return True
+
+
+async def _run(store: Linked, record: Record[Any], fields: dict[str, Any], owner: str) -> None:
+    rows = _CHUNK_ROWS
+    while True:
+        try:
+            pending = await store.transact(partial(_step, store, record, fields, owner, rows))
+        except LimitError:
+            if rows == 1:
+                raise
+            rows //= 2
+            continue
+        if pending is None:
+            return
+        for child, values in pending:
+            named: dict[str, Any] = dict(zip(child.template.fields, values, strict=True))
+            await delete_with_owned(store, store.binding.original(child), ANY, named)
+
+
+async def _step(
+    store: Linked,
+    record: Record[Any],
+    fields: dict[str, Any],
+    owner: str,
+    rows: int,
+    tx: Transaction,
+) -> list[Owned] | None:
+    """Delete some of what belonged to the record. Returns dependents that own records themselves;
+    None when nothing is left."""
+    name = _name(store, record, fields)
+    state = await tx.get(_job_record(store), name=name)
+    if state is None or state.owner != owner:
+        raise LeaseError("Another runner has taken this deletion over.", record=record.name)
+    owners: list[Owned] = []
+    async for child, key, values in _owned(store, record, fields, tx):
+        if any(link.owns for link in store.binding.links(child)[1]):
+            owners.append((child, values))
+        else:
+            await tx.delete_dependent(child, key, values)
+        if len(owners) + tx.pending >= rows:
+            break
+    if not owners and not tx.pending:
+        await tx.delete(_job_record(store), name=name)
+        return None
+    state.changed += tx.pending
+    state.lease_until = tx.now + _LEASE_MS
+    await tx.put(_job_record(store), state, name=name)
+    return owners
+
+
+async def _owned(
+    store: Linked, record: Record[Any], fields: dict[str, Any], tx: Transaction
+) -> AsyncIterator[tuple[Record[Any], str, Keys]]:
+    bound = store.binding.record(record)
+    keys = tuple(fields[name] for name in bound.template.fields)
+    for link in store.binding.links(bound)[1]:
+        if link.owns:
+            async for key, values in tx.dependents(link, keys):
+                yield link.child, key, values
+
+
+def _job_record(store: Linked) -> Record[JobState]:
+    meta = store.binding.schema.meta
+    assert meta is not None  # a schema with links has one
+    return meta.job
+
+
+def _name(store: Linked, record: Record[Any], fields: dict[str, Any]) -> str:
+    return deletion_job(record.name, store.binding.record(record).template.build(fields))
