@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.errors import ConflictError, LeaseError, LimitError, LinkError, RevisionError
 from keyhouse.store import Store, append, resume_deletions
-from keyhouse.testing.faults import FaultyEngine, Killed, die, fail, meanwhile
+from keyhouse.testing.faults import Fault, FaultyEngine, Killed, die, fail
 from tests.store.support.harness import SPACE, Harness, clean, everywhere, findings, played
 from tests.store.support.linked_schema import (
     ALL_LISTS,
@@ -158,7 +158,7 @@ async def test_a_record_put_while_its_owner_is_deleted_does_not_survive(harness:
             except ConflictError:
                 done.append("lost")
 
-        engine = FaultyEngine(harness.engine, meanwhile(at, interfere, call=None))
+        engine = FaultyEngine(harness.engine, Fault(at, None, then=interfere))
         assert await harness.store(SCHEMA, space, engine=engine).delete(PERSON, id="ada")
         left = {key for key in await harness.rows(space) if not key.startswith("tags")}
         assert left == set(), (at, done)
@@ -169,7 +169,7 @@ async def test_a_record_put_while_its_owner_is_deleted_does_not_survive(harness:
 
 @everywhere
 async def test_a_reference_and_a_deletion_never_both_succeed(harness: Harness) -> None:
-    outcomes = set()
+    outcomes: set[tuple[bool, bool]] = set()
     for at in range(1, 40):
         space = f"space-{at}"
         store = harness.store(SCHEMA, space)
@@ -184,7 +184,7 @@ async def test_a_reference_and_a_deletion_never_both_succeed(harness: Harness) -
             except ConflictError:
                 done.append(False)
 
-        engine = FaultyEngine(harness.engine, meanwhile(at, interfere, call=None))
+        engine = FaultyEngine(harness.engine, Fault(at, None, then=interfere))
         try:
             deleted = await harness.store(SCHEMA, space, engine=engine).delete(AUTHOR, id="a")
         except LinkError:
