@@ -52,7 +52,7 @@ def test_an_owner_of_another_schema_is_rejected() -> None:
 
 def test_an_index_of_another_record_is_rejected() -> None:
     rejected(
-        "index of its own record",
+        "index of the same record",
         OWNER,
         record("thing", belongs_to=Owner(OWNER, by=Index("things:{of}:{id}"))),
     )

@@ -1,4 +1,4 @@
-"""What belongs to a record is deleted with it; what is referred to cannot be deleted."""
+"""Records are deleted with their owner; a record that is referred to cannot be deleted."""
 
 import asyncio
 from pathlib import Path
@@ -281,7 +281,9 @@ async def test_a_record_whose_deletion_has_not_ended_is_gone_and_not_put_again(
 
 
 @pytest.mark.parametrize("kind", ["killed", "killed after the commit", "dead from then on"])
-def test_a_deletion_killed_at_every_step_goes_on_and_ends_once(kind: str, tmp_path: Path) -> None:
+def test_a_deletion_killed_at_every_step_is_resumed_and_ends_once(
+    kind: str, tmp_path: Path
+) -> None:
     async def story(harness: Harness) -> None:
         for at in range(1, 200):
             space = f"space-{at}"

@@ -95,7 +95,7 @@ def check_links(records: Sequence[Any], bound: frozenset[str]) -> None:
             raise _invalid("A record cannot be linked to its own kind.", record, link)
         for index in link.by:
             if not any(index is each for each in record.derived):
-                raise _invalid("A link is found by an index of its own record.", record, link)
+                raise _invalid("A link is found by an index of the same record.", record, link)
         if link.record.expiry is not None:
             raise _invalid(
                 "A record that expires cannot be linked to: what depends on it would outlive it.",

@@ -4,7 +4,7 @@
        readers do not find the record, nothing can be put that belongs to it, and the record cannot
        be put again.
     2. Each further commit deletes some of what belonged to it, and renews the job's lease. A
-       dependent that owns records itself is deleted like any other owner, before the job goes on.
+       dependent that owns records itself is deleted like any other owner, before the job continues.
     3. The last commit deletes the job's row.
 
 The job needs no cursor: what is deleted is not found again. One that was killed is resumed by the
@@ -74,7 +74,7 @@ async def delete_with_owned(
 async def resume_deletions(store: Linked) -> int:
     """Finish the deletions that were interrupted, and return their number.
 
-    Those that another runner works on are left to it.
+    Leaves those to it that another runner works on.
     """
     meta = store.binding.schema.meta
     if meta is None or not store.binding.has_links:

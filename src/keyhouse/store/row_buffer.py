@@ -27,7 +27,7 @@ class Removal(NamedTuple):
 
 
 class LinkBuffer:
-    """What a commit must check about linked records, by key (see `linked_rows`).
+    """Conditions of a commit on linked records, by key (see `linked_rows`).
 
     needed     the records that a written one is linked to, by its key
     created    new records that others may depend on

@@ -425,7 +425,7 @@ class Store(RawRows):
         """Delete a record, all that is derived from it and all that belongs to it; return whether
         it was there.
 
-        What one commit cannot hold is deleted by a job, which another call resumes if this one is
+        A job deletes more than one commit can hold; another call resumes it if this one is
         interrupted (see `removal`). Raises LinkError if other records still refer to it.
         """
         if self.binding.has_links and self.binding.links(self.binding.record(record))[1]:

@@ -2,8 +2,8 @@
 deletion has ended.
 
 The store writes no record without those that it is linked to, so an orphan was written by another
-program, by an import, or before the link was declared. What belongs to a record whose deletion has
-not ended is no orphan: the deletion's job is a finding of its own, and `repair` resumes it.
+program, by an import, or before the link was declared. A record whose owner is still being
+deleted is no orphan: the deletion's job is a separate finding, and `repair` resumes it.
 """
 
 from collections.abc import AsyncIterator
