@@ -58,7 +58,7 @@ def respond(status: int, **response: object) -> HttpClient:
     transport = httpx.MockTransport(
         lambda request: httpx.Response(status, **response)  # type: ignore[arg-type]  # keywords of Response
     )
-    return HttpClient("http://test", ERRORS, token="t", transport=transport)
+    return HttpClient("http://test", errors=ERRORS, token="t", transport=transport)
 
 
 def test_a_problem_document_is_raised_with_its_members() -> None:

@@ -8,7 +8,7 @@ from keyhouse.http.client_address import ClientAddress, canonical_address
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
 from keyhouse.http.preconditions import Conditions, etag
-from keyhouse.http.response import Response, ResponseSpec, Stream
+from keyhouse.http.response import Response, ResponseSpec, Stream, json_array
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.static import file_route, page_route
@@ -31,6 +31,7 @@ __all__ = [
     "canonical_address",
     "etag",
     "file_route",
+    "json_array",
     "make_app",
     "page_route",
 ]

@@ -11,6 +11,8 @@ JSON = "application/json"
 ANYTHING = "*/*"
 """The media type of bytes whose route declares none."""
 
+_PIECE_BYTES = 64 * 1_024
+
 Headers = list[tuple[bytes, bytes]]
 
 encode = msgspec.json.Encoder().encode
@@ -53,3 +55,17 @@ class EncodedResponse(msgspec.Struct):
     status: int
     headers: Headers
     body: bytes | AsyncIterator[bytes] = b""
+
+
+async def json_array(items: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """Encode items as a JSON array, in pieces: the body of a Stream."""
+    piece = bytearray(b"[")
+    is_first = True
+    async for each in items:
+        piece += b"\n" if is_first else b",\n"
+        piece += encode(each)
+        is_first = False
+        if len(piece) >= _PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece) + b"\n]\n"

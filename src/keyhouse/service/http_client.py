@@ -3,19 +3,114 @@ extra `client`."""
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from keyhouse.errors import EngineError, UnavailableError, UsageError
+from keyhouse.errors import (
+    AccessError,
+    CallerError,
+    EngineError,
+    KeyhouseError,
+    RateError,
+    RevisionError,
+    ScopeError,
+    TokenError,
+    UnavailableError,
+    UsageError,
+)
 from keyhouse.service.errors import ClientError, ErrorMap
 
-__all__ = ["HttpClient", "service_url", "tenant_of_token", "translated"]
+__all__ = [
+    "HTTP_ERRORS",
+    "AbsentError",
+    "ChangedError",
+    "ExistsError",
+    "HttpClient",
+    "InvalidError",
+    "ServiceError",
+    "ServiceRequestError",
+    "TooMuchError",
+    "UnauthorizedError",
+    "service_url",
+    "tenant_of_token",
+    "translated",
+]
+
+
+class ServiceRequestError(ClientError):
+    """A request that the service rejected or failed, by its HTTP `status`."""
+
+    local: ClassVar[type[KeyhouseError]] = AccessError
+
+
+class InvalidError(ServiceRequestError):
+    """The request is invalid: 400, 413, 415, 422."""
+
+    statuses = (400, 413, 415, 422)
+    local = CallerError
+
+
+class UnauthorizedError(ServiceRequestError):
+    """The token is missing, expired, rejected, or lacks the scope: 401, 403."""
+
+    statuses = (401, 403)
+
+    def to_local(self, **fields: Any) -> KeyhouseError:
+        kind = ScopeError if self.status == ScopeError.status else TokenError
+        return kind("The service rejected the token.", reason=self.message)
+
+
+class AbsentError(ServiceRequestError):
+    """There is no such thing: 404."""
+
+    statuses = (404,)
+
+
+class ExistsError(ServiceRequestError):
+    """A thing of this id exists: 409."""
+
+    statuses = (409,)
+    local = RevisionError
+
+
+class ChangedError(ServiceRequestError):
+    """The thing has another ETag than expected: 412. Read it again."""
+
+    statuses = (412,)
+    local = RevisionError
+
+
+class TooMuchError(ServiceRequestError):
+    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to
+    wait."""
+
+    statuses = (429,)
+    local = RateError
+
+
+class ServiceError(ServiceRequestError):
+    """The service failed: 500 and above."""
+
+    statuses = (500,)
+    local = EngineError
+
+
+HTTP_ERRORS: Final = ErrorMap(
+    ServiceRequestError,
+    InvalidError,
+    UnauthorizedError,
+    AbsentError,
+    ExistsError,
+    ChangedError,
+    TooMuchError,
+    ServiceError,
+)
 
 
 class HttpClient:
@@ -25,11 +120,11 @@ class HttpClient:
     def __init__(
         self,
         url: str,
-        errors: ErrorMap[Any],
         *,
         token: str,
         timeout: float = 10.0,
         transport: httpx.BaseTransport | None = None,
+        errors: ErrorMap[Any] = HTTP_ERRORS,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._errors = errors
@@ -70,6 +165,16 @@ class HttpClient:
             retry_after=float(retry_after) if retry_after.isdigit() else None,
             request_id=str(problem.get("requestId", "")),
         )
+
+    def items_of(self, path: str, member: str, params: Mapping[str, Any]) -> Iterator[Any]:
+        """Iterate over the items of all pages of a route that takes and returns a cursor."""
+        query = dict(params)
+        while True:
+            page = self.request("GET", path, params=query).json()
+            yield from page[member]
+            if "cursor" not in page:
+                return
+            query["cursor"] = page["cursor"]
 
 
 def service_url(url: str, mount: str) -> str:

@@ -11,25 +11,23 @@ retried.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
-from keyhouse.errors import (
-    AccessError,
-    CallerError,
-    EngineError,
-    KeyhouseError,
-    RateError,
-    RevisionError,
-    ScopeError,
-    TokenError,
-)
 from keyhouse.schema import Record
-from keyhouse.service.errors import ClientError, ErrorMap
-from keyhouse.service.http_client import HttpClient
+from keyhouse.service.http_client import (
+    AbsentError,
+    ChangedError,
+    ExistsError,
+    HttpClient,
+    InvalidError,
+    ServiceError,
+    ServiceRequestError,
+    TooMuchError,
+    UnauthorizedError,
+)
 from keyhouse.systems.streamkit.configs import Operation
 from keyhouse.systems.streamkit.schema import (
     LAYOUT,
@@ -43,6 +41,19 @@ from keyhouse.systems.streamkit.schema import (
     TextCycler,
 )
 
+__all__ = [
+    "ChangedError",
+    "ConfigNotFoundError",
+    "ExistsError",
+    "FetchedConfig",
+    "InvalidError",
+    "ServiceError",
+    "Streamkit",
+    "StreamkitError",
+    "TooMuchError",
+    "UnauthorizedError",
+]
+
 Config = TextCycler | Swap | Layout | Note
 C = TypeVar("C", TextCycler, Swap, Layout, Note)
 
@@ -54,74 +65,8 @@ RECORDS: Final[dict[type[Any], Record[Any]]] = {
 }
 
 
-class StreamkitError(ClientError):
-    """A request that Streamkit rejected or failed, by its HTTP `status`."""
-
-    local: ClassVar[type[KeyhouseError]] = AccessError
-
-
-class InvalidError(StreamkitError):
-    """The request is invalid: 400, 413, 415, 422."""
-
-    statuses = (400, 413, 415, 422)
-    local = CallerError
-
-
-class UnauthorizedError(StreamkitError):
-    """The token is missing, expired, rejected, or lacks the scope: 401, 403."""
-
-    statuses = (401, 403)
-
-    def to_local(self, **fields: Any) -> KeyhouseError:
-        kind = ScopeError if self.status == ScopeError.status else TokenError
-        return kind("The service rejected the token.", reason=self.message)
-
-
-class ConfigNotFoundError(StreamkitError):
-    """No such config: 404."""
-
-    statuses = (404,)
-
-
-class ExistsError(StreamkitError):
-    """A config of this id exists: 409."""
-
-    statuses = (409,)
-    local = RevisionError
-
-
-class ChangedError(StreamkitError):
-    """The config has another ETag than expected: 412. Read it again."""
-
-    statuses = (412,)
-    local = RevisionError
-
-
-class TooMuchError(StreamkitError):
-    """Too many requests, or the quota is used up: 429. `retry_after` is the number of seconds to
-    wait."""
-
-    statuses = (429,)
-    local = RateError
-
-
-class ServiceError(StreamkitError):
-    """The service failed: 500 and above."""
-
-    statuses = (500,)
-    local = EngineError
-
-
-_ERRORS: Final = ErrorMap(
-    StreamkitError,
-    InvalidError,
-    UnauthorizedError,
-    ConfigNotFoundError,
-    ExistsError,
-    ChangedError,
-    TooMuchError,
-    ServiceError,
-)
+StreamkitError = ServiceRequestError
+ConfigNotFoundError = AbsentError
 
 
 class FetchedConfig(msgspec.Struct, Generic[C], frozen=True):
@@ -133,16 +78,6 @@ class FetchedConfig(msgspec.Struct, Generic[C], frozen=True):
 
 class Streamkit(HttpClient):
     """One customer's view of a service: the customer is the one that the token names."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str,
-        timeout: float = 10.0,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, _ERRORS, token=token, timeout=timeout, transport=transport)
 
     def create(self, config: C) -> FetchedConfig[C]:
         """Create a config; with an empty `id`, the service generates one. ExistsError if the id is
@@ -174,12 +109,15 @@ class Streamkit(HttpClient):
     def configs(self, kind: type[C], *, since: str | None = None, page: int = 1_000) -> Iterator[C]:
         """Iterate over the configs of a type by id; `since`: those with this `updatedAt` or a later
         one."""
-        for plain in self._pages(kind, since=since, page=page, ids=False):
-            yield _record(kind).accepted(plain)
+        params = {"limit": page} if since is None else {"limit": page, "since": since}
+        record = _record(kind)
+        for plain in self.items_of(f"/configs/{record.name}", "configs", params):
+            yield record.accepted(plain)
 
     def ids(self, kind: type[C], *, page: int = 1_000) -> Iterator[str]:
         """Iterate over the ids of all configs of a type: any other was deleted."""
-        for plain in self._pages(kind, since=None, page=page, ids=True):
+        params = {"limit": page, "fields": "ids"}
+        for plain in self.items_of(f"/configs/{_record(kind).name}", "configs", params):
             yield plain["id"]
 
     def batch(self, kind: type[C], operations: Sequence[Operation]) -> list[dict[str, Any]]:
@@ -219,21 +157,6 @@ class Streamkit(HttpClient):
             "POST", "/import", content=file, headers=headers
         ).json()
         return counts
-
-    def _pages(
-        self, kind: type[Any], *, since: str | None, page: int, ids: bool
-    ) -> Iterator[dict[str, Any]]:
-        query: dict[str, Any] = {
-            "limit": page,
-            **({"since": since} if since else {}),
-            **({"fields": "ids"} if ids else {}),
-        }
-        while True:
-            found = self.request("GET", f"/configs/{_record(kind).name}", params=query).json()
-            yield from found["configs"]
-            if "cursor" not in found:
-                return
-            query["cursor"] = found["cursor"]
 
 
 def _record(kind: type[C]) -> Record[C]:

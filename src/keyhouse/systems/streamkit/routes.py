@@ -4,8 +4,7 @@ and shapes the response.
 The customer is the caller's tenant and comes from nowhere else.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -13,7 +12,8 @@ import msgspec
 
 from keyhouse.auth import Caller
 from keyhouse.errors import ConflictError, KeyFieldError, NotFoundError, QuotaError, RevisionError
-from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag
+from keyhouse.http import Conditions, Response, ResponseSpec, Route, Stream, etag, json_array
+from keyhouse.service.bulk_import import collect_entries, import_entries
 from keyhouse.service.runtime import ServiceRuntime
 from keyhouse.store import Store
 from keyhouse.systems.streamkit import configs, messages
@@ -21,8 +21,8 @@ from keyhouse.systems.streamkit.messages import CONFIG_EXAMPLE, EXAMPLES, Config
 from keyhouse.systems.streamkit.scenes import Scenes, top_scenes
 from keyhouse.systems.streamkit.schema import SCHEMAS
 from keyhouse.systems.streamkit.tenants import Customer
-from keyhouse.systems.streamkit.transfer import export_customer, import_customer
-from keyhouse.systems.streamkit.wrangler import File, Item, ParsedItem, json_part, parse
+from keyhouse.systems.streamkit.transfer import export_customer
+from keyhouse.systems.streamkit.wrangler import File, Item, json_part, parse
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -39,9 +39,6 @@ OPERATIONS: Final = (
     "export",
     "import",
 )
-
-_PIECE_BYTES: Final = 64 * 1_024
-_PARSE_AT_ONCE: Final = 25
 
 _encode = msgspec.json.Encoder().encode
 
@@ -133,13 +130,13 @@ class Handlers:
         /import`."""
         items = export_customer(self._customer(caller.tenant).store)
         name = (("Content-Disposition", 'attachment; filename="streamkit.json"'),)
-        return Response(_json_array(items), headers=name)
+        return Response(json_array(items), headers=name)
 
     async def load(self, body: File, caller: Caller) -> messages.ImportReply:
         """Import an export over stored data, with its times. Nothing is written if any entry is
         invalid."""
-        entries = await _parsed(parse(body, self._engine.clock.now()))
-        counts = await import_customer(self._customer(caller.tenant), entries)
+        entries = await collect_entries(parse(body, self._engine.clock.now()))
+        counts = await import_entries(self._customer(caller.tenant), entries)
         return messages.ImportReply(True, counts.written, counts.unchanged, counts.expired)
 
     async def health(self) -> messages.HealthReply:
@@ -247,16 +244,6 @@ def routes(runtime: ServiceRuntime[Customer]) -> Mapping[str, Route]:
     }
 
 
-async def _parsed(entries: Iterator[ParsedItem]) -> list[ParsedItem]:
-    """Parse thousands of entries, and let other tasks run meanwhile."""
-    parsed: list[ParsedItem] = []
-    for each in entries:
-        parsed.append(each)
-        if len(parsed) % _PARSE_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return parsed
-
-
 def _batch_result(result: configs.OperationResult) -> messages.BatchResult:
     if result.value is None:
         return messages.BatchResult("delete", result.id, deleted=result.deleted)
@@ -264,17 +251,3 @@ def _batch_result(result: configs.OperationResult) -> messages.BatchResult:
     return messages.BatchResult(
         "create" if result.op == "create" else "update", result.id, config=config
     )
-
-
-async def _json_array(items: AsyncIterator[Item]) -> AsyncIterator[bytes]:
-    """Encode the items as a JSON array, piece by piece."""
-    piece = bytearray(b"[")
-    is_first = True
-    async for each in items:
-        piece += b"\n" if is_first else b",\n"
-        piece += _encode(each)
-        is_first = False
-        if len(piece) >= _PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    yield bytes(piece) + b"\n]\n"

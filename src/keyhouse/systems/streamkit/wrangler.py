@@ -19,6 +19,7 @@ import msgspec
 from keyhouse.errors import DocumentError, LimitError, RecordError
 from keyhouse.limits import COUNTER_MAX, VALUE_BYTES_MAX
 from keyhouse.schema import MILLISECONDS, Record
+from keyhouse.service.bulk_import import ImportEntry
 from keyhouse.systems.streamkit.keys import find_record
 from keyhouse.systems.streamkit.limits import IMPORT_AHEAD_SECONDS_MAX
 from keyhouse.systems.streamkit.schema import (
@@ -56,29 +57,6 @@ class Value(msgspec.Struct, kw_only=True):
 File = list[Item] | dict[str, Value | None]
 
 
-class ParsedItem(msgspec.Struct, frozen=True):
-    """An entry as it will be stored: a value of `record`, under `identifier`.
-
-    A key without a value, as `kv bulk get` writes it, has expired: its `value` is None.
-    """
-
-    key: str
-    customer: str
-    record: Record[Any]
-    identifier: str
-    value: Any
-    expires: int | None
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The key fields within the customer's space: `id`, or `scene_name`."""
-        return {self.record.template.fields[-1]: self.identifier}
-
-    def is_live(self, now: int) -> bool:
-        """Tell whether there is a value to store, and it has not expired."""
-        return self.value is not None and (self.expires is None or self.expires > now)
-
-
 def make_item(key: str, value: bytes, expires: int | None, now: int) -> Item:
     """Return the entry of a row."""
     if expires is None:
@@ -90,12 +68,12 @@ def make_item(key: str, value: bytes, expires: int | None, now: int) -> Item:
     )
 
 
-def parse(file: File, now: int) -> Iterator[ParsedItem]:
+def parse(file: File, now: int) -> Iterator[ImportEntry]:
     """Parse the entries of a file in order; an error names an invalid one by its number or key."""
     if isinstance(file, dict):
         for key, value in file.items():
             if value is None or value.value is None:
-                yield ParsedItem(key, *_address(key, at=key), None, None)
+                yield ImportEntry(key, *_address(key, at=key))
             else:
                 yield _parse(Item(key=key, value=value.value), now, at=key)
         return
@@ -103,7 +81,7 @@ def parse(file: File, now: int) -> Iterator[ParsedItem]:
         yield _parse(each, now, at=number)
 
 
-def _parse(entry: Item, now: int, at: int | str) -> ParsedItem:
+def _parse(entry: Item, now: int, at: int | str) -> ImportEntry:
     if entry.key is None or entry.value is None:
         if entry.name is not None:
             raise RecordError(
@@ -111,11 +89,14 @@ def _parse(entry: Item, now: int, at: int | str) -> ParsedItem:
                 entry=at,
             )
         raise RecordError("An entry has a key and a value.", entry=at)
-    customer, record, identifier = _address(entry.key, at)
+    customer, record, fields = _address(entry.key, at)
     try:
         value = record.parse(_text(entry))
-        if (named := getattr(value, record.template.fields[-1])) != identifier:
-            raise RecordError("The id in the value differs from the id in the key.", value=named)
+        for name, named in fields.items():
+            if (found := getattr(value, name)) != named:
+                raise RecordError(
+                    "The id in the value differs from the id in the key.", value=found
+                )
         expires = None
         if record is SCENE_ACTIVITY:
             value, expires = _scene(value, now)
@@ -125,16 +106,16 @@ def _parse(entry: Item, now: int, at: int | str) -> ParsedItem:
     except (RecordError, DocumentError, LimitError) as error:
         error.fields |= {"entry": at, "key": entry.key}
         raise
-    return ParsedItem(entry.key, customer, record, identifier, value, expires)
+    return ImportEntry(entry.key, customer, record, fields, value, expires)
 
 
-def _address(key: str, at: int | str) -> tuple[str, Record[Any], str]:
-    """Return the customer, the record and the identifier of a key."""
+def _address(key: str, at: int | str) -> tuple[str, Record[Any], dict[str, str]]:
+    """Return the customer, the record, and its id or scene name by the name of the field."""
     found = find_record(key)
     if found is None:
         raise RecordError("The key is not one of Streamkit's.", entry=at, key=key)
     record, customer, identifier = found
-    return customer, record, identifier
+    return customer, record, {record.template.fields[-1]: identifier}
 
 
 def json_part(text: bytes) -> bytes:
