@@ -95,6 +95,7 @@ class Record(Generic[T]):
         self.unknown = unknown
         self.private = private
         self.expiry = expiry
+        self.expires_by_field = expiry is not None and expiry.mode == "field"
         self.upgrade = upgrade
         self.derived = derived
         self.links: tuple[Link, ...] = (
@@ -266,10 +267,31 @@ class Record(Generic[T]):
             return None
         if mode == "field":
             text = attribute(self.expiry.field)(value)
-            return None if text is None else self.times.parse(text)
+            return None if text is None or text is msgspec.UNSET else self.times.parse(text)
         if mode == "fixed" and before is not None:
             return before
         return now + self.expiry.seconds * 1_000
+
+    def is_live(self, value: T, key: str, now: int) -> bool:
+        """Tell whether a stored record has not expired by its own field, whatever its row says: other
+        programs write rows without an expiry.
+
+        Raises UnreadableError if that field holds no time.
+        """
+        if not self.expires_by_field:
+            return True
+        assert self.expiry is not None
+        try:
+            text = attribute(self.expiry.field)(value)
+            return text is None or text is msgspec.UNSET or self.times.parse(text) > now
+        except DocumentError as error:
+            raise UnreadableError(
+                "The time at which a stored record expires is not one; see `keyhouse verify`.",
+                record=self.name,
+                key=key,
+                member=self.expiry.field,
+                reason=str(error),
+            ) from None
 
     def encode(self, value: T) -> bytes:
         """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode

@@ -14,7 +14,7 @@ from keyhouse.schema.expiry import Expiry, check_seconds
 
 RESERVED = frozenset(
     {"after", "by", "cursor", "expect", "expires", "keys_only", "limit", "prefix", "reverse"}
-    | {"since", "ttl"}
+    | {"since", "ttl", "unreadable"}
 )
 """Arguments of the store's own methods: a key field can't have such a name."""
 

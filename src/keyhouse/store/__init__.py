@@ -29,6 +29,7 @@ from keyhouse.store.removal import resume_deletions
 from keyhouse.store.store import Store
 from keyhouse.store.sweep import sweep
 from keyhouse.store.transaction import Transaction
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRow
 from keyhouse.store.verify import verify
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "MigrationResult",
     "MoveProgress",
     "MoveResult",
+    "OnUnreadable",
     "PartialExport",
     "RawRows",
     "RecordPage",
@@ -54,6 +56,7 @@ __all__ = [
     "SpaceDigest",
     "Store",
     "Transaction",
+    "UnreadableRow",
     "Unset",
     "UsagePage",
     "append",

@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from keyhouse.schema import Keys
+from keyhouse.store.unreadable import UnreadableRow
 
 T = TypeVar("T")
 
@@ -24,12 +25,14 @@ class RecordPage(msgspec.Struct, Generic[T], frozen=True):
     """Some records of a scan. `cursor` is that of the next page; None on the last one.
 
     A page may be short without being the last, if records were deleted while it was read.
-    `watch(since=revision)` gives every change that it does not show.
+    `watch(since=revision)` gives every change that it does not show. `unreadable` are the rows that
+    were left out because they do not decode.
     """
 
     entries: list[Entry[T]]
     cursor: str | None
     revision: int
+    unreadable: list[UnreadableRow] = []
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):

@@ -2,10 +2,14 @@
 keys."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from keyhouse.engine import Engine, Row
+from keyhouse.errors import DataError
 from keyhouse.schema import Record
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
+
+T = TypeVar("T")
 
 
 async def read_records(
@@ -28,3 +32,28 @@ async def read_records(
         for at, row in zip(missing, again, strict=True):
             found[at] = row
     return found
+
+
+async def record_values(
+    engine: Engine,
+    space: str,
+    bound: Record[T],
+    keys: Sequence[str],
+    absent: Any,
+    on_unreadable: OnUnreadable,
+) -> list[T | None]:
+    """Return the records at these current keys, in their order; `absent` where there is none, and
+    None where the row is unreadable, unless that raises."""
+    unreadable, now = UnreadableRows(on_unreadable), engine.clock.now()
+    values: list[T | None] = []
+    for row in await read_records(engine, space, bound, keys):
+        value: T | None = absent
+        if row is not None:
+            try:
+                read = bound.decode(row.value, row.key)
+                value = read if bound.is_live(read, row.key, now) else None
+            except DataError as error:
+                unreadable.add(row, error)
+                value = None
+        values.append(value)
+    return values

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from keyhouse.engine import Engine, Page, Row, Span
-from keyhouse.errors import CursorError, UsageError
+from keyhouse.errors import CursorError, DataError, UsageError
 from keyhouse.keys.ranges import KeyRange
 from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
@@ -22,13 +22,17 @@ from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, RecordPage, UsagePage
 from keyhouse.store.long_read import LongRead
 from keyhouse.store.record_reader import read_records
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
 
 
 class Scan:
-    """One scan of a declaration's rows: its span and direction, and whether rows of other templates
-    are left out."""
+    """One scan of a declaration's rows: its span and direction.
+
+    A scan of records leaves out rows whose keys the record's template does not build, as other
+    programs write them, and records that have expired by their own field.
+    """
 
     __slots__ = (
         "_accepts",
@@ -38,6 +42,7 @@ class Scan:
         "_legacy",
         "_mark",
         "_space",
+        "_values",
         "declared",
         "reverse",
         "span",
@@ -68,6 +73,8 @@ class Scan:
         self._accepts = keys.accepts
         self._mark = mark
         self.reverse = reverse
+        self._values: dict[str, Keys | None] = {}
+        """Values of the keys of the page that was read last."""
 
     async def rows(
         self, limit: int, cursor: str | None, *, keys_only: bool = False
@@ -111,8 +118,11 @@ class Scan:
 
     def values(self, key: str) -> Keys:
         """Return the values of a key that this scan returned."""
-        current = key if self._legacy is None else self._legacy.current_key(key)
-        return self.declared.template.split(current) or ()
+        if self._legacy is not None:
+            key = self._legacy.current_key(key)
+        elif found := self._values.get(key):
+            return found
+        return self.declared.template.split(key) or ()
 
     def _position(self, row: Row) -> str:
         """Return the row's place in the scan: its key, or its record's current key."""
@@ -145,17 +155,25 @@ class Scan:
         return Page([rows[key] for key in keys[:limit]], more, pages[0].revision)
 
     async def _page(self, declared: Declared, span: Span, limit: int, *, keys_only: bool) -> Page:
-        if self._accepts is not None or self._binding.filters(declared):
-            return await self._filtered(declared, span, limit, keys_only=keys_only)
-        return await self._engine.scan(
+        by_field = isinstance(declared, Record) and declared.expires_by_field
+        if by_field or self._accepts is not None or self._binding.filters(declared):
+            return await self._filtered(declared, span, limit, keys_only=keys_only and not by_field)
+        page = await self._engine.scan(
             self._space, span, limit=limit, reverse=self.reverse, keys_only=keys_only
         )
+        if isinstance(declared, Record):
+            split = declared.template.split
+            values = {row.key: split(row.key) for row in page.rows}
+            if None in values.values():  # another program wrote it
+                return await self._filtered(declared, span, limit, keys_only=keys_only)
+            self._values = values
+        return page
 
     async def _filtered(
         self, declared: Declared, span: Span, limit: int, *, keys_only: bool
     ) -> Page:
         matching: list[Row] = []
-        matches = self._matcher(declared)
+        is_listed = self._row_filter(declared)
         first: Page | None = None
         read = LongRead(self._space)
         while len(matching) <= limit:
@@ -164,12 +182,47 @@ class Scan:
                 self._space, span, limit=limit + 1, reverse=self.reverse, keys_only=keys_only
             )
             first = first or page
-            matching += [row for row in page.rows if matches(row.key)]
+            matching += filter(is_listed, page.rows)
             if not page.more:
                 break
             span = self._rest(span, page.rows[-1].key)
         assert first is not None
         return Page(matching[:limit], len(matching) > limit, first.revision)
+
+    def now(self) -> int:
+        return self._engine.clock.now()
+
+    async def owners(
+        self, record: Record[Any], index: Index, listed: Sequence[Row]
+    ) -> tuple[list["Owner"], list[Row | None]]:
+        """Return the owners of index rows, and the rows of their records."""
+        owners: list[Owner] = []
+        for row in listed:
+            try:
+                owners.append(index.owner_at(row.key, row.value))
+            except DataError as error:
+                owners.append(error)
+        keys = [owner[1] for owner in owners if not isinstance(owner, DataError)]
+        found = iter(await read_records(self._engine, self._space, record, keys))
+        return owners, [None if isinstance(owner, DataError) else next(found) for owner in owners]
+
+    def _row_filter(self, declared: Declared) -> Callable[[Row], bool]:
+        """Return the test of a row: its key is of the declaration, its field is in the range, and
+        its record has not expired by its own field."""
+        matches = self._matcher(declared)
+        if not isinstance(declared, Record) or not declared.expires_by_field:
+            return lambda row: matches(row.key)
+        record, now = declared, self.now()
+
+        def is_listed(row: Row) -> bool:
+            if not matches(row.key):
+                return False
+            try:
+                return record.is_live(record.decode(row.value, row.key), row.key, now)
+            except DataError:
+                return True  # who reads the record decides about it
+
+        return is_listed
 
     def _matcher(self, declared: Declared) -> Callable[[str], bool]:
         """Return the test of a key: it is of the declaration, and its field is in the range."""
@@ -276,26 +329,38 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
     return joined
 
 
-async def records(scan: Scan, record: Record[T], limit: int, cursor: str | None) -> RecordPage[T]:
+async def records(
+    scan: Scan, record: Record[T], limit: int, cursor: str | None, on_unreadable: OnUnreadable
+) -> RecordPage[T]:
     """Return a page of records in the order of their keys."""
+    unreadable = UnreadableRows(on_unreadable)
     page, following = await scan.rows(limit, cursor)
-    return RecordPage(_entries(scan, record, page.rows), following, page.revision)
+    entries = _entries(scan, record, page.rows, unreadable)
+    return RecordPage(entries, following, page.revision, unreadable.rows)
 
 
-async def all_records(scan: Scan, record: Record[T]) -> AsyncGenerator[list[Entry[T]], None]:
+async def all_records(
+    scan: Scan, record: Record[T], on_unreadable: OnUnreadable
+) -> AsyncGenerator[list[Entry[T]], None]:
     """Iterate over all records in the order of their keys, in pages of bounded size."""
     async with aclosing(scan.pages()) as pages:
         async for page in pages:
-            yield _entries(scan, record, page.rows)
+            yield _entries(scan, record, page.rows, UnreadableRows(on_unreadable))
 
 
-def _entries(scan: Scan, record: Record[T], rows: Sequence[Row]) -> list[Entry[T]]:
-    split = scan.values if record.legacy is not None else record.template.split
-    decode = record.decode
-    return [
-        Entry(decode(row.value, row.key), row.key, split(row.key) or (), row.revision, row.expires)
-        for row in rows
-    ]
+def _entries(
+    scan: Scan, record: Record[T], rows: Sequence[Row], unreadable: UnreadableRows
+) -> list[Entry[T]]:
+    decode, values = record.decode, scan.values
+    entries: list[Entry[T]] = []
+    for row in rows:
+        try:
+            value = decode(row.value, row.key)
+        except DataError as error:
+            unreadable.add(row, error)
+            continue
+        entries.append(Entry(value, row.key, values(row.key), row.revision, row.expires))
+    return entries
 
 
 def _legacy_span(record: Record[Any], span: Span) -> Span:
@@ -316,14 +381,17 @@ def covering_span(record: Record[Any], span: Span) -> Span:
     return Span(min(span.start, legacy.start), stop)
 
 
+Owner = tuple[Keys, str] | DataError
+"""The key values and key of the record that an index row leads to, or why it leads to none."""
+
+
 async def records_by(
-    engine: Engine,
-    space: str,
     scan: Scan,
     record: Record[T],
     index: Index,
     limit: int,
     cursor: str | None,
+    on_unreadable: OnUnreadable,
 ) -> RecordPage[T]:
     """Return a page of records in the order of an index.
 
@@ -331,14 +399,15 @@ async def records_by(
     shows, is left out if it no longer has that index row. Records that expire are always compared:
     a clock that was set back shows index rows of an earlier record again.
     """
+    unreadable = UnreadableRows(on_unreadable)
     page, following = await scan.rows(limit, cursor, keys_only=index.value is None)
-    owners, rows = await _owners(engine, space, record, index, page.rows)
-    entries = _listed_entries(record, index, page, owners, rows)
-    return RecordPage(entries, following, page.revision)
+    owners, rows = await scan.owners(record, index, page.rows)
+    entries = _listed_entries(scan, record, index, page, owners, rows, unreadable)
+    return RecordPage(entries, following, page.revision, unreadable.rows)
 
 
 async def all_records_by(
-    engine: Engine, space: str, scan: Scan, record: Record[T], index: Index
+    space: str, scan: Scan, record: Record[T], index: Index, on_unreadable: OnUnreadable
 ) -> AsyncGenerator[list[Entry[T]], None]:
     """Iterate over all records in the order of an index, in pages of bounded size."""
     read = LongRead(space)
@@ -347,37 +416,42 @@ async def all_records_by(
     while True:
         await read.turn()
         page, following = await scan.rows_after(read.rows, position, keys_only=keys_only)
-        owners, rows = await _owners(engine, space, record, index, page.rows)
+        owners, rows = await scan.owners(record, index, page.rows)
         count = read.keep([len(row.value) if row is not None else 0 for row in rows])
         if count < len(rows):
             page = Page(page.rows[:count], True, page.revision)
             owners, rows, following = owners[:count], rows[:count], page.rows[-1].key
-        yield _listed_entries(record, index, page, owners, rows)
+        unreadable = UnreadableRows(on_unreadable)
+        yield _listed_entries(scan, record, index, page, owners, rows, unreadable)
         if (position := following) is None:
             return
 
 
-async def _owners(
-    engine: Engine, space: str, record: Record[Any], index: Index, listed: Sequence[Row]
-) -> tuple[list[tuple[Keys, str]], list[Row | None]]:
-    """Return the key values and keys of the records of index rows, and the records' rows."""
-    owners = [index.owner_at(row.key, row.value) for row in listed]
-    return owners, await read_records(engine, space, record, [key for _, key in owners])
-
-
 def _listed_entries(
+    scan: Scan,
     record: Record[T],
     index: Index,
     page: Page,
-    owners: Sequence[tuple[Keys, str]],
+    owners: Sequence[Owner],
     rows: Sequence[Row | None],
+    unreadable: UnreadableRows,
 ) -> list[Entry[T]]:
     entries: list[Entry[T]] = []
-    for listed, (values, _), row in zip(page.rows, owners, rows, strict=True):
+    now = scan.now()
+    for listed, owner, row in zip(page.rows, owners, rows, strict=True):
+        if isinstance(owner, DataError):
+            unreadable.add(listed, owner)
+            continue
         if row is None:
             continue
-        found = record.decode(row.value, row.key)
+        try:
+            found = record.decode(row.value, row.key)
+            if not record.is_live(found, row.key, now):
+                continue
+        except DataError as error:
+            unreadable.add(row, error)
+            continue
         unchanged = row.revision <= page.revision and record.expiry is None
-        if unchanged or listed.key in index.rows(found, values):
-            entries.append(Entry(found, row.key, values, row.revision, row.expires))
+        if unchanged or listed.key in index.rows(found, owner[0]):
+            entries.append(Entry(found, row.key, owner[0], row.revision, row.expires))
     return entries

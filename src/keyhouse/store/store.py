@@ -53,18 +53,19 @@ from keyhouse.schema import (
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import ANY, Entry, Event, RecordPage, Unset, UsagePage
 from keyhouse.store.raw_rows import RawRows
-from keyhouse.store.record_reader import read_records
+from keyhouse.store.record_reader import read_records, record_values
+from keyhouse.store.record_watch import watch_records
 from keyhouse.store.removal import delete_with_owned
 from keyhouse.store.scan import (
     Scan,
     all_records,
     all_records_by,
-    covering_span,
     records,
     records_by,
     usage,
 )
 from keyhouse.store.transaction import Transaction, appended_error
+from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -136,28 +137,38 @@ class Store(RawRows):
             row = (await read_records(self.engine, self.space, bound, (key,)))[0]
         if row is None:
             return 0 if isinstance(record, Counter) else None  # type: ignore[return-value]  # a Counter's T is int
-        return bound.decode(row.value, row.key)
+        value = bound.decode(row.value, row.key)
+        if bound.expires_by_field and not bound.is_live(value, row.key, self._now()):
+            return None
+        return value
 
     async def get_many(
-        self, record: Record[T], addresses: Iterable[Mapping[str, Any]], /
+        self,
+        record: Record[T],
+        addresses: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        unreadable: OnUnreadable = "raise",
     ) -> list[T | None]:
         """Return the records at these addresses, in their order, by one read of the engine; None
-        where there is none.
+        where there is none, and where the row is unreadable, unless that raises.
 
         An address holds the key fields of one record: `get_many(BOOK, [{"id": "a"}, {"id": "b"}])`.
         """
         bound = self.binding.record(record)
         keys = [bound.template.build(fields) for fields in addresses]
-        rows = await read_records(self.engine, self.space, bound, keys)
         absent: Any = 0 if isinstance(record, Counter) else None
-        return [absent if row is None else bound.decode(row.value, row.key) for row in rows]
+        return await record_values(self.engine, self.space, bound, keys, absent, unreadable)
 
     async def entry(self, record: Record[T], /, **fields: Any) -> Entry[T] | None:
         """Return the record with its key, revision and expiry, or None."""
         return await Transaction(self.engine, self.space, self.binding).entry(record, **fields)
 
-    async def lookup(self, record: Record[T], by: Index, /, **fields: Any) -> Entry[T] | None:
+    async def lookup(
+        self, record: Record[T], by: Index, /, *, unreadable: OnUnreadable = "raise", **fields: Any
+    ) -> Entry[T] | None:
         """Return the record that a Unique or First row leads to, or None."""
+        skipped = UnreadableRows(unreadable)
         bound, index = self.binding.index(record, by)
         key = index.template.build(fields)
         seen = 0
@@ -165,13 +176,21 @@ class Store(RawRows):
             [row] = await self.engine.read(self.space, (key,))
             if row is None or row.revision == seen:
                 return None  # it is free, or its record no longer has it
-            values, owner = index.owner_at(key, row.value)
-            [found] = await read_records(self.engine, self.space, bound, (owner,))
-            if found is not None:
+            seen, read = row.revision, row  # once more, in case it changed between the two reads
+            try:
+                values, owner = index.owner_at(key, row.value)
+                [found] = await read_records(self.engine, self.space, bound, (owner,))
+                if found is None:
+                    continue
+                read = found
                 value = bound.decode(found.value, found.key)
-                if key in index.rows(value, values):
+                if bound.is_live(value, found.key, self._now()) and key in index.rows(
+                    value, values
+                ):
                     return Entry(value, found.key, values, found.revision, found.expires)
-            seen = row.revision  # once more, in case it changed between the two reads
+            except DataError as error:
+                skipped.add(read, error)
+                return None
 
     async def members(self, summary: Summary, /, **fields: Any) -> dict[str, Any]:
         """Return the members that a summary row lists, each with its entry (None in a plain list)."""
@@ -196,21 +215,23 @@ class Store(RawRows):
         reverse: bool = False,
         prefix: str | None = None,
         between: Between | None = None,
+        unreadable: OnUnreadable = "raise",
         **fields: Any,
     ) -> RecordPage[T]:
         """Return some records whose leading key fields have these values, in key order.
 
         With `by`, the key is that of the index. The next field may be narrowed further: with
         `prefix`, it starts with this text; with `between=(low, high)`, it is at least `low` and
-        less than `high`, where None is no bound.
+        less than `high`, where None is no bound. A row that does not decode raises, unless it is to
+        be left out: then the page names it.
         """
         if by is None:
             bound = self.binding.record(record)
             scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
-            return await records(scan, bound, limit, cursor)
+            return await records(scan, bound, limit, cursor, unreadable)
         bound, index = self.binding.index(record, by)
         scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
-        return await records_by(self.engine, self.space, scan, bound, index, limit, cursor)
+        return await records_by(scan, bound, index, limit, cursor, unreadable)
 
     async def scan(
         self,
@@ -222,6 +243,7 @@ class Store(RawRows):
         reverse: bool = False,
         prefix: str | None = None,
         between: Between | None = None,
+        unreadable: OnUnreadable = "raise",
         **fields: Any,
     ) -> AsyncGenerator[Entry[T], None]:
         """Iterate over all records of `page`, or over the first `limit` of them. Each page is read
@@ -231,11 +253,11 @@ class Store(RawRows):
         if by is None:
             bound = self.binding.record(record)
             scan = self._scan(bound, fields, prefix=prefix, between=between, reverse=reverse)
-            pages = all_records(scan, bound)
+            pages = all_records(scan, bound, unreadable)
         else:
             bound, index = self.binding.index(record, by)
             scan = self._scan(index, fields, prefix=prefix, between=between, reverse=reverse)
-            pages = all_records_by(self.engine, self.space, scan, bound, index)
+            pages = all_records_by(self.space, scan, bound, index, unreadable)
         left = limit
         async with aclosing(pages):
             async for entries in pages:
@@ -287,47 +309,28 @@ class Store(RawRows):
         *,
         since: int | None = None,
         prefix: str | None = None,
+        unreadable: OnUnreadable = "raise",
         **fields: Any,
     ) -> AsyncGenerator[Event[T], None]:
         """Iterate over the changes of these records after revision `since` (None: from now on), in
         order, without end.
 
         The promises are those of `Engine.watch`: nothing is missed and nothing comes twice; an
-        expiry shows when it is swept. A row that does not decode raises; the error has its
+        expiry shows when it is swept. A record that was written with its own expiry in the past is
+        `gone`. A row that does not decode raises, unless it is to be left out; the error has its
         `revision`, and a watch since that resumes after it.
         """
-        bound = self.binding.record(declared)
-        keys = bound.template.range(fields, prefix=prefix)
-        span, accepts = keys.span, keys.accepts
-        at = 0 if accepts is None else bound.template.fields.index(keys.field)
         if since is not None and (type(since) is not int or not 0 <= since <= _REVISION_MAX):
             raise UsageError(
                 "A watch starts after a revision: a whole number, as an entry or a page has it.",
                 since=since,
             )
-        legacy = bound.legacy is not None
-        watched = covering_span(bound, span) if legacy else span
-        async with aclosing(self.engine.watch(self.space, watched, since=since)) as changes:
-            async for change in changes:
-                if legacy and await self._is_shadowed(bound, span, change.key):
-                    continue
-                values = bound.template.split(bound.current_key(change.key))
-                if values is not None and (accepts is None or accepts(values[at])):
-                    gone = change.value is None
-                    try:
-                        record = (
-                            None if change.value is None else bound.decode(change.value, change.key)
-                        )
-                    except DataError as error:
-                        error.fields["revision"] = change.revision
-                        raise
-                    yield Event(record, change.key, values, change.revision, change.expires, gone)
-
-    async def _is_shadowed(self, bound: Record[Any], span: Span, key: str) -> bool:
-        """Tell whether a change is none of the records of a span: it is of another key, or of a
-        legacy key whose record is at its current key."""
-        current = bound.current_key(key)
-        return current not in span or (current != key and await self.row(current) is not None)
+        bound = self.binding.record(declared)
+        keys = bound.template.range(fields, prefix=prefix)
+        events = watch_records(self.engine, self.space, bound, keys, since, unreadable)
+        async with aclosing(events):
+            async for event in events:
+                yield event
 
     async def record_row(self, record: Record[Any], /, **fields: Any) -> Row | None:
         """Return the row of a record without decoding it, or None; at its legacy key if it is

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from keyhouse.counter import sum_of
 from keyhouse.engine import Put, Span, check_key
-from keyhouse.errors import RecordError, RevisionError, UsageError
+from keyhouse.errors import RecordError, RevisionError, UnreadableError, UsageError
 from keyhouse.limits import COUNTER_MAX, EXPIRES_MAX
 from keyhouse.schema import Counter, Derived, First, Index, JobState, Keys, Log, Record, Summary
 from keyhouse.store import write_plan
@@ -91,11 +91,29 @@ class Transaction(LinkedRows):
         return legacy if is_legacy else key
 
     async def _entry(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        return self._live(bound, await self._stored(bound, key, keys))
+
+    async def _stored(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
+        """Return the record in the row, even if it has expired by its own field."""
         if bound.legacy is not None:
             key = await self.stored_key(bound, key)
         if key not in self._rows and key not in self._writes:
             await self._read(key)
         return self._seen(bound, key, keys)
+
+    def _live(self, bound: Record[T], entry: Entry[T] | None) -> Entry[T] | None:
+        """Return the entry of a record that has not expired by its own field."""
+        if entry is None or not bound.expires_by_field:
+            return entry
+        return entry if bound.is_live(entry.record, entry.key, self._now) else None
+
+    def _replaced(self, bound: Record[T], stored: Entry[T] | None) -> Entry[T] | None:
+        """Return the record that a write replaces. One whose expiry is not a time can be replaced
+        and deleted."""
+        try:
+            return self._live(bound, stored)
+        except UnreadableError:
+            return stored
 
     def _seen(self, bound: Record[T], key: str, keys: Keys) -> Entry[T] | None:
         """Return a record whose row was read or written here, as this transaction sees it."""
@@ -199,22 +217,24 @@ class Transaction(LinkedRows):
         if bound.computed:
             value = bound.compute(value)
         keys, key = bound.address(value, fields)
+        stored: Entry[T] | None = None
         before: Entry[T] | None = None
         if not bound.is_single_row or expect is not ANY or key in self._adds:
             if bound.legacy is not None:
-                before = await self._entry(bound, key, keys)
+                stored = await self._stored(bound, key, keys)
             else:
                 if key not in self._rows and key not in self._writes:
                     row = (await self._engine.read(self._space, (key,)))[0]
                     self._rows.setdefault(key, row)
-                before = self._seen(bound, key, keys)
+                stored = self._seen(bound, key, keys)
+            before = self._replaced(bound, stored) if bound.expires_by_field else stored
             if expect is not ANY:
                 self._check_expected(key, before, expect)
             if bound.legacy is not None:
                 key = await self._leave_one_key(bound, key)
         after, put = stamped(bound, value, keys, key, before, ttl, self._now, restored)
         self._writes[key] = put
-        merges = self._derive(bound, before, after) if bound.derived else ()
+        merges = self._derive(bound, stored, after) if bound.derived else ()
         if self._adds:
             self._adds.pop(key, None)
         for merge in merges:
@@ -281,20 +301,21 @@ class Transaction(LinkedRows):
     ) -> Keys | None:
         keys = _values(bound, key, fields)
         if expect is not ANY:
-            self._check_expected(key, await self._entry(bound, key, keys), expect)
+            stored = await self._stored(bound, key, keys)
+            self._check_expected(key, self._replaced(bound, stored), expect)
         return keys if await self._delete_alone(bound, key, keys) else None
 
     async def _delete_alone(self, bound: Record[Any], key: str, keys: Keys) -> bool:
-        before = await self._entry(bound, key, keys)
-        if before is None:
+        stored = await self._stored(bound, key, keys)
+        if stored is None:
             return False
-        self._writes[before.key] = None
+        self._writes[stored.key] = None
         if bound.legacy is not None and await self.row(bound.legacy_key(key)) is not None:
             self._writes[bound.legacy_key(key)] = None
         self._adds.pop(key, None)
-        for merge in self._derive(bound, before, None):
+        for merge in self._derive(bound, stored, None):
             await self.merge(*merge)
-        return True
+        return self._replaced(bound, stored) is not None
 
     def add(self, counter: Counter, by: int, /, **fields: Any) -> None:
         """Add to a counter without reading it: concurrent adds do not conflict."""

@@ -6,7 +6,8 @@ repaired in that same commit. Memory grows only with the number of Count rows.
 
     finding       meaning                                                       repaired
     missing       a record's derived row does not exist                         yes
-    wrong         it exists, but its value or expiry differs                    yes
+    wrong         it exists, but its value or expiry differs; or a record       yes
+                  that expired by its own field is in a row that does not
     dangling      no record has this derived row                                yes
     miscounted    a count differs from the number of records                    yes
     unfolded      events of a log that its state does not include               unless deferred
@@ -82,6 +83,7 @@ def _unreadable(found: KeyMatch, key: str, value: bytes) -> str | None:
     try:
         if isinstance(found.declared, Record):
             read = found.record.decode(value, key)
+            found.record.is_live(read, key, 0)
             for derived in found.record.derived:
                 derived.rows(read, found.values)
         else:
@@ -165,9 +167,15 @@ async def _check_record(
         return  # derived rows are those of the record at its current key
     try:
         value = record.decode(row.value, row.key)
+        is_live = record.is_live(value, row.key, store.engine.clock.now())
         contributions = [(derived, derived.rows(value, found.values)) for derived in record.derived]
     except (DataError, KeyFieldError) as error:
         yield Finding("unreadable", row.key, record.name, str(error))
+        return
+    if not is_live:
+        work = partial(_delete_expired, store, found, row.key, repair)
+        if (finding := await confirmed(store, work)) is not None:
+            yield finding
         return
     expected = {
         key: (derived, rows[key])
@@ -189,6 +197,21 @@ async def _check_record(
             store, record, row.key, value, found.values, repair=repair
         ):
             yield finding
+
+
+async def _delete_expired(
+    store: Store, found: KeyMatch, key: str, repair: bool, tx: Transaction
+) -> Finding | None:
+    """Report a record that has expired by its own field in a row that does not expire."""
+    record: Record[Any] = found.record
+    written = await tx.row(key)
+    if written is None or record.is_live(record.decode(written[0], key), key, tx.now):
+        return None
+    if repair:
+        fields: dict[str, Any] = dict(zip(record.template.fields, found.values, strict=True))
+        await tx.delete(store.schema.record(record.name), **fields)
+    detail = "has expired by its own field, and its row does not expire"
+    return Finding("wrong", key, record.name, detail, repair)
 
 
 async def _has_current(store: Store, record: Record[Any], legacy_key: str) -> bool:

@@ -108,7 +108,11 @@ class Plugin(Tenant):
         parts: list[bytes] = []
         while rows_left:
             page = await self.store.page(
-                VALUE, limit=min(rows_left, _SCAN_ROWS), cursor=cursor, prefix=body.prefix or None
+                VALUE,
+                limit=min(rows_left, _SCAN_ROWS),
+                cursor=cursor,
+                prefix=body.prefix or None,
+                unreadable="skip",
             )
             entries = [
                 _encode({"key": e.key, "value": e.record, "revision": e.revision})
@@ -119,8 +123,14 @@ class Plugin(Tenant):
             if fitting < len(entries):
                 self._check_not_empty(len(parts))
                 if fitting:
+                    last = page.entries[fitting - 1].key
+                    passed = sum(each.row.key < last for each in page.unreadable)
                     page = await self.store.page(
-                        VALUE, limit=fitting, cursor=cursor, prefix=body.prefix or None
+                        VALUE,
+                        limit=fitting + passed,
+                        cursor=cursor,
+                        prefix=body.prefix or None,
+                        unreadable="skip",
                     )
                     cursor = page.cursor
                 break

@@ -60,7 +60,7 @@ class Scenes:
 
 async def top_scenes(customer: Customer, limit: int) -> list[SceneActivity]:
     """Return the scenes with most switches; among equals, the most recently used first."""
-    async with aclosing(customer.store.scan(SCENE_ACTIVITY)) as entries:
+    async with aclosing(customer.store.scan(SCENE_ACTIVITY, unreadable="skip")) as entries:
         scenes = [entry.record async for entry in entries]
     return heapq.nlargest(limit, scenes, key=lambda scene: (scene.count, scene.last_used))
 
