@@ -190,3 +190,15 @@ BUS_PENDING_MAX: Final = 1_024
 
 BUS_PENDING_BYTES_MAX: Final = 16 * 1_024 * 1_024
 """Data of the messages of one subscription of the bus that wait for its reader."""
+
+OPERATIONS_PENDING_MAX: Final = 100
+"""Background operations of one space that wait or run. Further ones are rejected with BusyError."""
+
+OPERATION_ATTEMPTS_MAX: Final = 5
+"""Processes that may die in one chunk of a background operation; then it is interrupted."""
+
+OPERATION_LINES_MAX: Final = 10_000
+"""Log lines of one background operation. Further ones are dropped."""
+
+OPERATION_LINE_CHARS_MAX: Final = 2_000
+"""A log line of a background operation. Longer ones are cut."""

@@ -1,0 +1,126 @@
+"""Operations for tests: they count to a number, one chunk each, in rows of the default records or
+of the audiobook library.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from keyhouse.clock import IdSource
+from keyhouse.engine import Engine
+from keyhouse.schema import SECONDS, Counter, Record, Schema, Space
+from keyhouse.service.background_operations import BackgroundOperations, OperationKind
+from keyhouse.service.background_records import (
+    DefaultOperationRecords,
+    Level,
+    OperationRun,
+    RunStatus,
+)
+from keyhouse.service.background_task import OperationTask
+from keyhouse.store import Store, Transaction, append_in
+from keyhouse.systems.audiobooks.records import Operation, OperationLine, OperationProgress
+from keyhouse.systems.audiobooks.schema import NEXT_SEQ, OPERATION, OPERATION_LOG
+
+COUNT = Counter("count:{id:ulid}", name="count")
+RECORDS = DefaultOperationRecords()
+SCHEMA = Schema("counting", COUNT, *RECORDS.records, space=Space("one"))
+
+
+class LibraryOperations:
+    """The operations of the audiobook document: `op:` and `opl:` rows, plus a run row."""
+
+    run = Record(OperationRun, "opr:{id:ulid}", name="operation_run")
+
+    async def write(
+        self,
+        tx: Transaction,
+        run: OperationRun,
+        status: RunStatus,
+        *,
+        ended_at: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        await tx.put(
+            OPERATION,
+            Operation(
+                id=run.id,
+                type="scan",
+                status=status,
+                started_at=None if run.started_at is None else SECONDS.format(run.started_at),
+                completed_at=None if ended_at is None else SECONDS.format(ended_at),
+                error=error,
+                progress=OperationProgress(current=run.current, total=run.total),
+                created_by=run.created_by,
+            ),
+        )
+
+    async def append(
+        self, tx: Transaction, ids: IdSource, run: OperationRun, level: Level, message: str
+    ) -> None:
+        line = OperationLine(timestamp=SECONDS.format(tx.now), level=level, message=message)
+        await append_in(tx, ids, OPERATION_LOG, line, operation_id=run.id)
+
+
+LIBRARY = LibraryOperations()
+LIBRARY_SCHEMA = Schema(
+    "library",
+    COUNT,
+    OPERATION,
+    OPERATION_LOG,
+    NEXT_SEQ,
+    LIBRARY.run,
+    space=Space("a library"),
+    overlaps=((OPERATION, NEXT_SEQ), (NEXT_SEQ, OPERATION)),
+)
+
+
+async def count(task: OperationTask) -> None:
+    """Count to the input, one chunk each, from the checkpoint on."""
+
+    async def add(tx: Transaction) -> None:
+        tx.add(COUNT, 1, id=task.id)
+
+    for number in range(task.checkpoint or 0, task.input):
+        task.log(f"counted {number}")
+        await task.commit(add, checkpoint=number + 1, current=number + 1, total=task.input)
+    task.log("done")
+
+
+def store_on(engine: Engine, schema: Schema = SCHEMA) -> Store:
+    return Store(schema, engine, "main")
+
+
+def counting(
+    store: Store,
+    records: DefaultOperationRecords | LibraryOperations = RECORDS,
+    *,
+    lease_seconds: float = 60.0,
+    **kinds: OperationKind,
+) -> BackgroundOperations:
+    return BackgroundOperations(
+        store,
+        records,
+        {"count": OperationKind(run=count, resumes=True), **kinds},
+        name="counting",
+        lease_seconds=lease_seconds,
+        poll_seconds=0.01,
+    )
+
+
+@asynccontextmanager
+async def running(*operations: BackgroundOperations) -> AsyncIterator[None]:
+    """Run them beside the block, which has half a minute; then shut them down."""
+    tasks = [asyncio.create_task(each.run()) for each in operations]
+    try:
+        async with asyncio.timeout(30):
+            yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def lines(store: Store, id: str) -> list[str]:
+    return [entry.record.message async for entry in store.scan(RECORDS.log, id=id)]
