@@ -20,7 +20,7 @@ from keyhouse.schema import JobState, Record, Schema, Space
 from keyhouse.store import Entry, Store, Transaction, run_job, try_job
 from keyhouse.testing.faults import FaultyEngine, Killed, fail, meanwhile
 from tests.store.support.harness import Harness, book, clean, everywhere, played
-from tests.store.support.library_schema import BOOK, HITS, LIBRARY, MAP, Book
+from tests.store.support.library_schema import BOOK, BY_SERIES, HITS, LIBRARY, MAP, Book
 
 assert LIBRARY.meta is not None
 JOB = LIBRARY.meta.job
@@ -36,7 +36,7 @@ async def filled(harness: Harness, books: int = 250) -> Store:
     store = harness.store()
     async with store.transaction() as tx:
         for number in range(books):
-            await tx.put(BOOK, book(f"{number:03d}", year=number % 7))
+            await tx.put(BOOK, book(f"{number:03d}", series=f"s{number % 7}"))
             await tx.put(MAP, number, id=f"{number:03d}")
     return store
 
@@ -285,3 +285,53 @@ async def test_a_schema_without_a_place_for_jobs_runs_none(harness: Harness) -> 
 
 def test_a_job_is_known_by_its_state() -> None:
     assert JobState(owner="x", lease_until=1, started_at=0).finished is False
+
+
+@everywhere
+async def test_a_job_over_one_range_of_an_index_leaves_the_other_records_alone(
+    harness: Harness,
+) -> None:
+    store = await filled(harness)
+    state = await run_job(store, "of one series", BOOK, count, by=BY_SERIES, series="s3")
+    expected = [f"{number:03d}" for number in range(250) if number % 7 == 3]
+    assert state is not None and state.done == len(expected)
+    for number in range(250):
+        assert await store.get(HITS, page=f"{number:03d}") == (number % 7 == 3)
+
+
+@everywhere
+async def test_a_job_may_move_its_records_out_of_the_index_and_resumes_after_a_kill(
+    harness: Harness,
+) -> None:
+    store = await filled(harness, 400)
+    moved = {f"{number:03d}" for number in range(400) if number % 7 in (2, 3)}
+
+    async def step(tx: Transaction, entry: Entry[Book]) -> None:
+        await count(tx, entry)
+        await tx.put(BOOK, msgspec.structs.replace(entry.record, series="s2"))
+
+    for at in range(1, 4):
+        try:
+            faulty = harness.store(engine=harness.faulty(fail(at, Killed)))
+            await run_job(faulty, "merge", BOOK, step, by=BY_SERIES, series="s3")
+        except Killed:
+            harness.clock.advance(seconds=60)
+    await run_job(store, "merge", BOOK, step, by=BY_SERIES, series="s3")
+    found = {entry.record.id async for entry in store.scan(BOOK, by=BY_SERIES, series="s2")}
+    assert found == moved and await store.get(HITS, page="all") == 57
+    await clean(store)
+
+
+@everywhere
+async def test_a_job_over_leading_key_fields_and_over_another_records_index(
+    harness: Harness,
+) -> None:
+    store = await filled(harness, 20)
+    state = await run_job(store, "one", BOOK, count, id="007")
+    assert state is not None and state.done == 1
+    with pytest.raises(UsageError, match="no such index"):
+        await run_job(store, "none", MAP, count, by=BY_SERIES, series="s3")
+    with pytest.raises(UsageError, match="no such field"):
+        await run_job(store, "none", BOOK, count, series="s3")
+    state = await try_job(store, BOOK, count, by=BY_SERIES, series="s3")
+    assert state.done == 3 and await store.get(HITS, page="all") == 1

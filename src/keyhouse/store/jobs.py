@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from keyhouse.arguments import checked
 from keyhouse.errors import KeyhouseError, LeaseError, LimitError, UsageError
-from keyhouse.schema import JobState, Record
+from keyhouse.schema import Index, JobState, Record
 from keyhouse.store.entry import Entry
 from keyhouse.store.scan import Scan
 from keyhouse.store.store import Store
@@ -39,19 +39,26 @@ async def run_job(
     *,
     on_progress: Progress | None = None,
     unless: Condition | None = None,
+    by: Index | None = None,
+    **fields: Any,
 ) -> JobState | None:
     """Call `step` once for each record of `over`, resuming after the last checkpoint.
+
+    With `fields`, only for records whose leading key fields have these values; with `by`, the key
+    is that of the index, and the records come in its order. A step that moves a record further
+    along the index meets it again there. The job's name must tell its fields apart.
 
     A finished job stays finished. `unless` is asked in the transaction that would start the job; if
     it is true, the job is not needed and None is returned. Raises LeaseError while another runner
     holds the lease.
     """
     owner = store.ids.new()
+    scan = _scan(store, over, by, fields)
     state = await store.transact(partial(_claim, store, name, owner, unless))
     try:
         while state is not None and not state.finished:
             state = await transact_chunk(
-                store, partial(_work, store, name, owner, over, step), _CHUNK_ROWS
+                store, partial(_work, store, name, owner, scan, over, step), _CHUNK_ROWS
             )
             if on_progress is not None:
                 on_progress(state.done)
@@ -64,13 +71,21 @@ async def run_job(
 
 @checked(UsageError)
 async def try_job(
-    store: Store, over: Record[T], step: Step[T], /, *, on_progress: Progress | None = None
+    store: Store,
+    over: Record[T],
+    step: Step[T],
+    /,
+    *,
+    on_progress: Progress | None = None,
+    by: Index | None = None,
+    **fields: Any,
 ) -> JobState:
     """Run the job without writing: each step runs in a transaction that is discarded."""
     state = JobState(owner="", lease_until=0, started_at=store.engine.clock.now())
+    scan = _scan(store, over, by, fields)
     while not state.finished:
         tx = Transaction(store.engine, store.space, store.binding)
-        state = await _advance(store, tx, state, over, step, _CHUNK_ROWS)
+        state = await _advance(store, tx, state, scan, over, step, _CHUNK_ROWS)
         if on_progress is not None:
             on_progress(state.done)
     return state
@@ -136,6 +151,7 @@ async def _work(
     store: Store,
     name: str,
     owner: str,
+    scan: Scan,
     over: Record[T],
     step: Step[T],
     chunk_rows: int,
@@ -144,26 +160,43 @@ async def _work(
     state = await tx.get(_record(store), name=name)
     if state is None or state.owner != owner:
         raise LeaseError("Another runner has taken this job over.", job=name)
-    state = await _advance(store, tx, state, over, step, chunk_rows)
+    state = await _advance(store, tx, state, scan, over, step, chunk_rows)
     state.lease_until = tx.now + _LEASE_MS
     await tx.put(_record(store), state, name=name)
     return state
 
 
+def _scan(store: Store, over: Record[Any], by: Index | None, fields: dict[str, Any]) -> Scan:
+    """Return the scan of the records themselves, or of the rows of an index that lead to them."""
+    declared: Any = store.binding.record(over) if by is None else store.binding.index(over, by)[1]
+    keys = declared.template.range(fields)
+    return Scan(store.engine, store.space, store.binding, declared, keys, reverse=False)
+
+
 async def _advance(
-    store: Store, tx: Transaction, state: JobState, over: Record[T], step: Step[T], chunk_rows: int
+    store: Store,
+    tx: Transaction,
+    state: JobState,
+    scan: Scan,
+    over: Record[T],
+    step: Step[T],
+    chunk_rows: int,
 ) -> JobState:
     bound = store.binding.record(over)
-    keys = bound.template.range({})
-    scan = Scan(store.engine, store.space, store.binding, bound, keys, reverse=False)
     page, position = await scan.rows_after(chunk_rows, state.cursor or None)
-    await tx.prefetch([row.key for row in page.rows])
-    for row in page.rows:
-        key = await tx.stored_key(bound, bound.current_key(row.key))
+    if isinstance(scan.declared, Index):
+        found = [scan.declared.owner_at(row.key, row.value) for row in page.rows]
+    else:
+        found = [(scan.values(row.key), bound.current_key(row.key)) for row in page.rows]
+    await tx.prefetch([key for _, key in found])
+    for row, (values, current) in zip(page.rows, found, strict=True):
+        key = await tx.stored_key(bound, current)
         if (written := await tx.row(key)) is None:
             continue
-        value, values = bound.decode(written[0], key), scan.values(key)
-        await step(tx, Entry(value, key, values, row.revision, written[1]))
+        value = bound.decode(written[0], key)
+        if isinstance(scan.declared, Index) and row.key not in scan.declared.rows(value, values):
+            continue  # it has left the index since the row was read, or in an earlier step
+        await step(tx, Entry(value, key, values, tx.revision_read(key), written[1]))
         state.done += 1
     state.changed += tx.pending
     state.cursor = position or state.cursor

@@ -105,6 +105,12 @@ class RowBuffer:
             return sum_of(key, value, self._adds[key]), expires
         return None if value is None else (value, expires)
 
+    def revision_read(self, key: str) -> int:
+        """Return the revision at which a stored row was read here; 0 if it was not read, or was
+        absent."""
+        row = self._rows.get(key)
+        return 0 if row is None else row.revision
+
     async def prefetch(self, keys: Sequence[str]) -> None:
         """Read rows that will be needed by one call of the engine."""
         missing = [key for key in keys if key not in self._rows]
