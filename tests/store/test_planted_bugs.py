@@ -200,12 +200,19 @@ def checkpoint_outside_the_commit(patch: pytest.MonkeyPatch) -> None:
     """A migration's step commits its checkpoint in a second transaction."""
 
     async def work(
-        store: Store, name: str, owner: str, over: Any, step: Any, chunk_rows: int, tx: Transaction
+        store: Store,
+        name: str,
+        owner: str,
+        scan: Any,
+        over: Any,
+        step: Any,
+        chunk_rows: int,
+        tx: Transaction,
     ) -> JobState:
         record = jobs._record(store)
         state = await tx.get(record, name=name)
         assert state is not None
-        state = await jobs._advance(store, tx, state, over, step, chunk_rows)
+        state = await jobs._advance(store, tx, state, scan, over, step, chunk_rows)
         await tx.commit()
         tx.discard()
         later = Transaction(store.engine, store.space, store.binding)
