@@ -173,6 +173,13 @@ WATCHES_MAX: Final = 10_000
 """Active watches of all tenants over NATS, in one process: a client allowed to act as any tenant
 must not exhaust the memory."""
 
+EVENT_STREAMS_MAX: Final = 10_000
+"""Open event streams of one service over HTTP, in one process (default)."""
+
+EVENT_STREAM_BYTES_MAX: Final = 256 * 1_024
+"""Unsent bytes of one event stream; beyond it the changes are read again when the client has caught
+up, and several changes of one key become the newest (default)."""
+
 WATCH_SUBJECT_CHARS_MAX: Final = 255
 """The subject that a watch publishes to."""
 

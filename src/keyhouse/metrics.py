@@ -112,6 +112,7 @@ class HttpMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.in_flight = 0
+        self.event_streams = 0
         self._timings: dict[tuple[str, str, int], Timing] = {}
         self._rejected: dict[int, int] = {}
         registry.register(self)
@@ -147,6 +148,9 @@ class HttpMetrics:
         yield rejected
         yield GaugeMetricFamily(
             "keyhouse_http_in_flight", "Requests in flight.", value=self.in_flight
+        )
+        yield GaugeMetricFamily(
+            "keyhouse_http_event_streams", "Open event streams.", value=self.event_streams
         )
 
 

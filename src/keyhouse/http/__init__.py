@@ -7,6 +7,7 @@ from keyhouse.http.app import App, make_app
 from keyhouse.http.client_address import ClientAddress, canonical_address
 from keyhouse.http.endpoint import Section
 from keyhouse.http.errors import FLAT, NESTED, PROBLEM, ErrorFormat, Problem
+from keyhouse.http.event_stream import EventSource, EventStream
 from keyhouse.http.preconditions import Conditions, etag
 from keyhouse.http.response import Response, ResponseSpec, Stream, json_array
 from keyhouse.http.router import Route
@@ -21,6 +22,8 @@ __all__ = [
     "ClientAddress",
     "Conditions",
     "ErrorFormat",
+    "EventSource",
+    "EventStream",
     "HttpSettings",
     "Problem",
     "Response",

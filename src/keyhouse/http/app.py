@@ -33,6 +33,7 @@ from keyhouse.http.errors import (
     ErrorFormat,
     MethodError,
 )
+from keyhouse.http.event_stream import EventBody, OpenStreams
 from keyhouse.http.response import EncodedResponse
 from keyhouse.http.router import Route, Router
 from keyhouse.http.settings import HttpSettings
@@ -98,6 +99,7 @@ class App:
         self._logged_from = _LOGGED_FROM[settings.access_log]
         self._slow_seconds = settings.slow_seconds
         self._idle = asyncio.Event()
+        self._streams = OpenStreams()
         self._draining = False
         self._cors = (
             Cors(self._serve, settings, self._scope_format) if settings.cors_origins else None
@@ -121,13 +123,18 @@ class App:
     async def drain(self) -> None:
         """Respond 503 to new requests; return when those in flight have ended, or at the timeout."""
         self._draining = True
-        if self.metrics.in_flight:
+        self.end_streams()
+        if self.metrics.in_flight or self._streams:
             self._idle.clear()
             try:
                 async with asyncio.timeout(self.settings.drain_seconds):
                     await self._idle.wait()
             except TimeoutError:
                 self._log.warning("requests aborted", count=self.metrics.in_flight)
+
+    def end_streams(self) -> None:
+        """End all event streams: shutdown need not wait for them."""
+        self._streams.end()
 
     def reject(
         self, error: KeyhouseError, raw_path: bytes = b"", headers: HeaderPairs = ()
@@ -150,6 +157,7 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self._draining = False  # an app may be started again
+                self._streams.restart()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.drain()
@@ -172,7 +180,11 @@ class App:
                 response = self._error_response(error, request, endpoint)
             headers, body, status = response.headers, response.body, response.status
             headers += (*SECURITY_HEADERS, (b"x-request-id", request.id.encode()))
-            if type(body) is not bytes:
+            seconds = None
+            if type(body) is EventBody:
+                seconds = perf_counter() - start
+                await self._send_events(body, response, receive, send)
+            elif type(body) is not bytes:
                 await self._stream(request, response, scope, receive, send)
             else:
                 if status != 204 and status != 304:
@@ -181,14 +193,14 @@ class App:
                     body = b""
                 await send({"type": "http.response.start", "status": status, "headers": headers})
                 await send({"type": "http.response.body", "body": body})
-            seconds = perf_counter() - start
+            seconds = perf_counter() - start if seconds is None else seconds
             template = _UNMATCHED if endpoint is None else endpoint.template
             metrics.count(request.method, template, status, seconds)
             if seconds >= self._slow_seconds or status >= self._logged_from:
                 self._log_access(request, status, seconds)
         finally:
             metrics.in_flight -= 1
-            if self._draining and not metrics.in_flight:
+            if self._draining and not metrics.in_flight and not self._streams:
                 self._idle.set()
 
     def _route(self, request: HttpRequest) -> tuple[HttpEndpoint | OptionsEndpoint, Sequence[str]]:
@@ -251,7 +263,7 @@ class App:
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
-        streaming = StreamingResponse(yield_to_loop(response.body), response.status)  # type: ignore[arg-type]  # not bytes
+        streaming = StreamingResponse(yield_to_loop(response.body), response.status)
         streaming.raw_headers = response.headers
         try:
             await streaming(scope, receive, send)
@@ -260,6 +272,24 @@ class App:
                 "response aborted", id=request.id, trace=_trace(error), **_logged(request)
             )
             raise
+
+    async def _send_events(
+        self, body: EventBody, response: EncodedResponse, receive: Any, send: Any
+    ) -> None:
+        """Send an event stream, which is no request in flight."""
+        start = {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": response.headers,
+        }
+        metrics = self.metrics
+        metrics.in_flight -= 1
+        metrics.event_streams += 1
+        try:
+            await self._streams.send(body, start, receive, send)
+        finally:
+            metrics.in_flight += 1
+            metrics.event_streams -= 1
 
     def _log_access(self, request: HttpRequest, status: int, seconds: float) -> None:
         """Log a request. Slow ones are logged whatever the settings."""

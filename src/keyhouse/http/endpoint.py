@@ -17,7 +17,15 @@ from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
 from keyhouse.http.errors import PROBLEM, ErrorFormat, SlowError
 from keyhouse.http.preconditions import NO_CONDITIONS, Conditions, conditions
-from keyhouse.http.response import ANYTHING, JSON, EncodedResponse, Headers, Response, encode
+from keyhouse.http.response import (
+    ANYTHING,
+    JSON,
+    EncodedResponse,
+    Headers,
+    Responder,
+    Response,
+    encode,
+)
 from keyhouse.http.router import Route
 from keyhouse.http.settings import HttpSettings
 from keyhouse.http.signature import (
@@ -275,6 +283,8 @@ class HttpEndpoint:
             return self._encoded(value, given)
         if value is None:
             return EncodedResponse(204, [])
+        if isinstance(value, Responder):
+            return await self._responded(value, request)
         return EncodedResponse(200, [*self._json_headers], encode(value))
 
     async def _identify(self, request: HttpRequest) -> Caller | None:
@@ -350,6 +360,14 @@ class HttpEndpoint:
         return self._decode_body(text)
 
     # The response
+
+    async def _responded(self, value: Responder, request: HttpRequest) -> EncodedResponse:
+        response = await value.respond(request.method, request.headers)
+        if self._auth is not None and not any(
+            name == b"cache-control" for name, _ in response.headers
+        ):
+            response.headers.append(_PRIVATE)
+        return response
 
     def _encoded(self, response: Response[Any], given: Conditions) -> EncodedResponse:
         headers: Headers = [] if self._auth is None else [_PRIVATE]

@@ -1,7 +1,8 @@
 """Responses: the value a handler returns, the declaration of one, and the bytes that are sent."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -45,6 +46,18 @@ class ResponseSpec(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = JSON
 
 
+class Responder(ABC):
+    """A value that a handler returns and that makes the response itself, from the request's headers.
+
+    `replies` describes its responses, for the OpenAPI document.
+    """
+
+    replies: ClassVar[Mapping[int, ResponseSpec]] = {}
+
+    @abstractmethod
+    async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> "EncodedResponse": ...
+
+
 Stream = AsyncIterator[bytes]
 """A body that is sent in pieces, as they are produced. Its media type is that of the ResponseSpec."""
 
@@ -54,7 +67,8 @@ class EncodedResponse(msgspec.Struct):
 
     status: int
     headers: Headers
-    body: bytes | AsyncIterator[bytes] = b""
+    body: Any = b""
+    """Bytes, an iterator of them, or an EventBody."""
 
 
 async def json_array(items: AsyncIterator[Any]) -> AsyncIterator[bytes]:

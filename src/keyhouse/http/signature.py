@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.auth.caller import HeaderPairs
 from keyhouse.errors import DeclarationError, DocumentError, NotFoundError, RecordError, UsageError
-from keyhouse.http.response import ANYTHING, Response, ResponseSpec
+from keyhouse.http.response import ANYTHING, Responder, Response, ResponseSpec
 from keyhouse.http.router import Route, path_fields
 from keyhouse.limits import HTTP_BODY_BYTES_PER_VALUE, HTTP_BODY_VALUES_MAX
 
@@ -94,6 +94,8 @@ def _replies(route: Route, annotated: Any) -> dict[int, ResponseSpec]:
         return {status: route.returns(status) for status in route.replies}
     if get_origin(annotated) is Response or annotated is Response:
         annotated = (*get_args(annotated), Any)[0]
+    if isinstance(annotated, type) and issubclass(annotated, Responder):
+        return dict(annotated.replies)
     if annotated is bytes or get_origin(annotated) is AsyncIterator:
         return {200: ResponseSpec(type=bytes, media_type=ANYTHING)}
     return {204 if annotated is NONE_TYPE else 200: ResponseSpec(type=annotated)}

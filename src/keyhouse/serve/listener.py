@@ -3,7 +3,7 @@
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -65,11 +65,12 @@ async def listening(
     header_timeout_seconds: float = HTTP_HEADER_TIMEOUT_SECONDS,
     write_timeout_seconds: float = HTTP_WRITE_TIMEOUT_SECONDS,
     reject: Reject = reject,
+    stopping: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Address]:
     """Serve until the block ends; then stop accepting, and wait `drain_seconds` for requests.
 
     `reject` renders the response to requests that do not reach the application: invalid HTTP, or
-    headers that are too large, too slow or without a host.
+    headers that are too large, too slow or without a host. `stopping` is called when the block ends.
     """
     batch = WriteBatch(asyncio.get_running_loop())
     protocol: Any = partial(
@@ -104,4 +105,5 @@ async def listening(
         yield Address(host, port)
     finally:
         server.should_exit = True
+        stopping()
         await serving

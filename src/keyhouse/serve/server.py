@@ -185,6 +185,7 @@ class Server:
             header_timeout_seconds=settings.header_timeout_seconds,
             write_timeout_seconds=settings.write_timeout_seconds,
             reject=app.reject,
+            stopping=app.end_streams,
         )
 
     async def _start_listener(self, listener: AbstractAsyncContextManager[Any]) -> Any:

@@ -32,7 +32,13 @@ async def serving(
     app = make_app(specs, settings=HttpSettings(drain_seconds=drain_seconds, **settings))
     with bind(Address("127.0.0.1", 0)) as bound:
         async with (
-            listening(app, bound, drain_seconds=drain_seconds, reject=app.reject) as address,
+            listening(
+                app,
+                bound,
+                drain_seconds=drain_seconds,
+                reject=app.reject,
+                stopping=app.end_streams,
+            ) as address,
             Served(specs[0].name, address.port, app) as client,
         ):
             yield client

@@ -1,0 +1,132 @@
+"""Event streams (Server-Sent Events): a response that stays open and sends events as they occur.
+
+A stream is not a request in flight: its duration says nothing, so it is neither timed nor logged as
+slow, and shutdown ends all streams at once. A client reconnects by itself, with `Last-Event-ID`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from keyhouse.errors import UsageError
+from keyhouse.http.response import EncodedResponse, Responder, ResponseSpec
+
+__all__ = ["EventSource", "EventStream", "OpenStreams", "event_block"]
+
+EVENT_STREAM = "text/event-stream"
+_HEADERS = (
+    (b"content-type", EVENT_STREAM.encode()),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would wait for a full buffer
+)
+_REVISION_MAX = 2**63 - 1
+
+
+class EventSource(Protocol):
+    """The events of one client."""
+
+    async def next(self) -> bytes | None:
+        """Wait for events and return their encoded blocks; None at the end of the stream."""
+        ...
+
+    def close(self) -> None:
+        """End the stream: `next` returns None. A second call does nothing."""
+        ...
+
+
+def event_block(name: str, data: bytes, id: str | None = None) -> bytes:
+    """Encode one event. `data` is one line, as JSON is; an empty `id` resets the client's."""
+    start = b"" if id is None else b"id: %s\n" % id.encode() if id else b"id\n"
+    return b"%sevent: %s\ndata: %s\n\n" % (start, name.encode(), data)
+
+
+class EventStream(Responder):
+    """A response of events. `subscribe` opens its source after a revision; None: from now on.
+
+    `since` is where the client asks to start. The header `Last-Event-ID`, which a client sends when
+    it reconnects, takes precedence.
+    """
+
+    replies: ClassVar[Mapping[int, ResponseSpec]] = {
+        200: ResponseSpec(
+            type=bytes, about="Events, until either side disconnects.", media_type=EVENT_STREAM
+        )
+    }
+
+    def __init__(
+        self, subscribe: Callable[[int | None], Awaitable[EventSource]], since: int | None = None
+    ) -> None:
+        self._subscribe = subscribe
+        self._since = since
+
+    async def respond(self, method: str, headers: Mapping[bytes, bytes]) -> EncodedResponse:
+        since = _last_event_id(headers)
+        if since is None:
+            since = self._since
+        if method == "HEAD":
+            return EncodedResponse(200, [*_HEADERS])
+        return EncodedResponse(200, [*_HEADERS], EventBody(await self._subscribe(since)))
+
+
+class EventBody:
+    """The body of an event stream."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: EventSource) -> None:
+        self.source = source
+
+
+class OpenStreams:
+    """The open event streams of an app."""
+
+    def __init__(self) -> None:
+        self._open: set[EventSource] = set()
+        self._has_ended = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def end(self) -> None:
+        """End all streams; later ones end after their headers."""
+        self._has_ended = True
+        for source in self._open:
+            source.close()
+
+    def restart(self) -> None:
+        self._has_ended = False
+
+    async def send(self, body: EventBody, start: Any, receive: Any, send: Any) -> None:
+        """Send the events until the source ends, the client disconnects, or `end` is called."""
+        source = body.source
+        self._open.add(source)
+        disconnect = asyncio.ensure_future(_disconnected(receive, source))
+        if self._has_ended:
+            source.close()
+        try:
+            await send(start)
+            while (blocks := await source.next()) is not None:
+                await send({"type": "http.response.body", "body": blocks, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._open.discard(source)
+            source.close()
+            disconnect.cancel()
+
+
+async def _disconnected(receive: Any, source: EventSource) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    source.close()
+
+
+def _last_event_id(headers: Mapping[bytes, bytes]) -> int | None:
+    sent = headers.get(b"last-event-id")
+    if not sent:
+        return None
+    if not sent.isdigit() or len(sent) > 19 or int(sent) > _REVISION_MAX:
+        raise UsageError(
+            "Last-Event-ID must be the id of an event of this stream.",
+            sent=sent.decode("latin-1"),
+        )
+    return int(sent)

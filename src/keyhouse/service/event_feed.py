@@ -1,0 +1,354 @@
+"""Event streams over watches: one watch for all clients that watch the same records.
+
+A feed is one watch (of a store, a record and a filter). It encodes each change once and offers whole
+commits to its subscriptions, one per client:
+
+    state        reads from                             next
+    ----------   ------------------------------------   ---------------------------------------------
+    live         the commits that the feed offers       more unsent bytes than allowed -> catching up
+    catching up  its own watch, since the last          a commit that the feed offers  -> live
+                 commit that the client was sent        as well
+
+A client that starts at an old revision is catching up first. While a client reads slowly, several
+changes of one key may become the newest. The id of the last event of a commit is its revision, so a
+client that reconnects neither misses nor repeats a part of a commit.
+
+A watch does not mark the end of a commit: it has ended when a change of the next commit follows, or
+none within SETTLE_SECONDS.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from keyhouse.engine import check_since
+from keyhouse.errors import DataError, KeyhouseError, WatchExpiredError
+from keyhouse.http.event_stream import event_block
+from keyhouse.schema import Record
+from keyhouse.store import Event, Store
+
+__all__ = ["EventEncoder", "Feed", "Subscription", "Watched"]
+
+SETTLE_SECONDS: Final = 0.002
+SHARED_SETTLE_SECONDS: Final = 0.02
+"""A commit without another change for this long has ended; longer where a server sends them."""
+
+WOKEN_AT_ONCE: Final = 32
+"""Streams that are written to before other requests have their turn."""
+
+_HEARTBEAT: Final = b":\n\n"
+_EXPIRED: Final = event_block("expired", b"{}", id="")
+
+_log = structlog.get_logger("keyhouse.service")
+_encode = msgspec.json.Encoder().encode
+
+EventEncoder = Callable[[Event[Any]], tuple[str, Any]]
+"""Returns the name of an event and its data, which is encoded as JSON."""
+
+
+class Commit:
+    """The changes of one commit, encoded once. `blocks` maps each key to its event without an id."""
+
+    __slots__ = ("blocks", "encoded", "revision")
+
+    def __init__(self, revision: int, blocks: dict[str, bytes]) -> None:
+        self.revision = revision
+        self.blocks = blocks
+        *others, last = blocks.values()
+        self.encoded = b"".join((*others, b"id: %d\n" % revision, last))
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """The records that a feed watches, and the encoder of their changes."""
+
+    store: Store
+    record: Record[Any]
+    prefix: str | None
+    fields: dict[str, Any]
+    encode: EventEncoder
+
+    async def commits(self, since: int) -> AsyncGenerator[Commit, None]:
+        """Iterate over the commits after `since`. A row that does not decode is logged and
+        skipped, with the rest of its commit."""
+        while True:
+            try:
+                async with aclosing(self._commits(since)) as commits:
+                    async for commit in commits:
+                        since = commit.revision
+                        yield commit
+            except DataError as error:
+                since = _skipped_revision(error)
+                _log.warning("event skipped: a row does not decode", error=str(error))
+
+    async def _commits(self, since: int) -> AsyncGenerator[Commit, None]:
+        is_shared = self.store.engine.capabilities.shared
+        settle_seconds = SHARED_SETTLE_SECONDS if is_shared else SETTLE_SECONDS
+        events = self.store.watch(self.record, since=since, prefix=self.prefix, **self.fields)
+        step: asyncio.Future[Event[Any]] | None = None
+        revision, blocks = since, dict[str, bytes]()
+        try:
+            while True:
+                step = asyncio.ensure_future(anext(events))
+                if blocks:
+                    await asyncio.wait({step}, timeout=settle_seconds)
+                    if not step.done() or step.exception() is not None:
+                        yield Commit(revision, blocks)
+                        blocks = {}
+                event = await step
+                if blocks and event.revision != revision:
+                    yield Commit(revision, blocks)
+                    blocks = {}
+                revision = event.revision
+                name, data = self.encode(event)
+                blocks[event.key] = event_block(name, _encode(data))
+        finally:
+            if step is not None:
+                step.cancel()
+                await asyncio.gather(step, return_exceptions=True)
+            await events.aclose()
+
+
+class Feed:
+    """One watch and its subscriptions. `position` is the revision up to which it has offered."""
+
+    def __init__(self, watched: Watched, stopped: Callable[["Feed"], object]) -> None:
+        self.watched = watched
+        self.position = 0
+        self._stopped = stopped
+        self._subscriptions: dict[Subscription, None] = {}
+        self._start: asyncio.Task[int] | None = None
+        self._pump: asyncio.Task[None] | None = None
+
+    async def join(self, subscription: "Subscription", since: int | None) -> None:
+        """Add a subscription that is sent every commit after `since`."""
+        self._subscriptions[subscription] = None
+        if self._start is None:
+            self._start = asyncio.ensure_future(self.watched.store.revision())
+        start = await asyncio.shield(self._start)
+        if self._pump is None:
+            self.position = start
+            self._pump = asyncio.ensure_future(self._run(start))
+        if since is not None and since > self.position:
+            try:
+                check_since(since, await self.watched.store.revision())
+            except WatchExpiredError:
+                subscription.finish(_EXPIRED)
+                return
+        subscription.start(self.position if since is None else since, self.position)
+
+    def leave(self, subscription: "Subscription") -> None:
+        self._subscriptions.pop(subscription, None)
+        if not self._subscriptions:
+            self._stop()
+
+    async def _run(self, since: int) -> None:
+        try:
+            async with aclosing(self.watched.commits(since)) as commits:
+                async for commit in commits:
+                    await self._offer(commit)
+        except WatchExpiredError:
+            self._end(_EXPIRED)
+        except KeyhouseError as error:
+            _log.warning("event streams ended", error=str(error))
+            self._end(b"")
+        except Exception:
+            _log.exception("event streams ended")
+            self._end(b"")
+
+    async def _offer(self, commit: Commit) -> None:
+        """Offer a commit to all, some at a time: others must have their turn."""
+        subscriptions = [*self._subscriptions]
+        self.position = commit.revision
+        for number, subscription in enumerate(subscriptions):
+            subscription.offer(commit)
+            if number % WOKEN_AT_ONCE == WOKEN_AT_ONCE - 1:
+                await asyncio.sleep(0)
+
+    def _end(self, last: bytes) -> None:
+        self._stopped(self)
+        for subscription in [*self._subscriptions]:
+            subscription.finish(last)
+
+    def _stop(self) -> None:
+        self._stopped(self)
+        for task in (self._pump, self._start):
+            if task is not None:
+                task.cancel()
+
+
+class Subscription:
+    """The events of one client: see the states above.
+
+    `pending` are the commits to send next. While it catches up, `offered` are those that the feed
+    has offered meanwhile; everything after revision `joined` is offered.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_catching_up",
+        "_closed",
+        "_feed",
+        "_has_beat",
+        "_has_ended",
+        "_joined",
+        "_last",
+        "_offered",
+        "_offered_bytes",
+        "_pending",
+        "_pending_bytes",
+        "_sent",
+        "_taken",
+        "_woken",
+    )
+
+    def __init__(
+        self, feed: Feed, bytes_max: int, closed: Callable[["Subscription"], object]
+    ) -> None:
+        self._feed = feed
+        self._bytes_max = bytes_max
+        self._closed: Callable[[Subscription], object] | None = closed
+        self._pending: list[Commit] = []
+        self._pending_bytes = 0
+        self._offered: list[Commit] = []
+        self._offered_bytes = 0
+        self._sent: int | None = None  # the newest revision sent
+        self._joined = 0
+        self._catching_up: asyncio.Task[None] | None = None
+        self._last = b""
+        self._has_ended = self._has_beat = False
+        self._woken = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    async def next(self) -> bytes | None:
+        while True:
+            if self._pending:
+                return self._take()
+            if self._last:
+                last, self._last = self._last, b""
+                return last
+            if self._has_ended:
+                return None
+            if self._has_beat:
+                self._has_beat = False
+                return _HEARTBEAT
+            self._woken.clear()
+            await self._woken.wait()
+
+    def close(self) -> None:
+        if self._closed is None:
+            return
+        closed, self._closed = self._closed, None
+        self._pending, self._offered, self._last = [], [], b""
+        self.finish(b"")
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+        self._feed.leave(self)
+        closed(self)
+
+    def start(self, since: int, position: int) -> None:
+        """Start after revision `since`. The feed has offered everything up to `position`."""
+        self._sent = since
+        self._joined = max(since, position)
+        if since < position:
+            self._catch_up()
+
+    def offer(self, commit: Commit) -> None:
+        """Take a commit of the feed."""
+        if self._sent is None or self._has_ended or commit.revision <= self._joined:
+            return
+        if self._catching_up is None:
+            self._add(commit)
+            if self._pending_bytes > self._bytes_max:
+                self._compact(commit.revision)
+            return
+        self._offered.append(commit)
+        self._offered_bytes += len(commit.encoded)
+        if self._offered_bytes > self._bytes_max:
+            self._drop_offered(commit.revision)
+
+    def beat(self) -> None:
+        """Send a heartbeat, unless something else is to be sent."""
+        self._has_beat = not self._pending
+        self._woken.set()
+
+    def finish(self, last: bytes) -> None:
+        """End the stream after what is unsent and these last bytes."""
+        self._last = last
+        self._has_ended = True
+        self._woken.set()
+
+    def _add(self, commit: Commit) -> None:
+        self._pending.append(commit)
+        self._pending_bytes += len(commit.encoded)
+        self._woken.set()
+
+    def _take(self) -> bytes:
+        commits, self._pending = self._pending, []
+        self._pending_bytes = 0
+        self._sent = commits[-1].revision
+        self._taken.set()
+        self._has_beat = False
+        return b"".join([commit.encoded for commit in commits])
+
+    def _compact(self, revision: int) -> None:
+        """Keep the newest change of each key; drop all and catch up if that is still too much."""
+        newest: dict[str, tuple[int, bytes]] = {}
+        for commit in self._pending:
+            for key, block in commit.blocks.items():
+                newest.pop(key, None)
+                newest[key] = commit.revision, block
+        self._pending_bytes = sum(len(block) for _, block in newest.values())
+        if self._pending_bytes <= self._bytes_max // 2:
+            self._pending = _grouped(newest)
+            return
+        self._pending, self._pending_bytes = [], 0
+        self._drop_offered(revision)
+        self._catch_up()
+
+    def _drop_offered(self, position: int) -> None:
+        self._offered, self._offered_bytes = [], 0
+        self._joined = position
+
+    def _catch_up(self) -> None:
+        self._catching_up = asyncio.ensure_future(self._read_missed())
+
+    async def _read_missed(self) -> None:
+        assert self._sent is not None
+        try:
+            async with aclosing(self._feed.watched.commits(self._sent)) as commits:
+                async for commit in commits:
+                    if commit.revision > self._joined:
+                        break  # the feed offers it
+                    self._add(commit)
+                    while self._pending_bytes > self._bytes_max // 2:
+                        self._taken.clear()
+                        await self._taken.wait()
+        except WatchExpiredError:
+            self.finish(_EXPIRED)
+        except KeyhouseError as error:
+            _log.warning("event stream ended", error=str(error))
+            self.finish(b"")
+        self._catching_up = None
+        offered = self._offered
+        self._drop_offered(self._joined)
+        for commit in offered:
+            self._add(commit)
+
+
+def _grouped(newest: dict[str, tuple[int, bytes]]) -> list[Commit]:
+    """Return the changes as commits; they are in the order of their revisions."""
+    by_revision: dict[int, dict[str, bytes]] = {}
+    for key, (revision, block) in newest.items():
+        by_revision.setdefault(revision, {})[key] = block
+    return [Commit(revision, blocks) for revision, blocks in by_revision.items()]
+
+
+def _skipped_revision(error: DataError) -> int:
+    revision = error.fields.get("revision")
+    if not isinstance(revision, int):
+        raise error
+    return revision

@@ -1,0 +1,133 @@
+"""The event streams of a service: changes of records as Server-Sent Events.
+
+Clients that watch the same records share one watch: see `event_feed`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final
+
+from keyhouse.errors import BusyError
+from keyhouse.http.event_stream import EventStream
+from keyhouse.limits import EVENT_STREAM_BYTES_MAX, EVENT_STREAMS_MAX
+from keyhouse.schema import Record
+from keyhouse.service.event_feed import (
+    WOKEN_AT_ONCE,
+    EventEncoder,
+    Feed,
+    Subscription,
+    Watched,
+)
+from keyhouse.store import Event, Store
+
+__all__ = ["EventHub"]
+
+HEARTBEAT_SECONDS: Final = 15.0
+"""Interval of comments that keep proxies from closing an idle stream."""
+
+
+class EventHub:
+    """The event streams of one service.
+
+    `sleep` waits for the next heartbeat; tests pass their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        streams_max: int = EVENT_STREAMS_MAX,
+        pending_bytes_max: int = EVENT_STREAM_BYTES_MAX,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._heartbeat_seconds = heartbeat_seconds
+        self._streams_max = streams_max
+        self._pending_bytes_max = pending_bytes_max
+        self._sleep = sleep
+        self._feeds: dict[Hashable, Feed] = {}
+        self._subscriptions: dict[Subscription, None] = {}
+        self._beating: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of open streams."""
+        return len(self._subscriptions)
+
+    @property
+    def feeds(self) -> int:
+        """The number of shared watches."""
+        return len(self._feeds)
+
+    def stream(
+        self,
+        store: Store,
+        record: Record[Any],
+        *,
+        since: int | None = None,
+        prefix: str | None = None,
+        encode: EventEncoder | None = None,
+        **fields: Any,
+    ) -> EventStream:
+        """Return the response of a handler: the changes of these records after revision `since`.
+
+        The arguments are those of `Store.watch`. Streams with equal arguments and the same `encode`
+        share a watch. By default an event is `put` or `gone`, with `key`, `revision` and `value`.
+        """
+        watched = Watched(store, record, prefix, fields, encode or _default_encoder(record))
+        key = (
+            id(store.engine),
+            store.space,
+            id(record),
+            prefix,
+            tuple(sorted(fields.items())),
+            encode,
+        )
+
+        async def subscribe(since: int | None) -> Subscription:
+            return await self._subscribe(key, watched, since)
+
+        return EventStream(subscribe, since)
+
+    async def _subscribe(self, key: Hashable, watched: Watched, since: int | None) -> Subscription:
+        if len(self._subscriptions) >= self._streams_max:
+            raise BusyError("Too many event streams are open: try again.", limit=self._streams_max)
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = Feed(watched, lambda feed: self._remove(key, feed))
+        subscription = Subscription(feed, self._pending_bytes_max, self._forget)
+        self._subscriptions[subscription] = None
+        try:
+            await feed.join(subscription, since)
+        except BaseException:
+            subscription.close()
+            raise
+        if self._beating is None:
+            self._beating = asyncio.get_running_loop().create_task(self._beat())
+        return subscription
+
+    def _forget(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(subscription, None)
+        if not self._subscriptions and self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
+
+    def _remove(self, key: Hashable, feed: Feed) -> None:
+        if self._feeds.get(key) is feed:
+            del self._feeds[key]
+
+    async def _beat(self) -> None:
+        while True:
+            await self._sleep(self._heartbeat_seconds)
+            for number, subscription in enumerate([*self._subscriptions]):
+                subscription.beat()
+                if number % WOKEN_AT_ONCE == WOKEN_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+
+
+def _default_encoder(record: Record[Any]) -> EventEncoder:
+    def encode(event: Event[Any]) -> tuple[str, Any]:
+        data = {"key": event.key, "revision": event.revision}
+        if event.gone:
+            return "gone", data
+        return "put", data | {"value": record.shown(event.record)}
+
+    return encode
