@@ -9,35 +9,31 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from keyword import iskeyword
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
-from msgspec import inspect
 
 from keyhouse.arguments import checked
 from keyhouse.errors import (
     DeclarationError,
-    DocumentError,
     KeyFieldError,
-    NewerError,
     RecordError,
-    UnreadableError,
     UsageError,
 )
 from keyhouse.keys.template import Template, evaluated
 from keyhouse.limits import TTL_SECONDS_MAX
-from keyhouse.schema import document
 from keyhouse.schema.compiled_rows import Keys, RowSet, Source, attribute
 from keyhouse.schema.derived import Derived, First
 from keyhouse.schema.expiry import Expiry
 from keyhouse.schema.links import Link, Owner, Reference
-from keyhouse.schema.record_check import check_declaration, members_to_check
+from keyhouse.schema.record_check import check_declaration
+from keyhouse.schema.record_json import RecordJson, is_struct, replaced
 from keyhouse.schema.times import SECONDS, TimeFormat
 
 T = TypeVar("T")
 
 
-class Record(Generic[T]):
+class Record(RecordJson[T]):
     """Declares that values of `type` are stored at `at`.
 
     - `fields`: key fields that are not attributes of the same name (`{"asset": "attr.assetId"}`).
@@ -82,21 +78,22 @@ class Record(Generic[T]):
         belongs_to: Owner | tuple[Owner, ...] = (),
         references: Reference | tuple[Reference, ...] = (),
     ) -> None:
-        self.type = type
+        super().__init__(
+            type,
+            version=version,
+            unknown=unknown,
+            private=private,
+            expiry=expiry,
+            upgrade=upgrade,
+        )
         self.name = name or getattr(type, "__name__", "value").lower()
-        self.doc = doc or (getattr(type, "__doc__", None) or "" if _is_struct(type) else "")
+        self.doc = doc or (getattr(type, "__doc__", None) or "" if is_struct(type) else "")
         self.template = at if isinstance(at, Template) else Template(at)
         self.fields = dict(fields or {})
         self.computed = dict(computed or {})
-        self.version = version
         self.created = created
         self.updated = updated
         self.times = times
-        self.unknown = unknown
-        self.private = private
-        self.expiry = expiry
-        self.expires_by_field = expiry is not None and expiry.mode == "field"
-        self.upgrade = upgrade
         self.derived = derived
         self.links: tuple[Link, ...] = (
             *((belongs_to,) if isinstance(belongs_to, Owner) else belongs_to),
@@ -106,15 +103,6 @@ class Record(Generic[T]):
         self._is_addressable = False
         self.legacy: Record[T] | None = None
         self._current: Record[T] | None = None
-        self._decoder = _decoder(type)
-        self._members = (
-            {f.name: f.encode_name for f in msgspec.structs.fields(type)}
-            if _is_struct(type)
-            else {}
-        )
-        self.is_struct = _is_struct(type)
-        self.attributes = frozenset(self._members)
-        self._members_to_check = members_to_check(inspect.type_info(type))
         check_declaration(self)
         self._prepare_keys()
         for each in derived:
@@ -232,7 +220,7 @@ class Record(Generic[T]):
         if not self.computed:
             return value
         try:
-            return _replace(value, {name: make(value) for name, make in self.computed.items()})
+            return replaced(value, {name: make(value) for name, make in self.computed.items()})
         except (AttributeError, TypeError, ValueError):
             self.encode(value)  # raises RecordError for a value of the wrong type
             raise
@@ -250,12 +238,12 @@ class Record(Generic[T]):
                 changes[self.created] = time if before is None else getattr(before, self.created)
             if self.updated is not None:
                 changes[self.updated] = time
-        return _replace(value, changes)
+        return replaced(value, changes)
 
     def versioned(self, value: T) -> T:
         """Return the value with its version set, and the times that it has."""
         return (
-            value if self.version is None else _replace(value, {self.version[0]: self.version[1]})
+            value if self.version is None else replaced(value, {self.version[0]: self.version[1]})
         )
 
     def expires(self, value: T, before: int | None, ttl: int | None, now: int) -> int | None:
@@ -271,126 +259,6 @@ class Record(Generic[T]):
         if mode == "fixed" and before is not None:
             return before
         return now + self.expiry.seconds * 1_000
-
-    def is_live(self, value: T, key: str, now: int) -> bool:
-        """Tell whether a stored record has not expired by its own field, whatever its row says: other
-        programs write rows without an expiry.
-
-        Raises UnreadableError if that field holds no time.
-        """
-        if not self.expires_by_field:
-            return True
-        assert self.expiry is not None
-        try:
-            text = attribute(self.expiry.field)(value)
-            return text is None or text is msgspec.UNSET or self.times.parse(text) > now
-        except DocumentError as error:
-            raise UnreadableError(
-                "The time at which a stored record expires is not one; see `keyhouse verify`.",
-                record=self.name,
-                key=key,
-                member=self.expiry.field,
-                reason=str(error),
-            ) from None
-
-    def encode(self, value: T) -> bytes:
-        """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode
-        again."""
-        return self.written(value)[0]
-
-    def written(self, value: T) -> tuple[bytes, T]:
-        """Return the JSON of a value, and the value as it will be read: an int as a float, where
-        that is its type."""
-        if self.type is Any and isinstance(value, document.Compact):
-            return value.text, value
-        members = self._members_to_check
-        if members is None or (members and not isinstance(value, msgspec.Struct)):
-            document.check(value)
-        else:
-            for name in members:
-                document.check(getattr(value, name), depth=1)
-        plain: object = value if self.unknown is None else self._with_unknown(value)
-        data = document.encode_checked(plain)
-        try:
-            read = self._decoder.decode(data) if self.unknown is None else self._read(data)
-        except msgspec.ValidationError as error:
-            if self._members_to_check:
-                document.check(value)  # a NaN in a member of another type is the better reason
-            raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
-            ) from None
-        if read != value:
-            self._reject_changed(value, read)
-        return data, read
-
-    def parse(self, text: bytes) -> T:
-        """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is
-        invalid."""
-        document.parse(text)  # rejects what no record may hold
-        try:
-            return self._read(text)
-        except msgspec.MsgspecError as error:
-            raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
-            ) from None
-
-    def accepted(self, plain: object) -> T:
-        """Return the value of parsed JSON. Raises RecordError if it does not have the record's
-        type."""
-        try:
-            return self._converted(plain)
-        except msgspec.ValidationError as error:
-            raise RecordError(
-                "The value does not have its record's type.", record=self.name, reason=str(error)
-            ) from None
-
-    def decode(self, data: bytes, key: str = "") -> T:
-        """Return the value of a stored row. Raises UnreadableError or NewerError if it is not of
-        this record."""
-        if self.upgrade is not None:
-            data = self._upgraded(data, key)
-        try:
-            value = self._read(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError) as error:
-            self._reject_newer(data, key)
-            raise UnreadableError(
-                "A stored row does not decode as its record; see `keyhouse verify`.",
-                record=self.name,
-                key=key,
-                reason=str(error),
-            ) from None
-        if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
-            self._reject_newer(data, key)
-        return value
-
-    def shown(self, value: T) -> Any:
-        """Return the value as plain JSON without its private attributes."""
-        plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
-        for name in self.private:
-            plain.pop(self._members[name], None)
-        return plain
-
-    def _read(self, data: bytes) -> T:
-        """Decode a value, with unknown members in the attribute that holds them."""
-        if self.unknown is None:
-            return self._decoder.decode(data)
-        return self._converted(document.parse(data))
-
-    def _converted(self, plain: Any) -> T:
-        if self.unknown is None:
-            return msgspec.convert(plain, self.type)
-        if not isinstance(plain, dict):
-            raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
-        names = [name for own, name in self._members.items() if own != self.unknown]
-        known = {name: plain[name] for name in names if name in plain}
-        others = {name: part for name, part in plain.items() if name not in known}
-        return _replace(msgspec.convert(known, self.type), {self.unknown: others})
-
-    def _with_unknown(self, value: T) -> dict[str, Any]:
-        assert self.unknown is not None
-        plain: dict[str, Any] = msgspec.to_builtins(value)
-        others = plain.pop(self._members[self.unknown], None) or {}
-        return plain | {name: part for name, part in others.items() if name not in plain}
 
     def _prepare_keys(self) -> None:
         self._held = tuple(self.holder(name) for name in self.template.fields)
@@ -452,88 +320,9 @@ class Record(Generic[T]):
                 )
             yield found
 
-    def _upgraded(self, data: bytes, key: str) -> bytes:
-        assert self.upgrade is not None and self.version is not None
-        member = self._members[self.version[0]]
-        try:
-            plain = document.parse(data)
-            found = plain.get(member, 0) if isinstance(plain, dict) else None
-            if not isinstance(found, int) or found >= self.version[1]:
-                return data
-            return document.encode(self.upgrade(plain) | {member: self.version[1]})
-        except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise UnreadableError(
-                "A stored row is not what its record once was.",
-                record=self.name,
-                key=key,
-                reason=repr(error),
-            ) from error
-
-    def _reject_newer(self, data: bytes, key: str) -> None:
-        if self.version is None:
-            return
-        try:
-            found = document.parse(data).get(self._members[self.version[0]])
-        except (DocumentError, AttributeError):
-            return
-        if isinstance(found, int) and found > self.version[1]:
-            raise NewerError(
-                "The row was written by newer code: use the newer program.",
-                key=key,
-                found=found,
-                known=self.version[1],
-            )
-
-    def _reject_changed(self, value: T, read: T) -> None:
-        """Reject a value that JSON changes: NaN is read back as null, bytes as text."""
-        if self._members_to_check:
-            document.check(value)
-        if self.type is Any:
-            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
-        for name in self._members or ("",):
-            written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
-            if name != self.unknown and not document.round_trips(written, found):
-                raise RecordError(
-                    "The value would be read back as another one.",
-                    record=self.name,
-                    attribute=name,
-                    given=type(written).__name__,
-                )
-
-    def other_type(self, value: object, error: Exception | None = None) -> RecordError:
-        """Return the error for a value that is not of this record."""
-        reason = {} if error is None else {"reason": str(error)}
-        found = type(value).__name__
-        return RecordError(
-            "The value does not have its record's type.", record=self.name, found=found, **reason
-        )
-
 
 Declared = Record[Any] | Derived
 """Has a template: a record, or a row derived from one."""
-
-
-def _replace(value: T, changes: dict[str, Any]) -> T:
-    assert isinstance(value, msgspec.Struct)
-    try:
-        return msgspec.structs.replace(value, **changes)
-    except (ValueError, TypeError) as error:  # the type's own __post_init__
-        raise RecordError("The value does not have its record's type.", reason=str(error)) from None
-
-
-def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    try:
-        return msgspec.json.Decoder(type_)
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise DeclarationError(
-            "A record has a type that msgspec reads from JSON, such as a Struct.",
-            type=type_,
-            reason=str(error),
-        ) from None
-
-
-def _is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
-    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
 def _checked_ttl(ttl: int, record: Record[Any]) -> int:

@@ -1,0 +1,253 @@
+"""The JSON of a record: how a value becomes a row, and a row a value again."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeGuard, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from keyhouse.errors import (
+    DeclarationError,
+    DocumentError,
+    NewerError,
+    RecordError,
+    UnreadableError,
+)
+from keyhouse.schema import document
+from keyhouse.schema.compiled_rows import attribute
+from keyhouse.schema.expiry import Expiry
+from keyhouse.schema.record_check import members_to_check
+from keyhouse.schema.times import TimeFormat
+
+T = TypeVar("T")
+
+
+class RecordJson(Generic[T]):
+    """The half of a Record that knows its type and its JSON, and nothing of keys."""
+
+    name: str
+    times: TimeFormat
+
+    def __init__(
+        self,
+        type: type[T],
+        *,
+        version: tuple[str, int] | None,
+        unknown: str | None,
+        private: tuple[str, ...],
+        expiry: Expiry | None,
+        upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    ) -> None:
+        self.type = type
+        self.version = version
+        self.unknown = unknown
+        self.private = private
+        self.expiry = expiry
+        self.expires_by_field = expiry is not None and expiry.mode == "field"
+        self.upgrade = upgrade
+        self._decoder = _decoder(type)
+        self._members = (
+            {f.name: f.encode_name for f in msgspec.structs.fields(type)} if is_struct(type) else {}
+        )
+        self.is_struct = is_struct(type)
+        self.attributes = frozenset(self._members)
+        self._members_to_check = members_to_check(inspect.type_info(type))
+
+    def is_live(self, value: T, key: str, now: int) -> bool:
+        """Tell whether a stored record has not expired by its own field, whatever its row says: other
+        programs write rows without an expiry.
+
+        Raises UnreadableError if that field holds no time.
+        """
+        if not self.expires_by_field:
+            return True
+        assert self.expiry is not None
+        try:
+            text = attribute(self.expiry.field)(value)
+            return text is None or text is msgspec.UNSET or self.times.parse(text) > now
+        except DocumentError as error:
+            raise UnreadableError(
+                "The time at which a stored record expires is not one; see `keyhouse verify`.",
+                record=self.name,
+                key=key,
+                member=self.expiry.field,
+                reason=str(error),
+            ) from None
+
+    def encode(self, value: T) -> bytes:
+        """Return the JSON of a value. Raises RecordError or DocumentError if it would not decode
+        again."""
+        return self.written(value)[0]
+
+    def written(self, value: T) -> tuple[bytes, T]:
+        """Return the JSON of a value, and the value as it will be read: an int as a float, where
+        that is its type."""
+        if self.type is Any and isinstance(value, document.Compact):
+            return value.text, value
+        members = self._members_to_check
+        if members is None or (members and not isinstance(value, msgspec.Struct)):
+            document.check(value)
+        else:
+            for name in members:
+                document.check(getattr(value, name), depth=1)
+        plain: object = value if self.unknown is None else self._with_unknown(value)
+        data = document.encode_checked(plain)
+        try:
+            read = self._decoder.decode(data) if self.unknown is None else self._read(data)
+        except msgspec.ValidationError as error:
+            if self._members_to_check:
+                document.check(value)  # a NaN in a member of another type is the better reason
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+        if read != value:
+            self._reject_changed(value, read)
+        return data, read
+
+    def parse(self, text: bytes) -> T:
+        """Return the value of JSON text from outside. Raises RecordError or DocumentError if it is
+        invalid."""
+        document.parse(text)  # rejects what no record may hold
+        try:
+            return self._read(text)
+        except msgspec.MsgspecError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+
+    def accepted(self, plain: object) -> T:
+        """Return the value of parsed JSON. Raises RecordError if it does not have the record's
+        type."""
+        try:
+            return self._converted(plain)
+        except msgspec.ValidationError as error:
+            raise RecordError(
+                "The value does not have its record's type.", record=self.name, reason=str(error)
+            ) from None
+
+    def decode(self, data: bytes, key: str = "") -> T:
+        """Return the value of a stored row. Raises UnreadableError or NewerError if it is not of
+        this record."""
+        if self.upgrade is not None:
+            data = self._upgraded(data, key)
+        try:
+            value = self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, DocumentError, RecursionError) as error:
+            self._reject_newer(data, key)
+            raise UnreadableError(
+                "A stored row does not decode as its record; see `keyhouse verify`.",
+                record=self.name,
+                key=key,
+                reason=str(error),
+            ) from None
+        if self.version is not None and getattr(value, self.version[0]) > self.version[1]:
+            self._reject_newer(data, key)
+        return value
+
+    def shown(self, value: T) -> Any:
+        """Return the value as plain JSON without its private attributes."""
+        plain = msgspec.to_builtins(value) if self.unknown is None else self._with_unknown(value)
+        for name in self.private:
+            plain.pop(self._members[name], None)
+        return plain
+
+    def _read(self, data: bytes) -> T:
+        """Decode a value, with unknown members in the attribute that holds them."""
+        if self.unknown is None:
+            return self._decoder.decode(data)
+        return self._converted(document.parse(data))
+
+    def _converted(self, plain: Any) -> T:
+        if self.unknown is None:
+            return msgspec.convert(plain, self.type)
+        if not isinstance(plain, dict):
+            raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
+        names = [name for own, name in self._members.items() if own != self.unknown]
+        known = {name: plain[name] for name in names if name in plain}
+        others = {name: part for name, part in plain.items() if name not in known}
+        return replaced(msgspec.convert(known, self.type), {self.unknown: others})
+
+    def _with_unknown(self, value: T) -> dict[str, Any]:
+        assert self.unknown is not None
+        plain: dict[str, Any] = msgspec.to_builtins(value)
+        others = plain.pop(self._members[self.unknown], None) or {}
+        return plain | {name: part for name, part in others.items() if name not in plain}
+
+    def _upgraded(self, data: bytes, key: str) -> bytes:
+        assert self.upgrade is not None and self.version is not None
+        member = self._members[self.version[0]]
+        try:
+            plain = document.parse(data)
+            found = plain.get(member, 0) if isinstance(plain, dict) else None
+            if not isinstance(found, int) or found >= self.version[1]:
+                return data
+            return document.encode(self.upgrade(plain) | {member: self.version[1]})
+        except (DocumentError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableError(
+                "A stored row is not what its record once was.",
+                record=self.name,
+                key=key,
+                reason=repr(error),
+            ) from error
+
+    def _reject_newer(self, data: bytes, key: str) -> None:
+        if self.version is None:
+            return
+        try:
+            found = document.parse(data).get(self._members[self.version[0]])
+        except (DocumentError, AttributeError):
+            return
+        if isinstance(found, int) and found > self.version[1]:
+            raise NewerError(
+                "The row was written by newer code: use the newer program.",
+                key=key,
+                found=found,
+                known=self.version[1],
+            )
+
+    def _reject_changed(self, value: T, read: T) -> None:
+        """Reject a value that JSON changes: NaN is read back as null, bytes as text."""
+        if self._members_to_check:
+            document.check(value)
+        if self.type is Any:
+            raise DocumentError("The value is not made of JSON's own types.", record=self.name)
+        for name in self._members or ("",):
+            written, found = (getattr(value, name), getattr(read, name)) if name else (value, read)
+            if name != self.unknown and not document.round_trips(written, found):
+                raise RecordError(
+                    "The value would be read back as another one.",
+                    record=self.name,
+                    attribute=name,
+                    given=type(written).__name__,
+                )
+
+    def other_type(self, value: object, error: Exception | None = None) -> RecordError:
+        """Return the error for a value that is not of this record."""
+        reason = {} if error is None else {"reason": str(error)}
+        found = type(value).__name__
+        return RecordError(
+            "The value does not have its record's type.", record=self.name, found=found, **reason
+        )
+
+
+def replaced(value: T, changes: dict[str, Any]) -> T:
+    assert isinstance(value, msgspec.Struct)
+    try:
+        return msgspec.structs.replace(value, **changes)
+    except (ValueError, TypeError) as error:  # the type's own __post_init__
+        raise RecordError("The value does not have its record's type.", reason=str(error)) from None
+
+
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    try:
+        return msgspec.json.Decoder(type_)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise DeclarationError(
+            "A record has a type that msgspec reads from JSON, such as a Struct.",
+            type=type_,
+            reason=str(error),
+        ) from None
+
+
+def is_struct(type_: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
