@@ -74,6 +74,9 @@ HTTP_TENANT_PLACES: Final = 16
 HTTP_TENANT_WAITING_MAX: Final = 1_000
 """HTTP requests of one tenant that wait for a place. Further ones are rejected."""
 
+HTTP_RATE_DELAY_SECONDS: Final = 0.1
+"""Delay of a rejection by the rate limit: a client that repeats at once costs little."""
+
 HTTP_BODY_VALUES_MAX: Final = 1_000_000
 """JSON values in the body of an HTTP request: each takes up to 100 bytes of memory, and loop time.
 Only a large import or batch may have more."""

@@ -3,14 +3,11 @@
 A request handler sets `read_meter` in its own context; the store reports each page of a long read.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final
 
-
-class ReadMeter(Protocol):
-    def add(self, rows: int, size: int) -> None:
-        """Count rows and their bytes. It must not raise: the read continues."""
-        ...
-
+ReadMeter = Callable[[int, int], None]
+"""Takes a number of rows and their bytes. It must not raise: the read continues."""
 
 read_meter: Final[ContextVar[ReadMeter | None]] = ContextVar("read_meter", default=None)

@@ -99,10 +99,9 @@ def test_what_is_spent_without_a_check_is_owed_up_to_a_burst() -> None:
 
 def test_a_long_read_costs_by_rows_or_by_bytes() -> None:
     rates = RateLimiter(1, burst=100, clock=ManualClock())
-    meter = rates.meter("ann")
-    meter.add(10 * READ_ROWS_PER_REQUEST, 1_000)
+    rates.spend_read("ann", 10 * READ_ROWS_PER_REQUEST, 1_000)
     assert rates.left("ann") == 90
-    meter.add(1, 20 * READ_BYTES_PER_REQUEST)
+    rates.spend_read("ann", 1, 20 * READ_BYTES_PER_REQUEST)
     assert rates.left("ann") == 70
 
 

@@ -139,7 +139,7 @@ def test_a_request_learns_what_was_read_for_it() -> None:
     async def main() -> None:
         store = await filled("ann", ["small"] * 1_000)
         meter = Meter()
-        read_meter.set(meter)
+        read_meter.set(meter.add)
         async with aclosing(store.usage()) as pages:
             counted = [page async for page in pages]
         assert meter.rows == sum(page.keys for page in counted) == 2_000

@@ -7,11 +7,12 @@ Handlers do not see the request.
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from keyhouse.auth.caller import Authenticator, Caller, HeaderPairs
-from keyhouse.errors import DeclarationError, LimitError, TokenError, UsageError
+from keyhouse.errors import DeclarationError, LimitError, RateError, TokenError, UsageError
 from keyhouse.http.client_address import ClientAddress, TrustedProxies, trusted_proxies
 from keyhouse.http.content_negotiation import check_accepted, check_json
 from keyhouse.http.cross_origin import check_csrf
@@ -39,8 +40,12 @@ from keyhouse.http.signature import (
     query_pairs,
 )
 from keyhouse.http.tenant_places import TenantPlaces
-from keyhouse.limits import HTTP_BODY_BYTES_PER_REQUEST, REQUEST_ID_CHARS_MAX
-from keyhouse.read_meter import ReadMeter, read_meter
+from keyhouse.limits import (
+    HTTP_BODY_BYTES_PER_REQUEST,
+    HTTP_RATE_DELAY_SECONDS,
+    REQUEST_ID_CHARS_MAX,
+)
+from keyhouse.read_meter import read_meter
 from keyhouse.schema import document
 
 _JSON_TYPE = (b"content-type", b"application/json")
@@ -54,8 +59,8 @@ class RateLimit(Protocol):
         """Raise RateError if the tenant has made too many requests."""
         ...
 
-    def meter(self, tenant: str) -> ReadMeter:
-        """Return a meter that counts long reads towards the tenant's rate."""
+    def spend_read(self, tenant: str, rows: int, size: int) -> None:
+        """Count a long read towards the tenant's rate."""
         ...
 
 
@@ -257,8 +262,12 @@ class HttpEndpoint:
             if caller.from_cookie:
                 check_csrf(request.method, sent, self._cors_origins)
             if self._rates is not None:
-                self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
-                read_meter.set(self._rates.meter(caller.tenant))
+                try:
+                    self._rates.check(caller.tenant, self._cost(sent) if self._has_body else 1)
+                except RateError:
+                    await asyncio.sleep(HTTP_RATE_DELAY_SECONDS)
+                    raise
+                read_meter.set(partial(self._rates.spend_read, caller.tenant))
         elif self._address_rates is not None:
             network = request.client(self._proxies).network
             self._address_rates.check(network, self._cost(sent) if self._has_body else 1)

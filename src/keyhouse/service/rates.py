@@ -13,7 +13,6 @@ from itertools import islice
 from keyhouse.clock import Clock, MonotonicClock
 from keyhouse.errors import RateError, UsageError
 from keyhouse.limits import RATE_TENANTS_MAX, READ_BYTES_PER_REQUEST, READ_ROWS_PER_REQUEST
-from keyhouse.read_meter import ReadMeter
 
 __all__ = ["RateLimiter"]
 
@@ -95,9 +94,9 @@ class RateLimiter:
         if len(self._full_at) > self._tenants_max:
             self._evict(now)
 
-    def meter(self, tenant: str) -> ReadMeter:
-        """Return a meter that spends a tenant's tokens for long reads."""
-        return _TenantMeter(self, tenant)
+    def spend_read(self, tenant: str, rows: int, size: int) -> None:
+        """Take the tokens of a long read of this many rows and bytes."""
+        self.spend(tenant, max(rows / READ_ROWS_PER_REQUEST, size / READ_BYTES_PER_REQUEST))
 
     def left(self, tenant: str) -> int:
         """Return the number of tokens that a tenant has now, without taking any."""
@@ -114,15 +113,3 @@ class RateLimiter:
         idle = [tenant for tenant, full_at in self._full_at.items() if full_at <= now]
         for tenant in idle or list(islice(self._full_at, max(1, self._tenants_max // 8))):
             del self._full_at[tenant]
-
-
-class _TenantMeter:
-    __slots__ = ("_rates", "_tenant")
-
-    def __init__(self, rates: RateLimiter, tenant: str) -> None:
-        self._rates = rates
-        self._tenant = tenant
-
-    def add(self, rows: int, size: int) -> None:
-        cost = max(rows / READ_ROWS_PER_REQUEST, size / READ_BYTES_PER_REQUEST)
-        self._rates.spend(self._tenant, cost)

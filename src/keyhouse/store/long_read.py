@@ -51,7 +51,7 @@ class LongRead:
         """Return how many of the rows that were read belong to the page: one at least."""
         count, size = len(sizes), sum(sizes)
         if self._meter is not None:
-            self._meter.add(count, size)
+            self._meter(count, size)
         if size > PAGE_BYTES:
             size = at = 0
             for at, each in enumerate(sizes):
