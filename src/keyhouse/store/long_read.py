@@ -33,10 +33,11 @@ class LongRead:
     Per page: `await turn()`, read up to `rows` rows, and keep as many as `keep` returns.
     """
 
-    __slots__ = ("_meter", "_space", "_started", "rows")
+    __slots__ = ("_meter", "_rows_max", "_space", "_started", "rows")
 
-    def __init__(self, space: str) -> None:
+    def __init__(self, space: str, rows_max: int = PAGE_ROWS) -> None:
         self.rows = PAGE_ROWS_FIRST
+        self._rows_max = rows_max
         self._space = space
         self._started = False
         self._meter = read_meter.get()
@@ -62,7 +63,7 @@ class LongRead:
                 at += 1
             count = at
         fitting = PAGE_BYTES * count // max(size, 1)
-        self.rows = max(1, min(fitting, _GROWTH * self.rows, PAGE_ROWS))
+        self.rows = max(1, min(fitting, _GROWTH * self.rows, self._rows_max))
         return count
 
 

@@ -20,7 +20,7 @@ from keyhouse.limits import PAGE_ROWS_MAX
 from keyhouse.schema import Declared, Index, Keys, Record
 from keyhouse.store.binding import Binding
 from keyhouse.store.entry import Entry, RecordPage, UsagePage
-from keyhouse.store.long_read import LongRead
+from keyhouse.store.long_read import PAGE_ROWS, LongRead
 from keyhouse.store.record_reader import read_records
 from keyhouse.store.unreadable import OnUnreadable, UnreadableRows
 
@@ -104,7 +104,8 @@ class Scan:
         self, position: str | None = None, *, keys_only: bool = False
     ) -> AsyncGenerator[Page, None]:
         """Iterate over all rows after a position, in pages of bounded size: see `long_read`."""
-        read = LongRead(self._space)
+        rows_max = PAGE_ROWS if self._legacy is None else PAGE_ROWS // 2  # it reads both keys
+        read = LongRead(self._space, rows_max)
         while True:
             await read.turn()
             page, following = await self.rows_after(read.rows, position, keys_only=keys_only)
