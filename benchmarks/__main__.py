@@ -2,9 +2,9 @@
 
 make bench                          everything, some minutes
 make bench ARGS="--quick"           smaller, for a look while working
-make bench ARGS="--only 3,4"        some cases
-make bench ARGS="--only export"     export and import of a million rows, against a bare dump
-make bench ARGS="--only engines"    every engine against its bare driver; or one: --only postgres
+make bench ARGS="--cases 3,4"       some cases
+make bench ARGS="--cases export"    export and import of a million rows, against a bare dump
+make bench ARGS="--cases engines"   every engine against its bare driver; or one: --cases postgres
 """
 
 import argparse
@@ -50,8 +50,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer rows")
     parser.add_argument(
-        "--only",
-        type=_parse_only,
+        "--cases",
+        type=_parse_cases,
         default=set(CASES + ENGINES),
         help="comma-separated cases and engines to measure",
     )
@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _parse_only(text: str) -> set[str]:
+def _parse_cases(text: str) -> set[str]:
     names = set(text.split(","))
     unknown = names - {*CASES, *ENGINES, "engines"}
     if unknown:
@@ -72,19 +72,19 @@ def _parse_only(text: str) -> set[str]:
     return names | set(ENGINES) if "engines" in names else names
 
 
-async def results(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Result]:
+async def results(cases: set[str], folder: Path, *, quick: bool) -> AsyncIterator[Result]:
     rounds = 3 if quick else 7
-    if "3" in only:
+    if "3" in cases:
         yield await writes.measure(_make(folder / "writes"), rounds, 1_280 if quick else 6_400)
-    if "3b" in only:
+    if "3b" in cases:
         size = 1_280 if quick else 6_400
         yield await audiobook_writes.measure(_make(folder / "audiobooks"), rounds, size)
-    if only & {"4", "5"}:
+    if cases & {"4", "5"}:
         size = 2_000 if quick else 10_000
         for result in await reads.measure(_make(folder / "reads"), rounds, size):
-            if result.case in only:
+            if result.case in cases:
                 yield result
-    if "6" in only:
+    if "6" in cases:
         size = 4_000 if quick else 20_000
         result = await asyncio.to_thread(
             http.measure, _make(folder / "http"), rounds, size, peers.pocketbase
@@ -92,40 +92,40 @@ async def results(only: set[str], folder: Path, *, quick: bool) -> AsyncIterator
         peer = "PocketBase, one record by its id, with a token"
         result.note += f". {peers.note(peer, result.peer_ratio is not None)}"
         yield result
-    if "8" in only:
+    if "8" in cases:
         size = 2_000 if quick else 10_000
         for layout in (None, "rosey"):
             place = _make(folder / f"sweeps-{layout}")
             for result in await sweeps.measure(place, rounds, size, layout=layout):
                 yield result
-    if "export" in only:
+    if "export" in cases:
         size = 100_000 if quick else 1_000_000
         for result in await export_import.measure(_make(folder / "export"), 3, size):
             yield result
     for name in ENGINES:
-        if name in only:
+        if name in cases:
             engine = import_module(f"benchmarks.engines.{name}")
             for result in await engine.measure(_make(folder / name), rounds, quick=quick):
                 yield result
 
 
 async def run(options: argparse.Namespace, folder: Path) -> Report:
-    only = options.only
+    cases = options.cases
     report = Report(platform.platform(), platform.python_version(), [], [], [], [], [])
-    if only & {"1", "2"}:
+    if cases & {"1", "2"}:
         rounds = 3 if options.quick else 7
         measured, report.latencies = await plugin_storage.measure(
             _make(folder / "rosey"), rounds, quick=options.quick
         )
         for result in measured:
-            if result.case in only:
+            if result.case in cases:
                 print_result(result)
                 report.results.append(result)
         print_latencies(report.latencies)
-    async for result in results(only, folder, quick=options.quick):
+    async for result in results(cases, folder, quick=options.quick):
         print_result(result)
         report.results.append(result)
-    if "growth" in only:
+    if "growth" in cases:
         sizes = (1_000, 10_000, 100_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
         report.growth = await store_growth.measure(_make(folder / "growth"), sizes)
         print_growth(report.growth)

@@ -177,7 +177,7 @@ def test_unrepairable_rows_are_reported_and_left_until_drop(
                 finding.repaired for finding in found
             )
         assert await harness.rows() == damaged
-        found = await findings(store, drop=True)
+        found = await findings(store, delete_unreadable=True)
         assert kinds_and_keys(found) == expected and all(finding.repaired for finding in found)
         assert await harness.rows() == before
 

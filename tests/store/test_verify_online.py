@@ -184,7 +184,7 @@ async def test_a_row_repaired_by_others_meanwhile_is_not_dropped(harness: Harnes
             await store.put(BOOK, found)
 
     engine = FaultyEngine(harness.engine, meanwhile(1, rewrite, call="scan", after=True))
-    await findings(harness.store(engine=engine), repair=True, drop=True)
+    await findings(harness.store(engine=engine), repair=True, delete_unreadable=True)
     assert await store.get(BOOK, id="3") is not None
     assert (await harness.rows())["shelf:a"]
 

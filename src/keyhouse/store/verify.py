@@ -17,8 +17,8 @@ repaired in that same commit. Memory grows only with the number of Count rows.
     unresolved    a record refers to one that does not exist                    no: a person decides
     conflict      two records claim one unique row, or a record differs         no: a person
                   at its current and legacy keys                                must decide
-    unreadable    a row that does not decode as its record                      no, but deleted
-    unknown       a key that no template builds                                 with `drop`
+    unreadable    a row that does not decode as its record                      no, but deleted with
+    unknown       a key that no template builds                                 `delete_unreadable`
 """
 
 from collections import Counter as Multiset
@@ -56,22 +56,22 @@ async def verify(
     store: Store,
     *,
     repair: bool = False,
-    drop: bool = False,
+    delete_unreadable: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Finding]:
     """Yield every finding as it is made. `repair` corrects what can be corrected.
 
-    `drop` deletes unreadable and unknown rows; rows derived from such a record dangle then, and the
-    next run repairs them. `on_progress` is called with the number of rows read.
+    `delete_unreadable` deletes unreadable and unknown rows; rows derived from such a record dangle
+    then, and the next run repairs them. `on_progress` is called with the number of rows read.
     """
     async for finding in _findings(store, repair=repair, on_progress=on_progress):
-        if drop and finding.kind in ("unreadable", "unknown") and not finding.repaired:
-            await store.transact(partial(_drop, store, finding.key))
+        if delete_unreadable and finding.kind in ("unreadable", "unknown") and not finding.repaired:
+            await store.transact(partial(_delete, store, finding.key))
             finding = msgspec.structs.replace(finding, repaired=True)
         yield finding
 
 
-async def _drop(store: Store, key: str, tx: Transaction) -> None:
+async def _delete(store: Store, key: str, tx: Transaction) -> None:
     """Delete the row if it is still unreadable: its owner may have written it again."""
     written, found = await tx.row(key), store.find(key)
     if written is not None and (found is None or _unreadable(found, key, written[0]) is not None):

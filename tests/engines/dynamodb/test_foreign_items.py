@@ -217,7 +217,10 @@ def test_verify_reports_an_item_that_is_no_entry_and_drops_it() -> None:
         await put_item(where.table, "not a key", {})
         kinds = {finding.key: finding.kind async for finding in verify(store)}
         assert kinds == {"IN_PROGRESS|9": "unreadable", "not a key": "unknown"}
-        assert [finding.repaired async for finding in verify(store, drop=True)] == [True, True]
+        assert [finding.repaired async for finding in verify(store, delete_unreadable=True)] == [
+            True,
+            True,
+        ]
         assert [finding async for finding in verify(store)] == []
         await engine.close()
 

@@ -111,7 +111,7 @@ async def _verify(
                 async for finding in verify_store(
                     target.store(engine),
                     repair=repair,
-                    drop=delete_unreadable,
+                    delete_unreadable=delete_unreadable,
                     on_progress=on_progress,
                 ):
                     line.clear()
